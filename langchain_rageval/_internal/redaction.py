@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import SecretBytes, SecretStr
 
-from langchain_rageval._internal.description import is_carrier_name, is_personal_name, is_secret_name, without_keys
+from langchain_rageval._internal.secret_names import is_carrier_name, is_personal_name, is_secret_name, without_keys
 from langchain_rageval.errors import message_of
 
 _Kind = Literal["secret", "carried", "personal", "option", "plain"]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
+from inspect import iscoroutinefunction
 from types import TracebackType
 from typing import Any, Self, Unpack
 from uuid import UUID
@@ -349,13 +350,20 @@ def _check(
         whole = isinstance(most, int) and not isinstance(most, bool) and most >= 1
         if not whole and not (most is None and name == "max_per_minute"):
             raise ConfigError(f"{name} must be a whole number of at least 1, got {most!r}")
-    if callable(sinks) or isinstance(sinks, str) or not isinstance(sinks, Sequence):
-        raise ConfigError(f"sinks must be a list of sinks, got {type(sinks).__name__}; write sinks=[JsonlSink(path)]")
-    for sink in sinks:
-        if not callable(sink):
-            raise ConfigError(f"a sink must be callable with a Row, got {sink!r}; pass JsonlSink(path) or a function")
+    _check_sinks(sinks)
     for name, function in functions.items():
         if function is not None and not callable(function):
             raise ConfigError(f"{name} must be a function, got {type(function).__name__}")
     if isinstance(callbacks, list) and any(isinstance(handler, RagEvalCallback) for handler in callbacks):
         raise ConfigError("callbacks are for the judge's own calls; a RagEvalCallback among them would judge the judge")
+
+
+def _check_sinks(sinks: Any) -> None:
+    """Raise ConfigError if the sinks are not a list of plain functions of a row."""
+    if callable(sinks) or isinstance(sinks, str) or not isinstance(sinks, Sequence):
+        raise ConfigError(f"sinks must be a list of sinks, got {type(sinks).__name__}; write sinks=[JsonlSink(path)]")
+    for sink in sinks:
+        if not callable(sink) or isinstance(sink, type):
+            raise ConfigError(f"a sink must be callable with a Row, got {sink!r}; pass JsonlSink(path) or a function")
+        if iscoroutinefunction(sink) or iscoroutinefunction(getattr(sink, "__call__", None)):  # noqa: B004
+            raise ConfigError(f"a sink must not be async, got {sink!r}; pass a plain function: it has its own thread")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ class SinkQueue:
     def _send(self, row: Row) -> None:
         for delay in (None,) if self._is_down else (*_RETRY_DELAYS, None):
             try:
-                self._sink(row)
+                _call(self._sink, row)
             except BaseException as error:
                 self._on_error(error, gave_up=delay is None)
             else:
@@ -88,3 +89,15 @@ class SinkQueue:
             if delay is not None:
                 time.sleep(delay)
         self._is_down = True
+
+
+def _call(sink: Sink, row: Row) -> None:
+    """Call a sink with a row.
+
+    Raises:
+        TypeError: if the sink is async. It would not be awaited, and the row would be lost.
+    """
+    result = sink(row)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("the sink is async: pass a plain function, which is called in a thread of its own")

@@ -63,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until-decided",
         action="store_true",
-        help="ask about samples in random order and stop when every --fail-under is decided, with 5%% error over all",
+        help="ask about samples in random order and stop when every gate is decided, with 5%% error over all",
     )
     add_audit_options(parser)
     parser.add_argument(
@@ -186,10 +186,16 @@ def _check_shares(options: argparse.Namespace) -> None:
 def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
     """Return the rule that the options describe; None if the run asks about all samples."""
     from langchain_rageval.evaluation.until import Decided
+    from langchain_rageval.report.report import Report
 
-    if options.until_decided and not gates:
+    baseline = getattr(options, "baseline", None)  # of rageval ci
+    if not options.until_decided:
+        return None
+    if baseline is not None:
+        return replace(Decided.against(Report.load(baseline), options.margin), gates=gates)
+    if not gates:
         raise ConfigError("--until-decided needs a gate to decide; add --fail-under METRIC=NUMBER")
-    return Decided(gates) if options.until_decided else None
+    return Decided(gates)
 
 
 def _with_earlier_scores(report: Report, options: argparse.Namespace) -> Report:

@@ -58,6 +58,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
         "periods: by period and metric mean, low, high, scored, unscored, failed",
         "baseline: by metric the same numbers of the baseline, or null",
         "alarms: by metric raised, since, mean, baseline, samples",
+        "changes: by metric a list with since, before, after",
         "notes: remarks on the results",
     ),
     "runs": ("runs: list with name, finished, samples, complete, judges, means, gate",),
@@ -183,6 +184,10 @@ def trend_object(trend: Trend) -> dict[str, Any]:
         "periods": {name: means(summary) for name, summary in trend.items()},
         "baseline": None if trend.baseline is None else means(trend.baseline),
         "alarms": alarms,
+        "changes": {
+            name: [{"since": one.since.isoformat(), "before": one.before, "after": one.after} for one in changes]
+            for name, changes in trend.changes.items()
+        },
         "notes": list(trend.notes),
     }
 

@@ -36,7 +36,9 @@ def build_own_metric(name: str, arguments: Mapping[str, Callable[[], Any]]) -> A
     Raises:
         ConfigError: if it cannot be imported, is not a metric, or is a builder with other required parameters.
     """
-    from langchain_rageval.metrics.structure import ScorerGroup, remedy_for
+    from langchain_core.runnables import Runnable
+
+    from langchain_rageval.metrics.structure import ScorerGroup, problem_of, remedy_for
 
     found = _load(name)
     if isinstance(found, ScorerGroup):
@@ -55,7 +57,8 @@ def build_own_metric(name: str, arguments: Mapping[str, Callable[[], Any]]) -> A
         raise ConfigError(f"--metrics {name} is a function of ({', '.join(parameters)}): {remedy}")
     built = found(**{parameter: arguments[parameter]() for parameter in parameters if parameter in arguments})
     if not isinstance(built, ScorerGroup):
-        raise ConfigError(f"--metrics {name} built no metric but {type(built).__name__}")
+        problem = problem_of(built) if isinstance(built, Runnable) else None
+        raise ConfigError(f"--metrics {name} built no metric: {problem or f'it is a {type(built).__name__}'}")
     return built
 
 

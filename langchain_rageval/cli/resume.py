@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval._internal.redaction import HIDDEN
-from langchain_rageval.cli import evaluate
+from langchain_rageval.cli import ci, evaluate
 from langchain_rageval.cli import run as run_command
 from langchain_rageval.cli.arguments import PIPE
 from langchain_rageval.cli.imported_object import search_in_folder
@@ -21,7 +21,7 @@ from langchain_rageval.run.journal import Journal
 def add_to(commands: Any) -> None:
     """Add the command `rageval resume` and its options to the command line."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        "resume", help="continue an interrupted `rageval evaluate --journal` or `rageval run --journal`"
+        "resume", help="continue an interrupted `rageval evaluate`, `rageval ci` or `rageval run` with --journal"
     )
     parser.set_defaults(run=run)
     parser.add_argument("journal", help="file that was given to --journal")
@@ -47,12 +47,13 @@ def run(options: argparse.Namespace) -> int:
     parser = argparse.ArgumentParser(prog="rageval")
     commands = parser.add_subparsers()
     evaluate.add_to(commands)
+    ci.add_to(commands)
     run_command.add_to(commands)
     repeated = parser.parse_args([*command["words"], *options.options])
     _check_complete(repeated, options.journal)
     folder = Path(command["folder"])
     search_in_folder(folder)  # for metrics and chains of the user
-    for option in ("file", "out", "html", "qrels", "topics"):
+    for option in ("file", "out", "html", "qrels", "topics", "baseline", "markdown", "junit"):
         path = getattr(repeated, option, None)
         if path not in (None, PIPE):
             setattr(repeated, option, str(folder / path))

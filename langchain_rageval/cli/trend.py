@@ -96,6 +96,7 @@ def _show(found: Trend, page: str | None) -> None:
         table.add_row(*map(escape, cells))
     out = console()
     out.print(table)
-    show_notes(found.notes, out)
+    changes = [str(change) for changes in found.changes.values() for change in changes]
+    show_notes([*changes, *found.notes], out)
     if page:
         out.print(f"\nTrend written to {escape(printable(page))}", soft_wrap=True)

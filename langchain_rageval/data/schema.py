@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -20,6 +20,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -508,6 +509,12 @@ class Row(_FrozenModel):
     audit: dict[_CleanText, Score] = {}
     time: datetime | None = None
     tags: dict[_CleanText, _CleanText] = Field(default_factory=dict)
+
+    @field_validator("time")
+    @classmethod
+    def _in_utc(cls, time: datetime | None) -> datetime | None:
+        """Return a time of another zone as UTC; a time without a zone is taken for UTC."""
+        return time and (time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC))
 
     def __eq__(self, other: object) -> bool:
         """Return True if all but the time is equal; rows of a resumed run differ in their time."""

@@ -394,7 +394,8 @@ class Evaluation:
     def _count(self, pending: PendingSample) -> None:
         """Let a stopping rule take a finished sample into account."""
         if self.sequential is not None:
-            self.sequential.add(pending.row())
+            is_audited = self.draw is not None and pending.sample in self.draw
+            self.sequential.add(pending.row(), is_audited=is_audited)
 
     def _score(self, task: Task) -> dict[str, Score]:
         metric, pending = self.metrics[task.number], task.pending

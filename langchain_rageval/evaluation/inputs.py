@@ -20,7 +20,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.disjoint_ids import disjoint_ids, reads_ids
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.structure import metrics_in, names_of, remedy_for
+from langchain_rageval.metrics.structure import metrics_in, names_of, problem_of, remedy_for
 from langchain_rageval.metrics.suite import Suite
 
 Samples = Iterable[Any] | str | Path
@@ -108,6 +108,8 @@ def flatten_metrics(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]
     for metric in items:
         if not isinstance(metric, Runnable):
             raise ConfigError(f"a metric is a Runnable, got {type(metric).__name__}{remedy_for(metric)}")
+        if problem := problem_of(metric):
+            raise ConfigError(problem)
     flat = [part for metric in items for part in (metric.metrics if isinstance(metric, Suite) else [metric])]
     check_unique([name for metric in flat for name in names_of(metric)])
     return flat

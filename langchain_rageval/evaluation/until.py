@@ -7,6 +7,7 @@ import random
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple, Self
@@ -45,6 +46,7 @@ class Decided:
     def __post_init__(self) -> None:
         """Validate the options."""
         _check_error(self.error)
+        _check_seed(self.seed)
         if self._baseline is None and (not isinstance(self.gates, Mapping) or not self.gates):
             raise ConfigError(
                 f'Decided takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {self.gates!r}'
@@ -67,21 +69,30 @@ class Decided:
             seed: seed of the random order.
 
         Raises:
-            ConfigError: if the margin or the error is not a number in its range.
+            ConfigError: if there is no report, or the margin or the error is not a number in its range.
         """
+        if not isinstance(report, Report):
+            raise ConfigError(f"Decided.against takes a report, got {type(report).__name__}; Report.load reads one")
         if isinstance(margin, bool) or not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
             raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
         return cls({}, error, seed, report, margin)
 
     def _questions(self, metrics: Mapping[str, _Bounds], size: int) -> list[_Question]:
-        if self._baseline is not None:
-            return self._paired_questions(self._baseline, metrics, size)
         if unknown := [name for name in self.gates if name not in metrics]:
             raise ConfigError(f"no metric of this run is called {unknown[0]!r}; it has {', '.join(metrics)}")
-        error = self.error / len(self.gates)
-        return [_Gate(name, metrics[name], size, error, threshold) for name, threshold in self.gates.items()]
+        compared = {} if self._baseline is None else self._compared(self._baseline, metrics)
+        error = self.error / (len(self.gates) + len(compared))
+        gates = [_Gate(name, metrics[name], size, error, threshold) for name, threshold in self.gates.items()]
+        paired = [
+            _PairedGate(name, metrics[name], size, error, self._margin, scores) for name, scores in compared.items()
+        ]
+        for question in paired:
+            if question.metric in self.gates:
+                question.key = f"{question.metric} against the baseline"
+        return [*gates, *paired]
 
-    def _paired_questions(self, baseline: Report, metrics: Mapping[str, _Bounds], size: int) -> list[_Question]:
+    def _compared(self, baseline: Report, metrics: Mapping[str, _Bounds]) -> dict[str, Mapping[str, Score]]:
+        """Return the baseline's scores, by sample id, of the metrics that are compared with it."""
         measured = {name for row in baseline.rows for name in row.scores}
         shared = {name: bounds for name, bounds in metrics.items() if name in measured}
         if not shared:
@@ -95,10 +106,7 @@ class Decided:
                     f"another instrument (judge, prompts, options or version) scored {name} in the baseline: the "
                     "difference cannot be attributed to the systems; score both alike"
                 )
-        return [
-            _PairedGate(name, bounds, size, self.error / len(shared), self._margin, baseline.scores(name))
-            for name, bounds in shared.items()
-        ]
+        return {name: baseline.scores(name) for name in shared}
 
 
 @dataclass(frozen=True)
@@ -121,8 +129,10 @@ class Precise:
     def __post_init__(self) -> None:
         """Validate the options."""
         _check_error(self.error)
-        if isinstance(self.half_width, bool) or not isinstance(self.half_width, int | float) or self.half_width <= 0:
-            raise ConfigError(f"half_width must be a number above 0, got {self.half_width!r}")
+        _check_seed(self.seed)
+        width = self.half_width
+        if isinstance(width, bool) or not isinstance(width, int | float) or not isfinite(width) or width <= 0:
+            raise ConfigError(f"half_width must be a number above 0, got {width!r}")
 
     def _questions(self, metrics: Mapping[str, _Bounds], size: int) -> list[_Question]:
         error = self.error / len(metrics)
@@ -153,32 +163,32 @@ class _Bounds(NamedTuple):
 
 
 class _Question(ABC):
-    """A question about the mean of one metric; subclasses say when it is answered."""
+    """A question about the mean of one metric, with the key of its decision; subclasses say when it is answered."""
 
     required = ""
 
     def __init__(self, metric: str, low: float, high: float, size: int, error: float, watched: Sequence[float]) -> None:
-        self.metric = metric
+        self.metric = self.key = metric
         self.sequence = ConfidenceSequence(size, error, low=low, high=high, watched=watched)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Row, *, is_audited: bool) -> None:
         """Take the next row of the random order into account; without a score, which the budget left out, ignore it."""
-        if self.metric not in row.scores:
-            return
-        value = self.value(row.scores[self.metric], row)
-        if value is None:
-            self.sequence.skip()
-        else:
-            self.sequence.add(value)
+        if self.metric in row.scores:
+            self._count(row.scores[self.metric], row, is_audited)
 
     @property
     def interval(self) -> tuple[float, float]:
         """Interval of the mean."""
         return self.sequence.interval
 
+    @property
+    def note(self) -> str:
+        """A sentence for the report; "" if there is nothing to say."""
+        return ""
+
     @abstractmethod
-    def value(self, score: Score, row: Row) -> float | None:
-        """Return the value that counts, or None if the sample has none."""
+    def _count(self, score: Score, row: Row, is_audited: bool) -> None:
+        """Add the value of a score to the sequence, or take a sample without one out of the set."""
 
     @abstractmethod
     def verdict(self) -> Outcome:
@@ -195,28 +205,61 @@ class _MeanQuestion(_Question):
     The value of an audited metric is the cheap judge's, corrected where the strong judge scored: by their difference
     over the share of the audit. Its expectation is the strong judge's mean, its range is wider, and the values are
     draws from a set without end, because the strong judge's are unknown for most samples.
+
+    Where the strong judge should have given a score and gave none, the lower end of the interval assumes the lowest
+    value, and the upper end the highest one.
     """
 
     def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, watched: Sequence[float]) -> None:
-        low, high, self._share = bounds.low, bounds.high, bounds.audited
+        self._limits, self._share = (bounds.low, bounds.high), bounds.audited
+        low, high = self._limits
         if self._share is not None:
             width, size = (high - low) / self._share, _ENDLESS
             low, high = high - width, low + width
         super().__init__(metric, low, high, size, error, watched)
-        self._limits = bounds.low, bounds.high
+        self._highest = self.sequence  # a sequence of its own as soon as a value is unknown
+        self._unknown = 0
         self._whose = "" if self._share is None else " of the strong judge's mean"
 
     @property
     def interval(self) -> tuple[float, float]:
         """Interval of the mean, within the range of the metric."""
-        low, high = self.sequence.interval
+        (low, _), (_, high) = self.sequence.interval, self._highest.interval
         return max(low, self._limits[0]), min(high, self._limits[1])
 
-    def value(self, score: Score, row: Row) -> float | None:
-        if self._share is None or score.value is None or self.metric not in row.audit:
-            return score.value
-        strong = row.audit[self.metric].value
-        return None if strong is None else score.value + (strong - score.value) / self._share
+    @property
+    def note(self) -> str:
+        """Say how many scores the strong judge owes."""
+        if not self._unknown:
+            return ""
+        return (
+            f"The strong judge gave {self.metric} no score on {self._unknown} samples of its audit: the interval "
+            "allows for every value that it could have given."
+        )
+
+    def _count(self, score: Score, row: Row, is_audited: bool) -> None:
+        if score.value is None:
+            self._skip()
+        elif self._share is None or not is_audited:
+            self._add(score.value, score.value)
+        else:
+            strong = row.audit[self.metric].value if self.metric in row.audit else None
+            self._unknown += strong is None
+            ends = self._limits if strong is None else (strong, strong)
+            lowest, highest = (score.value + (end - score.value) / self._share for end in ends)
+            self._add(lowest, highest)
+
+    def _add(self, lowest: float, highest: float) -> None:
+        if lowest != highest and self._highest is self.sequence:
+            self._highest = deepcopy(self.sequence)
+        self.sequence.add(lowest)
+        if self._highest is not self.sequence:
+            self._highest.add(highest)
+
+    def _skip(self) -> None:
+        self.sequence.skip()
+        if self._highest is not self.sequence:
+            self._highest.skip()
 
 
 class _Gate(_MeanQuestion):
@@ -227,7 +270,7 @@ class _Gate(_MeanQuestion):
         self.required = f"at {least} {threshold:g} is required{self._whose}"
 
     def verdict(self) -> Outcome:
-        above, below = self.sequence.exceeds(self._threshold), self.sequence.stays_below(self._threshold)
+        above, below = self.sequence.exceeds(self._threshold), self._highest.stays_below(self._threshold)
         if not (above or below):
             return "undecided"
         return "passed" if above == (self._direction == "higher") else "failed"
@@ -244,11 +287,12 @@ class _PairedGate(_Question):
         self._margin, self._sign, self._baseline = margin, 1 if bounds.direction == "higher" else -1, baseline
         self.required = f"gain over the baseline, at least {-margin:g} is no worse"
 
-    def value(self, score: Score, row: Row) -> float | None:
+    def _count(self, score: Score, row: Row, is_audited: bool) -> None:
         other = self._baseline.get(row.sample.id)
         if score.value is None or other is None or other.value is None:
-            return None
-        return self._sign * (score.value - other.value)
+            self.sequence.skip()
+        else:
+            self.sequence.add(self._sign * (score.value - other.value))
 
     def verdict(self) -> Outcome:
         low, _ = self.sequence.interval
@@ -307,8 +351,8 @@ class SequentialRun:
         self._lead = lead
         self._order = random.Random(until.seed).sample(range(len(samples)), len(samples))
         self._place = {index: place for place, index in enumerate(self._order)}
-        self._drawn = 0
-        self._waiting: dict[int, Row] = {}
+        self._drawn = self._left_out = 0
+        self._waiting: dict[int, tuple[Row, bool]] = {}
         self._counted = 0
         self._names = [name for metric in metrics for name in names_of(metric)]
         bounds = {
@@ -348,15 +392,21 @@ class SequentialRun:
         self._drawn += 1
         return Drawn(index, self._samples[index])
 
-    def add(self, row: Row) -> None:
-        """Count a finished row as soon as all that were drawn before it are finished."""
+    def add(self, row: Row, *, is_audited: bool | None = None) -> None:
+        """Count a finished row as soon as all that were drawn before it are finished.
+
+        Args:
+            row: the row.
+            is_audited: True if the strong judge should have scored it; by default, if it has.
+        """
         with self._counting:
-            self._waiting[self._place[row.index]] = row
+            self._waiting[self._place[row.index]] = row, bool(row.audit) if is_audited is None else is_audited
             while self._counted in self._waiting:
-                counted = self._waiting.pop(self._counted)
+                counted, by_both = self._waiting.pop(self._counted)
                 for question in self._questions:
-                    question.add(counted)
+                    question.add(counted, is_audited=by_both)
                 self._counted += 1
+                self._left_out += not counted.scores
                 self._ended |= all(question.is_answered() for question in self._questions)
             self._counting.notify_all()
         self._was_counted.set()
@@ -377,7 +427,7 @@ class SequentialRun:
         """Decision about each metric that the rule names."""
         error = self._until.error
         return {
-            question.metric: Decision(
+            question.key: Decision(
                 question.verdict(), *question.interval, question.sequence.count, error, question.required
             )
             for question in self._questions
@@ -385,14 +435,16 @@ class SequentialRun:
 
     @property
     def notes(self) -> list[str]:
-        """A sentence for the report."""
+        """Sentences for the report."""
         if not self._questions:
             return []
+        asked = self._drawn - self._left_out
         shown = "; ".join(f"{name} {decision}" for name, decision in self.decisions.items())
         return [
-            f"{self._drawn} of {len(self._samples)} samples were asked about, in random order: {shown}. These "
+            f"{asked} of {len(self._samples)} samples were asked about, in random order: {shown}. These "
             "intervals hold whenever a run stops; the probability that any of them is wrong is at most "
-            f"{self._until.error:g}."
+            f"{self._until.error:g}.",
+            *filter(None, (question.note for question in self._questions)),
         ]
 
 
@@ -414,3 +466,8 @@ def _bounds_of(metrics: Sequence[AnyMetric]) -> dict[str, _Bounds]:
 def _check_error(error: Any) -> None:
     if isinstance(error, bool) or not isinstance(error, int | float) or not 0 < error < 1:
         raise ConfigError(f"error must be a probability between 0 and 1, such as 0.05, got {error!r}")
+
+
+def _check_seed(seed: Any) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ConfigError(f"seed must be a whole number, got {seed!r}")

@@ -26,7 +26,7 @@ class Judge:
     """Model that states facts about texts, and the options of the requests. The model itself is never changed.
 
     Args:
-        model: a chat model, or any Runnable from messages to a message or a text.
+        model: a chat model, or any Runnable or function from messages to a message or a text.
         language: language of the prompts, such as "ru"; "auto" detects the language of each sample's question, and uses
             English if there are no prompts in it.
         prompts: prompts to use instead of the package's.
@@ -73,10 +73,8 @@ class Judge:
     _endpoint: Endpoint = field(init=False)
 
     def __post_init__(self) -> None:
-        """Validate the options."""
-        if not isinstance(self.model, Runnable):
-            by_name = f"; load_judge({self.model!r}) loads one by its name" if isinstance(self.model, str) else ""
-            raise ConfigError(f"a judge is a chat model or another Runnable, got {type(self.model).__name__}{by_name}")
+        """Validate the options; a function becomes a RunnableLambda."""
+        object.__setattr__(self, "model", _runnable(self.model))
         if not isinstance(self.prompts, PromptSet | None):
             kind = type(self.prompts).__name__
             raise ConfigError(f"prompts must be a PromptSet, such as PromptSet.load(directory), got {kind}")
@@ -119,8 +117,7 @@ class Judge:
             return judge
         wrapped = _WRAPPED.get(id(judge))
         if wrapped is None:
-            is_function = callable(judge) and not isinstance(judge, Runnable)
-            wrapped = _WRAPPED[id(judge)] = cls(RunnableLambda(judge) if is_function else judge)  # type: ignore[arg-type]
+            wrapped = _WRAPPED[id(judge)] = cls(judge)  # type: ignore[arg-type]
         return wrapped
 
     def __repr__(self) -> str:
@@ -163,9 +160,7 @@ class Judge:
 
     def prompt_set(self, text: str) -> PromptSet:
         """Return the prompts for a text: those that the user chose, or the package's in the text's language."""
-        if self.prompts is not None:
-            return self.prompts
-        return PromptSet.default(detect_language(text) if self.language == "auto" else self.language)
+        return PromptSet.default(prompt_language(self, text)) if self.prompts is None else self.prompts
 
     @cached_property
     def _fingerprint_text(self) -> str:
@@ -196,6 +191,13 @@ _WRAPPED: WeakValueDictionary[int, Judge] = WeakValueDictionary()
 _OPTIONS = ("language", "mode", "attempts", "draws", "layout", "max_statements", "max_context_tokens")
 
 
+def prompt_language(judge: Judge, text: str) -> str:
+    """Return the language of a judge's prompts for a text: of the user's set, or the option, or else of the text."""
+    if judge.prompts is not None:
+        return judge.prompts.common.language
+    return detect_language(text) if judge.language == "auto" else judge.language
+
+
 def in_language(judge: Judge, language: str) -> Judge:
     """Return a judge with prompts in a language, sharing its endpoint; unchanged if the user chose its prompts."""
     if judge.prompts is not None or judge.language == language:
@@ -212,6 +214,15 @@ def with_probabilities(judge: Judge) -> Judge:
     changed = replace(judge, probabilities=True)
     changed._endpoint.capabilities = judge._endpoint.capabilities
     return changed
+
+
+def _runnable(model: Any) -> Runnable[Any, Any]:
+    if callable(model) and not isinstance(model, Runnable | type):
+        return RunnableLambda(model)
+    if not isinstance(model, Runnable):
+        by_name = f"; load_judge({model!r}) loads one by its name" if isinstance(model, str) else ""
+        raise ConfigError(f"a judge is a chat model or another Runnable, got {type(model).__name__}{by_name}")
+    return model
 
 
 def _one_of(option: str, value: object, choices: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnableWithFallb
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from langchain_rageval.errors import message_of
+from langchain_rageval.errors import ConfigError, message_of
 from langchain_rageval.judge.client_families import PLAIN, ClientFamily, Options, Schema, family_of, without_extra_body
 from langchain_rageval.run.retry import status_of
 
@@ -113,7 +113,11 @@ def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:
     """Return a client family with a rung of the user added, under the name of its function."""
 
     def options(schema: Schema, bound: Options) -> Options:
-        chosen = dict(rung(schema))
+        given = rung(schema)
+        if not isinstance(given, Mapping):
+            name, kind = rung_name(rung), type(given).__name__
+            raise ConfigError(f"mode {name} must return a mapping of options of the call, got {kind}")
+        chosen = dict(given)
         if "extra_body" in chosen:
             chosen["extra_body"] = {**(bound.get("extra_body") or {}), **chosen["extra_body"]}
         return chosen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from functools import partial, update_wrapper
 from importlib import import_module
 from numbers import Real
@@ -116,7 +117,7 @@ class SampleFunction:
     """
 
     def __init__(self, function: Callable[[Sample], Any]) -> None:
-        if not callable(function) or isinstance(function, type):
+        if not callable(function) or isinstance(function, type | Metric):
             raise ConfigError(f"metric takes a function of a sample, got {function!r}")
         try:
             inspect.signature(function).bind(None)
@@ -146,9 +147,9 @@ class SampleFunction:
                 return value
             case None:
                 return Value.without("the function returned None")
-            case bool() | np.bool_() | Real() as result:
+            case bool() | np.bool_() | Real() | Decimal() as result:
                 russian = detect_language(state["sample"].question) == "ru"
-                text = str(result) if isinstance(result, bool | np.bool_) else f"{result:g}"
+                text = str(result) if isinstance(result, bool | np.bool_) else f"{float(result):g}"
                 reason = f"Функция {self.name} вернула {text}." if russian else f"{self.name} returned {text}."
                 return Value(float(result), reason)
             case result:

@@ -104,6 +104,8 @@ class Metric(Traced[Any, Score], Adapters):
         unknown = sorted(reads - Sample.model_fields.keys())
         if unknown:
             raise ConfigError(f"{name} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")
+        if not _is_interval(range):
+            raise ConfigError(f"range of {name} is its lowest and its highest value, such as (0, 1), got {range!r}")
         try:
             super().__init__(
                 name=name,
@@ -119,8 +121,6 @@ class Metric(Traced[Any, Score], Adapters):
             )
         except ValidationError as error:
             raise config_error_of(f"metric {name!r}", error) from None
-        if not self.range[0] < self.range[1]:
-            raise ConfigError(f"range of {name} is its lowest and its highest value, such as (0, 1), got {range!r}")
         if foreign := [
             part for part in sequential_steps(self) if isinstance(part, BasePromptTemplate | BaseLanguageModel)
         ]:
@@ -317,21 +317,26 @@ class Metric(Traced[Any, Score], Adapters):
             raise ConfigError(f"reduce of {self.name} gave {type(value).__name__}, not a Value: {remedy}")
         if not isinstance(value.number, Real) and (value.number is not None or value.unscored is None):
             raise ConfigError(f"reduce of {self.name} gave Value({value.number!r}), not a number: {remedy}")
+        if value.number is not None and value.unscored is not None:
+            raise ConfigError(f"reduce of {self.name} gave both a number and a cause why there is none: {remedy}")
         return value
 
     def _score(self, value: Value, usage: Usage) -> Score:
         number = None if value.number is None else self._in_range(value.number)
-        return Score(
-            metric=self.name,
-            aspect=self.aspect,
-            direction=self.direction,
-            value=number,
-            reason=value.reason if number is not None else "",
-            findings=list(value.findings),
-            unscored=value.unscored,
-            usage=usage,
-            instrument=self.instrument,
-        )
+        try:
+            return Score(
+                metric=self.name,
+                aspect=self.aspect,
+                direction=self.direction,
+                value=number,
+                reason=value.reason if number is not None else "",
+                findings=list(value.findings),
+                unscored=value.unscored,
+                usage=usage,
+                instrument=self.instrument,
+            )
+        except ValidationError as error:
+            raise config_error_of(f"reduce of {self.name} gave an invalid Value", error) from None
 
     def _in_range(self, number: float) -> float:
         """Return a value, without a rounding error beyond the range.
@@ -372,6 +377,11 @@ class Metric(Traced[Any, Score], Adapters):
             remedy = 'pass version="1" to the metric, and change it with the function'
             raise NotDescribable(f"its reduce function {short} cannot be identified ({error}): {remedy}") from None
         return {"reduce": reduce, "state_from_findings": restore, "options": _described_options(self.options)}
+
+
+def _is_interval(range: Any) -> bool:
+    pair = isinstance(range, tuple | list) and len(range) == 2 and all(isinstance(end, Real) for end in range)
+    return pair and bool(range[0] < range[1])
 
 
 class _ReadState(dict[str, Any]):

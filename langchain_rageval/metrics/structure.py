@@ -12,6 +12,8 @@ from functools import reduce
 from operator import or_
 from typing import Any, Protocol
 
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score
@@ -90,6 +92,18 @@ def remedy_for(thing: object) -> str:
     if own or parameters[:1] in (["judge"], ["embeddings"], ["model"]):
         return "; call it with a judge"
     return ": decorate it with @metric(reads=...)"
+
+
+def problem_of(metric: Runnable[Any, Any]) -> str | None:
+    """Return why a Runnable cannot score a sample, with the remedy: it is a step, or begins as a chain of the user."""
+    first = metric.first if isinstance(metric, RunnableSequence) else metric
+    if isinstance(first, Stage):
+        problem = f"the step {first.get_name()} is not a metric"
+        return f"{problem}: write Metric(name, aspect=..., reads=..., steps=step, reduce=...)"
+    if isinstance(first, BasePromptTemplate | BaseLanguageModel):
+        problem = f"a chain that begins with {type(first).__name__} is not a metric, which takes a sample"
+        return f"{problem}: write Metric(..., steps=Step.from_chain(chain, key=..., reads=...), reduce=...)"
+    return None
 
 
 def metrics_in(metric: AnyScorer) -> list[Any]:

@@ -33,7 +33,7 @@ def invent_answer(schema: Mapping[str, Any]) -> Any:
             return invent_answer(schema[name][0])
     if "allOf" in schema:
         return invent_answer({key: part for one in schema["allOf"] for key, part in one.items()})
-    kind = schema.get("type", "string")
+    kind = schema.get("type", "object" if "properties" in schema else "string")
     return _BY_TYPE[kind[0] if isinstance(kind, list) else kind](schema)
 
 

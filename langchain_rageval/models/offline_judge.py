@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -138,23 +139,26 @@ class OfflineJudge(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        human = next(message for message in messages if message.type == "human").text
-        reply = json.dumps(self._answer(human, kwargs.get("answer_schema")), ensure_ascii=False)
+        reply = json.dumps(self._answer(messages, kwargs.get("answer_schema")), ensure_ascii=False)
         read, written = tokens_in(*(message.text for message in messages)), tokens_in(reply)
         usage = {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
         return ChatResult(generations=[ChatGeneration(message=AIMessage(reply, usage_metadata=usage))])
 
-    def _answer(self, human: str, schema: Mapping[str, Any] | None) -> Any:
-        """Return the answer to a request as JSON data; one invented for a schema of `with_structured_output`."""
+    def _answer(self, messages: Sequence[BaseMessage], schema: Mapping[str, Any] | None) -> Any:
+        """Return the answer to a request as JSON data; invented if it is not a request of a step."""
         if schema is not None:
             return invent_answer(schema)
+        human = next((message.text for message in messages if message.type == "human"), "")
         schema = read_schema(human)
-        if schema is None:
-            raise ValueError(
-                "OfflineJudge answers only the steps of langchain_rageval, and this request is not one of them; in a "
-                "chain of your own, OfflineJudge().with_structured_output(schema) invents an answer"
-            )
-        return answer_request(schema, human, (self.answers or {}).get(schema["title"]))
+        if schema is not None:
+            return answer_request(schema, human, (self.answers or {}).get(schema["title"]))
+        if (schema := _schema_of_parser(messages)) is not None:
+            return invent_answer(schema)
+        raise ValueError(
+            "OfflineJudge answers only the steps of langchain_rageval, and this request is not one of them; in a chain "
+            "of your own, it invents an answer for OfflineJudge().with_structured_output(schema), or if the prompt has "
+            "the format instructions of a parser"
+        )
 
     async def _agenerate(
         self,
@@ -164,6 +168,16 @@ class OfflineJudge(BaseChatModel):
         **kwargs: Any,
     ) -> ChatResult:
         return self._generate(messages, stop, **kwargs)
+
+
+def _schema_of_parser(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
+    """Return the JSON schema in format instructions of a parser: the last line that is one; None if there is none."""
+    for line in reversed([line for message in messages for line in message.text.split("\n") if line.startswith("{")]):
+        with suppress(ValueError):
+            schema = json.loads(line)
+            if isinstance(schema.get("properties"), dict):
+                return dereference_refs(schema)
+    return None
 
 
 def invention_note(step: str) -> str:

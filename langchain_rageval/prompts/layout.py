@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_uppercase
@@ -32,6 +33,7 @@ HANDBOOK = ("critique_aspect", "grade_contexts", "select_sentences", "verify_sta
 request, so the other steps send their instructions themselves."""
 
 _SEPARATOR = re.compile("[\x85\u2028\u2029]")  # line ends that JSON does not escape
+_OF_SCHEMA = {"type", "properties", "anyOf", "$ref"}
 _TITLE = re.compile(r'^\{.*"title": "(\w+)"', re.MULTILINE)
 
 
@@ -113,10 +115,14 @@ def read_title(human: str) -> str | None:
 
 
 def read_schema(human: str) -> dict[str, Any] | None:
-    """Return the answer's schema in a human message; None if the message contains no schema."""
-    lines = [line for line in human.split("\n") if _TITLE.match(line)]
-    schema = json.loads(lines[-1]) if lines else None
-    return schema if isinstance(schema, dict) else None
+    """Return the answer's schema, which has a title, in a human message; None if there is no such schema."""
+    for line in reversed(human.split("\n")):
+        if _TITLE.match(line):
+            with suppress(ValueError):  # of a text that only looks like a schema
+                schema: dict[str, Any] = json.loads(line)
+                if "title" in schema and _OF_SCHEMA & schema.keys():
+                    return schema
+    return None
 
 
 def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.html import bold, paragraph, pluralize, table, text
 from langchain_rageval._internal.leaves_folder import leaves_folder
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, config_error_of
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.criteria import Criterion
 from langchain_rageval.prompts.hashable_model import HashableModel
@@ -80,19 +80,18 @@ class StepPrompts(HashableModel):
     step: str
     prompts: dict[str, Prompt]
 
-    def select(self, chosen_set: PromptSet, *, chosen: bool) -> Prompt:
-        """Return the prompt to use with a prompt set: in its language, else in English, else the first one.
+    def select(self, chosen_set: PromptSet, *, chosen: bool, language: str) -> Prompt:
+        """Return the prompt in a language, else in the language of a prompt set, else in English, else the first one.
 
         Args:
             chosen_set: the set.
             chosen: True if the user chose the set, which then takes precedence if it holds the step.
+            language: ISO 639-1 code; the set may be in English because the package has no prompts in this language.
         """
         if chosen and self.step in chosen_set.prompts:
             return chosen_set.prompts[self.step]
-        language = chosen_set.common.language
-        return next(
-            (self.prompts[code] for code in (language, "en") if code in self.prompts), next(iter(self.prompts.values()))
-        )
+        preferred = (language, chosen_set.common.language, "en", *self.prompts)
+        return next(self.prompts[code] for code in preferred if code in self.prompts)
 
 
 class PromptedStep(Protocol):
@@ -162,7 +161,9 @@ class PromptSet(HashableModel):
             steps: steps of the user, whose prompts are added, for example to `save` them.
         """
         packaged = _packaged_set(language if language in languages() else "en")
-        own = {step.name: step.prompts.select(packaged, chosen=False) for step in steps if step.prompts}
+        own = {
+            step.name: step.prompts.select(packaged, chosen=False, language=language) for step in steps if step.prompts
+        }
         return packaged.model_copy(update={"prompts": {**packaged.prompts, **own}}) if own else packaged
 
     @classmethod
@@ -305,7 +306,9 @@ def _packaged_set(language: str) -> PromptSet:
 def _parse(kind: type[_Part], file: Traversable | Path) -> _Part:
     try:
         return kind.model_validate(_Loader(file.read_text(encoding="utf-8")).get_single_data())
-    except (yaml.YAMLError, ValidationError, UnicodeDecodeError) as error:
+    except ValidationError as error:
+        raise config_error_of(f"{file.name} is not a valid {kind.__name__.lower()} file", error) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file.name} is not a valid {kind.__name__.lower()} file: {error}") from None
 
 

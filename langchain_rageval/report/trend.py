@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
@@ -16,8 +19,9 @@ from langchain_rageval.report.html_table import html_table
 from langchain_rageval.report.mix import mix_shifts
 from langchain_rageval.report.slices import NONE, By, Slicer, conversation_of
 from langchain_rageval.report.summary import Summary, summarise
-from langchain_rageval.report.trend_data import DriftAlarm, TrendData
+from langchain_rageval.report.trend_data import DriftAlarm, MeanChange, TrendData
 from langchain_rageval.report.trend_page import write_trend_page
+from langchain_rageval.statistics.change_points import change_points
 from langchain_rageval.statistics.drift import DriftDetector
 
 _FORMS = {"day": "%Y-%m-%d", "week": "%G-W%V"}
@@ -63,12 +67,18 @@ class Trend(TrendData, Mapping[str, Summary]):
     def __repr__(self) -> str:
         """Return the trend as text: one line for each period, the alarms and the notes."""
         lines = [" · ".join(filter(None, cells)) for cells in self.cells()]
-        return "\n".join([*lines, *map(str, self.alarms.values()), *(f"Note: {note}" for note in self.notes)])
+        return "\n".join([*lines, *self.findings, *(f"Note: {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         """Return the trend as an HTML table, for notebooks."""
-        notes = [*map(str, self.alarms.values()), *self.notes]
+        notes = [*self.findings, *self.notes]
         return html_table("Trend", ("period", "samples", *self.metrics), self.cells(), notes)
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence for each alarm and each change of a mean."""
+        changes = (change for found in self.changes.values() for change in found)
+        return [*map(str, self.alarms.values()), *map(str, changes)]
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return a tuple of texts for each period, and for the baseline: name, samples, and the mean of each metric."""
@@ -97,6 +107,9 @@ def trend(
     one mix of questions; `adjust` compares each row with the baseline's rows of its own slice. The turns of a
     conversation (`metadata.conversation`) count as one sample with the mean of their values, known at the last turn.
 
+    The changes are estimated from all rows, better and worse alike, also without a baseline; the probability of any
+    in a run whose means stay the same is about `error` at most. With `adjust`, differences between slices are none.
+
     Args:
         report: rows with their `time`, such as `Report.load("live.db")`.
         baseline: a run that is as good as it should be, over any samples; None raises no alarm.
@@ -107,7 +120,7 @@ def trend(
         allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
 
     Returns:
-        The summaries by period, and the alarms.
+        The summaries by period, the alarms, and the changes of the means.
 
     Raises:
         ConfigError: if no row has a time or the tag, an option is invalid, the runs have no metric in common, or
@@ -115,7 +128,7 @@ def trend(
     """
     if not 0 < error < 1:
         raise ConfigError(f"error must be a probability between 0 and 1, such as 0.05, got {error!r}")
-    if margin < 0:
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
         raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
     timed = sorted((row for row in report.rows if row.time is not None), key=lambda row: (row.time, row.index))
     if not timed:
@@ -124,8 +137,9 @@ def trend(
     summaries = {name: summarise(rows) for name, rows in periods.items()}
     untimed = len(report.rows) - len(timed)
     notes = [f"{untimed} rows without a time are left out."] if untimed else []
+    changes = _changes(metric_names(report), timed, error, adjust)
     if baseline is None:
-        return Trend(summaries, periods, None, {}, by, error, notes)
+        return Trend(summaries, periods, None, {}, by, error, notes, changes)
     shared = [name for name in metric_names(report) if name in metric_names(baseline)]
     if not shared:
         raise ConfigError(
@@ -134,19 +148,14 @@ def trend(
     ours, theirs = scores_by_metric(timed), scores_by_metric(baseline.rows)
     known = (report.provenance, baseline.provenance)
     notes += check_instruments(ours, theirs, shared, allow_different_instruments, known)
-    alarms = {}
-    for name in shared:
-        alarm, ignored = _alarm(name, timed, baseline.rows, margin, error / len(shared), adjust)
-        if alarm is not None:
-            alarms[name] = alarm
-        if ignored:
-            notes.append(f"{name}: {ignored} rows of slices with under {_LEAST_BASELINE} baseline samples are ignored.")
+    alarms, remarks = _alarms(shared, timed, baseline.rows, margin, error, adjust)
+    notes += remarks
     if adjust is None and (shifts := mix_shifts(timed, baseline.rows)):
         notes.append(
             f"The questions differ from those of the baseline: {'; '.join(map(str, shifts))}. Adjust for a property if "
             "a change of the means may be due to it."
         )
-    return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes)
+    return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes, changes)
 
 
 def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
@@ -158,6 +167,29 @@ def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
         tags = sorted({tag for row in rows for tag in row.tags})
         raise ConfigError(f"by is day, week or the name of a tag, got {by!r}; the tags are {', '.join(tags) or 'none'}")
     return periods
+
+
+def _alarms(
+    metrics: Sequence[str], rows: Sequence[Row], baseline: Sequence[Row], margin: float, error: float, adjust: By | None
+) -> tuple[dict[str, DriftAlarm], list[str]]:
+    """Return the alarms by metric, and notes about rows that are not watched.
+
+    Raises:
+        ConfigError: if the baseline has too few scores for any alarm.
+    """
+    if not any(_parts_to_watch(name, baseline, adjust) for name in metrics):
+        raise ConfigError(
+            f"the baseline has too few scores to watch {', '.join(metrics)}: at least {_LEAST_BASELINE} scored "
+            "samples are needed, of one slice if there is adjust"
+        )
+    alarms, notes = {}, []
+    for name in metrics:
+        alarm, ignored = _alarm(name, rows, baseline, margin, error / len(metrics), adjust)
+        if alarm is not None:
+            alarms[name] = alarm
+        if ignored:
+            notes.append(f"{name}: {ignored} rows of slices with under {_LEAST_BASELINE} baseline samples are ignored.")
+    return alarms, notes
 
 
 def _alarm(
@@ -194,6 +226,34 @@ def _alarm(
         return None, ignored
     mean = fmean(value for _, value in counted[detector.change :])
     return DriftAlarm(metric, raised, since, mean, fmean(value for _, value, _ in its), detector.alarm), ignored
+
+
+def _changes(
+    metrics: Sequence[str], rows: Sequence[Row], error: float, adjust: By | None
+) -> dict[str, list[MeanChange]]:
+    """Return the changes of the mean of each metric that has any."""
+    found = {metric: _changes_of(metric, rows, error / len(metrics), adjust) for metric in metrics}
+    return {metric: changes for metric, changes in found.items() if changes}
+
+
+def _changes_of(metric: str, rows: Sequence[Row], error: float, adjust: By | None) -> list[MeanChange]:
+    own = _scored(metric, rows, adjust)
+    slices: dict[str | None, list[float]] = {}
+    for _, value, part in own:
+        slices.setdefault(part, []).append(value)
+    mean = fmean(value for _, value, _ in own) if own else 0.0
+    excess = {part: fmean(values) - mean for part, values in slices.items()}
+    values = [value - excess[part] for _, value, part in own]
+    places = change_points(values, error)
+    means = [fmean(values[start:end]) for start, end in pairwise([0, *places, len(values)]) if end]
+    times = [time for place in places if (time := own[place][0].time) is not None]
+    return [MeanChange(metric, *change) for change in zip(times, means, means[1:], strict=False)]
+
+
+def _parts_to_watch(metric: str, baseline: Sequence[Row], adjust: By | None) -> set[str | None]:
+    """Return the slices of which the baseline has enough scores for an alarm."""
+    counts = Counter(part for _, _, part in _scored(metric, baseline, adjust))
+    return {part for part, count in counts.items() if count >= _LEAST_BASELINE}
 
 
 def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[tuple[Row, float, str | None]]:

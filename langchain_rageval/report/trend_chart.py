@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 
 from langchain_rageval.data.schema import Direction
 from langchain_rageval.report.summary import MetricSummary
-from langchain_rageval.report.trend_data import DriftAlarm, TrendData
+from langchain_rageval.report.trend_data import DriftAlarm, MeanChange, TrendData
 
 _LEFT, _WIDTH = 9.0, 89.0
 _TOP, _HEIGHT = 4.0, 92.0
@@ -63,6 +63,7 @@ class TrendChart:
         alarm: the alarm; None without one.
         since: place of the estimated change from the left.
         raised: place of the row that raised the alarm.
+        changes: each change of the mean with its place from the left.
     """
 
     metric: str
@@ -75,6 +76,7 @@ class TrendChart:
     alarm: DriftAlarm | None
     since: float | None
     raised: float | None
+    changes: Sequence[tuple[float, MeanChange]]
 
     @property
     def lines(self) -> Sequence[tuple[TrendPoint, TrendPoint]]:
@@ -125,6 +127,7 @@ def _chart(trend: TrendData, name: str, slots: Mapping[str, int]) -> TrendChart:
         alarm=alarm,
         since=x(_slot_at(trend, name, alarm.since, slots)) if alarm else None,
         raised=x(_slot_at(trend, name, alarm.raised, slots)) if alarm else None,
+        changes=[(x(_slot_at(trend, name, one.since, slots)), one) for one in trend.changes.get(name, [])],
     )
 
 

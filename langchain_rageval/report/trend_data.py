@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from langchain_rageval.data.schema import Row
@@ -39,6 +39,30 @@ class DriftAlarm:
 
 
 @dataclass(frozen=True)
+class MeanChange:
+    """Estimated change of the mean of one metric.
+
+    Attributes:
+        metric: its name.
+        since: time of the first row after the change.
+        before: mean from the change before, or the first row, to this one.
+        after: mean from this change to the next one, or the last row.
+    """
+
+    metric: str
+    since: datetime
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        """Return the change as a sentence."""
+        return (
+            f"{self.metric} changed from {self.before:.3f} to {self.after:.3f} on {self.since:%Y-%m-%d %H:%M} UTC "
+            "(estimate)"
+        )
+
+
+@dataclass(frozen=True)
 class TrendData:
     """Summaries of a run by periods, in order of time.
 
@@ -50,6 +74,7 @@ class TrendData:
         by: "day", "week" or the name of a tag.
         error: probability that a metric without drift ever raises an alarm, over all metrics together.
         notes: what a reader should know, such as that the questions of the baseline are others.
+        changes: metric to the estimated changes of its mean in order of time, for the metrics that have any.
     """
 
     periods: Mapping[str, Summary]
@@ -59,6 +84,7 @@ class TrendData:
     by: str
     error: float
     notes: Sequence[str]
+    changes: Mapping[str, Sequence[MeanChange]] = field(default_factory=dict)
 
     @property
     def metrics(self) -> list[str]:

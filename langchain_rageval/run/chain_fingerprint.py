@@ -24,7 +24,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.vectorstores import VectorStore
 from pydantic import BaseModel, SecretBytes, SecretStr
 
-from langchain_rageval._internal.description import is_secret_name
+from langchain_rageval._internal.secret_names import is_secret_name
 
 _INSTALLED = tuple({f"{Path(path)}/" for name, path in sysconfig.get_paths().items() if "lib" in name})
 _PACKAGE = __name__.partition(".")[0]

@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.runnables import RunnableLambda, RunnableSequence, RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
-from langchain_rageval._internal.description import without_keys
+from langchain_rageval._internal.secret_names import without_keys
 
 _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id")
 

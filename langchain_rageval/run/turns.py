@@ -19,7 +19,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
-from langchain_rageval._internal.description import is_users_class
+from langchain_rageval._internal.code_identity import is_users_class
 from langchain_rageval._internal.per_process import PerProcess
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 

@@ -96,7 +96,7 @@ class ConfidenceSequence:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Lowest and highest mean that is not ruled out."""
+        """Lowest and highest mean that is not ruled out, never beyond a watched value that is."""
         left = np.flatnonzero(~(self._is_low | self._is_high)[:_GRID])
         if not len(left):  # between two neighbours of the grid
             mean = self._sum / max(self.count, 1)
@@ -105,7 +105,9 @@ class ConfidenceSequence:
         certain_low, certain_high = self._sum / self._size, (self._sum + self._size - self.count) / self._size
         low = max(self._means[left[0]] - step, certain_low, 0.0)
         high = min(self._means[left[-1]] + step, certain_high, 1.0)
-        return self._unscaled(low), self._unscaled(high)
+        too_low = [mean for mean, place in self._watched.items() if self._is_low[place]]
+        too_high = [mean for mean, place in self._watched.items() if self._is_high[place]]
+        return max([self._unscaled(low), *too_low]), min([self._unscaled(high), *too_high])
 
     def exceeds(self, mean: float) -> bool:
         """Return True if the mean of the set is known to be at least a watched value."""

@@ -53,6 +53,7 @@ class DriftDetector:
         self.count = 0
         self.alarm: int | None = None
         self.change: int | None = None
+        self._losses: list[float] = []
         self._starts: list[int] = []
         self._weights = np.zeros(0)
         self._capital, self._sums, self._squares = np.zeros(0), np.zeros(0), np.zeros(0)
@@ -75,13 +76,23 @@ class DriftDetector:
         edge = np.maximum(mean, 0.0)
         stake = np.minimum(edge / np.maximum(squares, 1e-9), _MOST_STAKED / max(1 - lowest, 1e-9))
         self._capital += np.log1p(stake * loss)
+        self._losses.append(loss)
         self._sums += loss
         self._squares += loss**2
         self.count += 1
         if self.alarm is None and self._log_average() >= self._bound:
             self.alarm = self.count
-            self.change = self._starts[int(np.argmax(self._capital + self._weights))]
+            self.change = self._last_change()
         return self.alarm is not None
+
+    def _last_change(self) -> int:
+        """Return the number of values before the ones that lie below the baseline most clearly.
+
+        That is the likeliest place of a change from the lowest mean that the baseline allows to a lower one.
+        """
+        losses = np.array(self._losses)
+        sums, numbers = np.cumsum(losses[::-1])[::-1], np.arange(len(losses), 0, -1)
+        return int(np.argmax(np.maximum(sums, 0.0) ** 2 / numbers))
 
     def _begin(self) -> None:
         """Let a further bettor start, if one is due."""

@@ -11,7 +11,7 @@ from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.description import digest_of
 from langchain_rageval.errors import config_error_of
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.judge import Judge, JudgeLike, prompt_language
 from langchain_rageval.judge.jury import with_fresh_endpoint
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
@@ -152,7 +152,8 @@ class JudgeStep(Stage[State]):
         elif isinstance(self.prompt, Prompt):
             prompt = self.prompt
         else:
-            prompt = self.prompt.select(prompts, chosen=judge.prompts is not None)
+            language = prompt_language(judge, language_from)
+            prompt = self.prompt.select(prompts, chosen=judge.prompts is not None, language=language)
         parser, schema = _parser_and_schema(self.answer)
         request = RequestContent(
             self.get_name(), prompts, prompt, inputs, contexts, schema, offline=self.offline_answer, limits=limits

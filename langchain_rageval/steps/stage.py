@@ -11,7 +11,8 @@ from typing import Any, Self, TypeVar
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict
 
-from langchain_rageval._internal.description import NotDescribable, describe, is_users_class
+from langchain_rageval._internal.code_identity import is_users_class
+from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._internal.redaction import redact_exception
 from langchain_rageval.errors import record_step
 from langchain_rageval.judge.judge import Judge

@@ -50,7 +50,7 @@ from langchain_rageval.testset.rehearsal import plan_generation
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import branches_of_tree
 from langchain_rageval.testset.testset import Origin, Testset
-from langchain_rageval.testset.user_step import UserStep
+from langchain_rageval.testset.user_step import UserStep, check_sync
 
 _WORKERS_PER_SLOT = 2
 
@@ -436,6 +436,8 @@ class TestsetGenerator(Traced[Any, Testset]):
 
         Otherwise the questions of a round are embedded in one batch.
         """
+        for step in (*self.steps.values(), *self.distribution):
+            check_sync(step)
         n_workers = _WORKERS_PER_SLOT * self.max_concurrency
         with self._show_progress(generation) as progress, generation:
             drive(generation.prepare(), generation.embed_run, config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableLambda, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase, coerce_to_runnable
 from pydantic import Field, InstanceOf, ValidationError
 
@@ -89,6 +89,19 @@ class UserStep(CandidateStep):
         if state.question.strip() and not checked.question.strip() and not checked.rejected:
             raise ConfigError(f"{name} returned a Candidate with a blank question; reject(reason) drops a question")
         return checked
+
+
+def check_sync(step: Runnable[Any, Any]) -> None:
+    """Raise ConfigError if a step, or a part of its chain, is an async function, which a sync method cannot call."""
+    runnable = inner_runnable(step.step if isinstance(step, UserStep) else step)
+    if isinstance(runnable, RunnableSequence):
+        for part in runnable.steps:
+            check_sync(part)
+    elif isinstance(runnable, RunnableLambda) and not hasattr(runnable, "func"):
+        raise ConfigError(
+            f"{runnable.get_name()} is an async function: call an async method of the generator, such as agenerate or "
+            "astream, or write a plain function"
+        )
 
 
 def user_step(step: Any, *, evolves: bool = False, option: str = "a step") -> UserStep:

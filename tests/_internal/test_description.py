@@ -28,14 +28,11 @@ from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 from pydantic import BaseModel, Field, PrivateAttr
 
 from langchain_rageval import OfflineJudge
-from langchain_rageval._internal import description
+from langchain_rageval._internal import code_identity
 from langchain_rageval._internal.description import (
     NotDescribable,
     describe,
     digest_of,
-    is_carrier_name,
-    is_secret_name,
-    without_keys,
 )
 
 with warnings.catch_warnings():
@@ -369,42 +366,6 @@ def test_fields_that_are_declared_excluded_are_left_out():
     assert describe(Model(path="a", client=object())) == describe(Model(path="a"))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("api_key", "OPENAI_API_KEY", "apiKey", "x-functions-key", "client_secret", "password", "credentials", "auth"),
-        *("Authorization", "access_token", "cookie", "Set-Cookie", "sig", "signature", "azure_ad_token_provider"),
-    ],
-)
-def test_names_of_secrets_are_recognised(name):
-    assert is_secret_name(name)
-
-
-@pytest.mark.parametrize("name", ["max_tokens", "eos_token", "text_key", "author", "design", "tokenizer", "keyboard"])
-def test_other_names_are_no_secrets(name):
-    assert not is_secret_name(name)
-
-
-def test_names_of_headers_cookies_and_queries_are_recognised():
-    names = ["headers", "default_headers", "extra_headers", "cookies", "default_query", "header", "model", "heading"]
-    assert [is_carrier_name(name) for name in names] == [True, True, True, True, True, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("text", "clean"),
-    [
-        ("http://user:pass@host/v1", "http://host/v1"),
-        ("https://h/v1?api-version=1&sig=abc%2F&x=1", "https://h/v1?api-version=1&sig=***&x=1"),
-        ("https://h/bot/a1b2c3d4e5f6g7h8i9j0k1/send", "https://h/bot/***/send"),
-        ("Bearer abcdefghij", "Bearer ***"),
-        ("key sk-abcdefghijklmnop1234", "key ***"),
-        ("and/or, 1/2, a plain text", "and/or, 1/2, a plain text"),
-    ],
-)
-def test_keys_in_texts_are_replaced(text, clean):
-    assert without_keys(text) == clean
-
-
 def test_a_client_of_http_is_described_by_where_it_sends_requests():
     verified = httpx.Client(verify=ssl.create_default_context())
     assert describe(OpenAIEmbeddings(api_key="x", http_client=verified)) == describe(
@@ -430,6 +391,6 @@ def test_a_module_that_a_function_imports_when_it_runs_is_part_of_its_descriptio
         return NUMBER
 
     one = describe(late)
-    description._file_digest.cache_clear()
+    code_identity._file_digest.cache_clear()
     (tmp_path / "imported_late.py").write_text("NUMBER = 2\n")
     assert describe(late) != one

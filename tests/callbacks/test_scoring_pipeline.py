@@ -677,6 +677,23 @@ def test_what_was_flushed_is_there_when_the_process_is_killed(tmp_path):
 # Options
 
 
+async def async_sink(row):
+    raise AssertionError("nobody awaits it")
+
+
+class AsyncSink:
+    async def __call__(self, row):
+        await async_sink(row)
+
+
+def test_a_row_of_a_sink_that_returns_a_coroutine_is_counted_as_lost(monkeypatch):
+    monkeypatch.setattr("langchain_rageval.callbacks.sink_queue._RETRY_DELAYS", ())
+    callback, _ = watching(sinks=[lambda row: async_sink(row)])
+    with callback:
+        rag_chain().invoke(QUESTION, with_callback(callback))
+    assert (callback.stats()["lost"], callback.stats()["sink_errors"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [
@@ -689,6 +706,9 @@ def test_what_was_flushed_is_there_when_the_process_is_killed(tmp_path):
         ({"sinks": "rows.jsonl"}, r"write sinks=\[JsonlSink\(path\)\]"),
         ({"sinks": print}, r"sinks must be a list of sinks, got builtin_function_or_method"),
         ({"sinks": ["rows.jsonl"]}, r"'rows.jsonl'; pass JsonlSink\(path\)"),
+        ({"sinks": [list]}, r"got <class 'list'>; pass JsonlSink\(path\)"),
+        ({"sinks": [async_sink]}, "a sink must not be async, got .*async_sink.*; pass a plain function"),
+        ({"sinks": [AsyncSink()]}, "a sink must not be async, got .*AsyncSink.*; pass a plain function"),
         ({"extract": "question"}, "extract must be a function, got str"),
         ({"redact": {}}, "redact must be a function, got dict"),
         ({"budget": 100}, r"budget must be a Budget\(calls"),

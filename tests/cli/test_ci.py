@@ -148,3 +148,56 @@ def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path):
 def test_options_that_do_not_fit_are_refused(rageval, tmp_path, options, problem):
     code, _, err = rageval("ci", write(tmp_path / "answers.jsonl", CONTEXT), *options)
     assert (code, err) == (2, f"rageval: {problem}\n")
+
+
+def many(path, good):
+    """Write 300 answers, the first ones good."""
+    lines = [
+        {
+            "question": f"Когда закрывается касса номер {n}?",
+            "answer": CONTEXT if n < good else "На Луне.",
+            "contexts": [CONTEXT],
+        }
+        for n in range(300)
+    ]
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("good", "gate", "code", "verdicts"),
+    [
+        (280, (), 0, {"faithfulness": "no worse"}),
+        (100, (), 1, {"faithfulness": "worse"}),
+        (
+            280,
+            ("--fail-under", "faithfulness=0.6"),
+            0,
+            {"faithfulness": "passed", "faithfulness against the baseline": "no worse"},
+        ),
+    ],
+)
+def test_a_run_stops_when_the_baseline_and_the_gates_are_decided(rageval, tmp_path, good, gate, code, verdicts):
+    rageval("evaluate", many(tmp_path / "good.jsonl", 280), "--out", tmp_path / "main.jsonl", "--quiet")
+    options = ["--baseline", tmp_path / "main.jsonl", "--margin", "0.1", "--until-decided", *gate]
+    found, _, _ = rageval(
+        "ci", many(tmp_path / "a.jsonl", good), *options, *outputs(tmp_path), "--out", tmp_path / "r.jsonl"
+    )
+    report = Report.load(tmp_path / "r.jsonl")
+    assert found == code
+    assert {key: decision.verdict for key, decision in report.decisions.items()} == verdicts
+    assert len(report.rows) < 300
+
+
+def test_a_journal_of_a_ci_run_is_resumed_with_its_gates_and_files(rageval, tmp_path, baseline, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "bad.jsonl", "На Луне.")
+    options = ["--baseline", "main.jsonl", "--markdown", "m.md", "--junit", "j.xml", "--journal", "run.db", "--quiet"]
+    assert rageval("ci", "bad.jsonl", *options)[0] == 1
+    for name in ("m.md", "j.xml"):
+        (tmp_path / name).unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert rageval("resume", tmp_path / "run.db")[0] == 1
+    assert "❌" in (tmp_path / "m.md").read_text(encoding="utf-8")
+    assert any(junit(tmp_path).values())

@@ -84,6 +84,11 @@ def test_an_entry_point_of_a_package_is_listed_and_used(rageval, written, tmp_pa
         ),
         ("helpers.munich:SAMPLE", "helpers.munich:SAMPLE is not a metric but dict"),
         (
+            "helpers.own.politeness:rate",
+            "helpers.own.politeness:rate built no metric: the step politeness is not a metric: write Metric(name, "
+            "aspect=..., reads=..., steps=step, reduce=...)",
+        ),
+        (
             "helpers.own.tone:friendly",
             "helpers.own.tone:friendly is a function of (state): decorate it with @metric(reads=...), or let a builder "
             "take some of judge, embeddings",

@@ -36,12 +36,35 @@ def test_an_alarm_ends_with_1_and_is_in_the_object(rageval, tmp_path):
     code, out, err = rageval("trend", tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl", "--json")
     found = json.loads(out)
     assert code == 1
-    assert list(found) == ["periods", "baseline", "alarms", "notes"]
+    assert list(found) == ["periods", "baseline", "alarms", "changes", "notes"]
     assert found["periods"]["2026-11-02"]["faithfulness"]["mean"] == 0.0
     assert found["baseline"]["faithfulness"]["scored"] == 60
     assert found["alarms"]["faithfulness"].keys() == {"raised", "since", "mean", "baseline", "samples"}
     drift = "rageval: faithfulness has drifted: 0.000 since 2026-11-02 00:00 UTC, 1.000 in the baseline; raised on "
     assert err.startswith(drift)
+
+
+def test_changes_of_a_mean_are_shown_and_in_the_object(rageval, tmp_path):
+    Report(list(rows([1.0] * 60 + [0.0] * 60, days=4))).to_jsonl(tmp_path / "live.jsonl")
+    code, out, _ = rageval("trend", tmp_path / "live.jsonl")
+    assert code == 0
+    assert "faithfulness changed from 1.000 to 0.000 on 2026-11-04 00:00 UTC (estimate)" in out
+    _, out, _ = rageval("trend", tmp_path / "live.jsonl", "--json")
+    change = {"since": "2026-11-04T00:00:00+00:00", "before": 1.0, "after": 0.0}
+    assert json.loads(out)["changes"] == {"faithfulness": [change]}
+
+
+def test_a_margin_that_is_no_number_and_a_baseline_without_scores_are_refused(rageval, tmp_path):
+    Report(list(rows([1.0] * 60))).to_jsonl(tmp_path / "live.jsonl")
+    Report(list(rows([1.0] * 3))).to_jsonl(tmp_path / "dev.jsonl")
+    files = (tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl")
+    code, _, err = rageval("trend", *files, "--margin", "nan")
+    assert (code, err) == (2, "rageval: margin must be a number of at least 0, in the metrics' units, got nan\n")
+    code, _, err = rageval("trend", *files)
+    assert (code, err.partition(":")[2].partition(":")[0]) == (
+        2,
+        " the baseline has too few scores to watch faithfulness",
+    )
 
 
 def test_a_page_is_written_also_when_the_command_ends_with_an_alarm(rageval, tmp_path):

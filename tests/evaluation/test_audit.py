@@ -327,6 +327,47 @@ def test_a_run_that_stops_early_decides_the_strong_judges_mean():
     assert len(strong_graded) == report.audit["grade"].audited < len(own_graded)
 
 
+def failing_judge(fails_on):
+    """Return a judge that knows the truth and fails on some numbers."""
+
+    def grade(number):
+        if fails_on(number):
+            raise RuntimeError("сервер лежит")
+        return TRUTH[number]
+
+    return judge_of(grade, "strong")[0]
+
+
+def decided_by(strong, cheap, threshold, **options):
+    own, _ = judge_of(cheap, "cheap")
+    rule = {"audit": Audit(strong, share=0.5), "until": Decided({"grade": threshold})}
+    return evaluate(samples(), grades(own), progress=False, max_concurrency=1, **rule, **options)
+
+
+def test_a_strong_judge_that_never_answers_decides_no_gate():
+    """The breaker ends its calls after twenty failures; the samples that it then misses are unknown, too."""
+    report = decided_by(failing_judge(lambda number: True), lambda number: 10, 0.5)
+    decision = report.decisions["grade"]
+    assert (decision.verdict, decision.low, decision.high) == ("undecided", 0, 1)
+    drawn = len([row for row in report.rows if row.audit]) + int(
+        next(note for note in report.notes if "left out of the audit" in note).partition(": ")[2].partition(";")[0]
+    )
+    assert (
+        f"The strong judge gave grade no score on {drawn} samples of its audit: the interval allows for every value "
+        "that it could have given."
+    ) in report.notes
+
+
+def test_samples_on_which_the_strong_judge_fails_do_not_raise_the_mean_that_is_decided():
+    """It fails on the poor answers, so that all scores that it gives are 1, and their mean is above the threshold."""
+    strong = failing_judge(lambda number: TRUTH[number] < 10)
+    report = decided_by(strong, lambda number: 10, 0.9)
+    assert report.audit["grade"].mean == pytest.approx(1)
+    decision = report.decisions["grade"]
+    assert decision.verdict == "undecided"
+    assert decision.low < MEAN < 0.9 < decision.high
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -20,6 +20,7 @@ from helpers.scripted import Scripted, answering, human_of
 from helpers.servers.brain import rag_samples
 from helpers.waiting import PATIENCE, auntil, until
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda
 from langsmith.schemas import Example
 
@@ -541,6 +542,15 @@ async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of)
         ([faithfulness], "got function; call it with a judge"),
         ([metric, "faithfulness"], "a metric is a Runnable, got str"),
         (None, "a metric is a Runnable, got NoneType"),
+        (
+            metric.steps,
+            r"the step .* is not a metric: write Metric\(name, aspect=\.\.\., reads=\.\.\., steps=step, reduce=",
+        ),
+        (
+            [ChatPromptTemplate([("human", "{answer}")]) | OfflineJudge()],
+            r"write Metric\(\.\.\., steps=Step\.from_chain\(chain",
+        ),
+        (OfflineJudge(), "a chain that begins with OfflineJudge is not a metric, which takes a sample"),
         ([OfflineJudge().with_retry, metric], r"got method: decorate it with @metric\(reads=\.\.\.\)$"),
         ([metric, faithfulness(OfflineJudge())], r"two metrics are named \['faithfulness'\]; .* name="),
         ([metric, metric.with_retry()], r"two metrics are named \['faithfulness'\]"),

@@ -3,6 +3,7 @@
 import random
 import re
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -206,6 +207,25 @@ def test_a_budget_that_ends_first_leaves_the_gate_undecided():
     assert len(report.rows) + len(report.left_out) >= 50
 
 
+def test_the_note_counts_only_samples_that_the_budget_did_not_leave_out():
+    texts = [Sample(question=f"Где {n}?", answer="За 5 км.", contexts=["За 5 км."]) for n in range(50)]
+    options = {"until": Decided({"faithfulness": 0.5}), "budget": Budget(calls=4), "progress": False}
+    report = evaluate(texts, faithfulness(OfflineJudge()), **options)
+    assert 0 < len(report.rows) < 5
+    assert report.notes[0].startswith(f"{len(report.rows)} of 50 samples were asked about, in random order: ")
+
+
+def test_gates_and_a_baseline_are_decided_together():
+    baseline = evaluate(samples(), value, progress=False)
+    rule = replace(Decided.against(baseline, 0.1), gates={"value": 0.6})
+    report = evaluate(samples(), value, until=rule, progress=False, max_concurrency=1)
+    assert {key: decision.verdict for key, decision in report.decisions.items()} == {
+        "value": "passed",
+        "value against the baseline": "no worse",
+    }
+    assert len(report.rows) < 1000
+
+
 def test_a_gate_that_only_all_samples_decide_is_decided_by_them():
     few = samples([1.0, 0.0, 1.0, 1.0])
     report = evaluate(few, value, until=Decided({"value": 0.75}), progress=False)
@@ -246,6 +266,13 @@ def test_a_failed_gate_also_fails_the_check():
         (lambda: Decided({"value": "0.8"}), "the threshold of value must be a number, got '0.8'"),
         (lambda: Decided({"value": 0.8}, error=5), "error must be a probability between 0 and 1, such as 0.05, got 5"),
         (lambda: Precise(0), "half_width must be a number above 0, got 0"),
+        (lambda: Precise(float("nan")), "half_width must be a number above 0, got nan"),
+        (lambda: Decided({"value": 0.8}, seed="x"), "seed must be a whole number, got 'x'"),
+        (lambda: Precise(0.1, seed=None), "seed must be a whole number, got None"),
+        (
+            lambda: Decided.against("main.jsonl"),
+            "Decided.against takes a report, got str; Report.load reads one",
+        ),
         (
             lambda: Decided.against(Report([]), -1),
             "margin must be a number of at least 0, in the metrics' units, got -1",

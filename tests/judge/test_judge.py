@@ -62,7 +62,17 @@ def test_a_misspelled_option_is_rejected():
         Judge(scripted(), attempt=3)
 
 
-@pytest.mark.parametrize("nothing", [None, 3])
+def test_a_function_is_a_judge_with_options():
+    def reply(messages):
+        return '{"statements": ["Munich is old."]}'
+
+    judge = Judge(reply, attempts=1)
+    state = JudgeStep("extract_statements", judge, Statements).invoke({"question": "?", "text": "Munich is old."})
+    assert state["extract_statements"].statements == ["Munich is old."]
+    assert judge.instrument == Judge(RunnableLambda(reply), attempts=1).instrument
+
+
+@pytest.mark.parametrize("nothing", [None, 3, Judge])
 def test_an_object_that_is_no_judge_is_rejected_at_once(nothing):
     with pytest.raises(ConfigError) as caught:
         JudgeStep("extract_statements", nothing, Statements)

@@ -9,7 +9,7 @@ from helpers.scripted import Scripted, supported
 from langchain_core.outputs import ChatResult
 from langchain_openai import ChatOpenAI
 
-from langchain_rageval import Judge, evaluate, faithfulness, jury
+from langchain_rageval import ConfigError, Judge, evaluate, faithfulness, jury
 from langchain_rageval.judge.ladder import client_family, with_own_rung
 from langchain_rageval.steps import Statements, Verdicts
 
@@ -50,6 +50,16 @@ def test_its_options_are_sent_with_each_call_and_the_schema_stays_in_the_prompt(
     titles = [options["extra_body"]["guided_json"]["title"] for options in model.options]
     assert titles == ["Statements", "Verdicts"]
     assert [request.schema for request in model.requests] == titles
+
+
+@pytest.mark.parametrize(("given", "kind"), [(None, "NoneType"), ("grammar", "str")])
+def test_a_mode_that_returns_no_options_is_an_error_that_names_it(given, kind):
+    def grammar(_schema):
+        return given
+
+    with pytest.raises(ConfigError) as raised:
+        faithfulness(judge(grammar)[0]).invoke(SAMPLE)
+    assert str(raised.value) == f"mode grammar must return a mapping of options of the call, got {kind}"
 
 
 def test_a_bound_extra_body_is_kept():

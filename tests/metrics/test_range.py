@@ -130,3 +130,34 @@ def test_rescoring_checks_the_range_too():
     doubled = metric.model_copy(update={"reduce": lambda state: Value(2.0, "double")})
     with pytest.raises(ConfigError, match=r"^faithfulness gave 2, not a finite number from 0 to 1: "):
         doubled.rescore(row.sample, row.scores["faithfulness"])
+
+
+@pytest.mark.parametrize("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 1, 2), None])
+def test_what_is_not_a_range_is_refused(given):
+    with pytest.raises(ConfigError) as raised:
+        always(0.5, range=given)
+    expected = "range of own is its lowest and its highest value, such as (0, 1), got"
+    assert str(raised.value) == f"{expected} {given!r}"
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (Value(0.5, None), "gave an invalid Value: reason: Input should be a valid string, got None"),
+        (
+            Value(0.5, "", [{"kind": "statement", "number": "one", "text": "", "verdict": ""}]),
+            "gave an invalid Value: findings.0.number: Input should be a valid integer, unable to parse string as an "
+            "integer, got 'one'",
+        ),
+        (
+            Value(0.5, "", (), "nothing applies"),
+            "gave both a number and a cause why there is none: return Value(number, reason), or Value.without(why) if "
+            "no number applies",
+        ),
+    ],
+)
+def test_an_invalid_value_is_an_error_that_names_the_reducer(value, problem):
+    own = always(0.5).model_copy(update={"reduce": lambda _: value})
+    with pytest.raises(ConfigError) as raised:
+        own.invoke(SAMPLE)
+    assert str(raised.value) == f"reduce of own {problem}"

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
+from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field, create_model
 
 from langchain_rageval import (
@@ -15,6 +17,7 @@ from langchain_rageval import (
     Judge,
     OfflineJudge,
     Prompt,
+    StrictJsonOutputParser,
     aevaluate,
     evaluate,
     faithfulness,
@@ -117,6 +120,31 @@ async def test_anything_but_a_step_is_refused_with_what_it_does(call):
         ValueError, match="answers only the steps of langchain_rageval, and this request is not one of them"
     ):
         OfflineJudge().invoke("Hello") if call == "invoke" else await OfflineJudge().ainvoke([HumanMessage("Hello")])
+
+
+@pytest.mark.parametrize("role", ["system", "human"])
+@pytest.mark.parametrize("parser", [PydanticOutputParser, JsonOutputParser, StrictJsonOutputParser])
+def test_in_a_chain_with_the_format_instructions_of_a_parser_it_invents_an_answer(parser, role):
+    class Tone(BaseModel):
+        """Not of this package."""
+
+        reason: str
+        friendly: bool
+        parts: list[Part]
+
+    reader = StrictJsonOutputParser(Tone) if parser is StrictJsonOutputParser else parser(pydantic_object=Tone)
+    texts = {"system": "Rate the answer.", "human": "{answer}"}
+    texts[role] += "\n{instructions}"
+    prompt = ChatPromptTemplate(list(texts.items())).partial(instructions=reader.get_format_instructions())
+    invented = (prompt | OfflineJudge() | reader).invoke({"answer": '{"title": "Tone"}'})
+    expected = {"reason": "offline", "friendly": True, "parts": [{"name": "offline"}]}
+    assert (invented if isinstance(invented, dict) else invented.model_dump()) == expected
+
+
+class Part(BaseModel):
+    """A part of an answer."""
+
+    name: str
 
 
 class Colours(BaseModel):

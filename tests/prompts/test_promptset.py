@@ -329,7 +329,11 @@ def test_a_wrong_step_or_example_is_refused(wrong, told):
     ("name", "text", "told"),
     [
         ("extract_statements.yaml", "instruction: [", "extract_statements.yaml is not a valid prompt file"),
-        ("extract_statements.yaml", "examples: []", "extract_statements.yaml is not a valid prompt file"),
+        (
+            "extract_statements.yaml",
+            "examples: []",
+            "extract_statements.yaml is not a valid prompt file: instruction: Field required, got dict",
+        ),
         (
             "extract_statements.yaml",
             "instruction: x\nexample: []",

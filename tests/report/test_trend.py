@@ -1,12 +1,12 @@
 """Trends: periods, alarms, a shift of the mix, and what is refused."""
 
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from helpers.reports import report_of, row, scored
 
-from langchain_rageval import ConfigError, Report, trend
+from langchain_rageval import ConfigError, Report, Row, Sample, trend
 from langchain_rageval.errors import BelowThreshold
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
@@ -53,6 +53,40 @@ def test_a_fall_raises_an_alarm_that_says_since_when():
     assert str(raised.value) == str(alarm)
     assert str(alarm) in repr(found)
     assert str(alarm) in found._repr_html_()
+
+
+def test_changes_are_dated_both_ways_and_without_a_baseline():
+    found = trend(stream([0.95] * 4 + [0.3] * 4 + [0.95] * 4))
+    first, second = found.changes["faithfulness"]
+    for change, day in ((first, 4), (second, 8)):
+        assert abs(change.since - (START + timedelta(days=day))) <= timedelta(hours=24)
+    assert first.before > 0.8 > 0.4 > first.after == second.before
+    assert second.after > 0.8
+    assert str(first) == (
+        f"faithfulness changed from {first.before:.3f} to {first.after:.3f} on {first.since:%Y-%m-%d %H:%M} UTC "
+        "(estimate)"
+    )
+    assert str(first) in repr(found)
+    assert str(second) in found._repr_html_()
+
+
+def test_a_stable_stream_has_no_changes_and_a_better_one_no_alarm():
+    assert trend(stream([0.9] * 20), BASELINE).changes == {}
+    better = trend(stream([0.9] * 5 + [1.0] * 5), BASELINE)
+    assert (better.alarms, list(better.changes)) == ({}, ["faithfulness"])
+
+
+def test_a_fall_after_a_long_calm_is_dated_where_it_begins():
+    """The calm rows lie a little above the lowest mean that the baseline allows, and prove no fall."""
+    values = [0.9] * 80 + [0.1] * 60
+    rows = [
+        row(n, scored(value), question=f"Q{n}?").model_copy(update={"time": START + timedelta(hours=n)})
+        for n, value in enumerate(values)
+    ]
+    baseline = Report([row(n, scored(0.9), question=f"Q{n}?") for n in range(100)])
+    alarm = trend(Report(rows), baseline).alarms["faithfulness"]
+    assert alarm.since == START + timedelta(hours=80)
+    assert alarm.mean == pytest.approx(0.1)
 
 
 def test_a_stable_stream_raises_none():
@@ -106,6 +140,26 @@ def test_a_shift_of_the_mix_is_named_and_is_no_drift_if_adjusted_for():
     assert trend(live, baseline, adjust="metadata.topic").alarms == {}
 
 
+def test_a_mix_that_shifts_half_way_is_a_change_unless_adjusted_for():
+    first, second = mixed(0.9, 1), mixed(0.1, 2)
+    later = [one.model_copy(update={"time": one.time + timedelta(days=20)}) for one in second.rows]
+    live = Report([*first.rows, *later])
+    (change,) = trend(live).changes["faithfulness"]
+    assert abs(change.since - (START + timedelta(days=20))) <= timedelta(days=12)
+    assert trend(live, adjust="metadata.topic").changes == {}
+
+
+def test_days_are_those_of_utc_whatever_zone_a_row_has():
+    east, naive = timezone(timedelta(hours=3)), datetime(2026, 11, 2, 1)
+    times = [datetime(2026, 11, 2, 1, tzinfo=east), datetime(2026, 11, 2, 1, tzinfo=UTC), naive]
+    rows = [
+        Row(index=n, sample=Sample(question=f"Q{n}?"), scores={"faithfulness": scored(1.0)}, time=time)
+        for n, time in enumerate(times)
+    ]
+    assert {day: len(found) for day, found in trend(Report(rows)).rows.items()} == {"2026-11-01": 1, "2026-11-02": 2}
+    assert all(one.time.tzinfo is UTC for one in rows)
+
+
 OTHER = "1111111111111111.2222222222222222"
 
 
@@ -120,6 +174,17 @@ OTHER = "1111111111111111.2222222222222222"
         (stream([0.9]), {"by": "tenant"}, "by is day, week or the name of a tag, got 'tenant'; the tags are version"),
         (stream([0.9]), {"error": 2}, "error must be a probability between 0 and 1, such as 0.05, got 2"),
         (stream([0.9]), {"margin": -1}, "margin must be a number of at least 0, in the metrics' units, got -1"),
+        (
+            stream([0.9]),
+            {"margin": float("nan")},
+            "margin must be a number of at least 0, in the metrics' units, got nan",
+        ),
+        (
+            stream([0.9]),
+            {"baseline": Report(BASELINE.rows[:5])},
+            "the baseline has too few scores to watch faithfulness: at least 6 scored samples are needed, of one slice "
+            "if there is adjust",
+        ),
         (
             stream([0.9]),
             {"baseline": report_of(scored(1.0, "recall"))},

@@ -140,10 +140,30 @@ def test_the_page_states_the_alarm_and_marks_it_in_the_curve_of_its_metric(opene
 
 
 @NEEDS_CHROMIUM
+def test_changes_of_a_mean_are_marked_and_named_in_both_languages(opened):
+    found = trend(stream([0.95] * 5 + [0.3] * 5 + [0.95] * 5))
+    first, second = found.changes["faithfulness"]
+    page = opened(found)
+    assert page.locator(".chart .change").count() == 2
+    for change in (first, second):
+        text = f"mean changed (estimate) {change.before:.3f} → {change.after:.3f}, {change.since.day} November 2026"
+        expect(page.locator(".legend")).to_contain_text([text])
+    page = opened(found, language="ru")
+    expect(page.locator(".legend")).to_contain_text(["среднее изменилось (оценка)"])
+
+
+def test_a_change_stands_between_the_periods_that_it_separates():
+    found = charts_of([0.95] * 5 + [0.3] * 5)["faithfulness"]
+    ((place, change),) = found.changes
+    period = next(number for number, point in enumerate(found.points) if point.period == f"{change.since:%Y-%m-%d}")
+    assert found.points[period - 1].x < place < found.points[period + 1].x
+
+
+@NEEDS_CHROMIUM
 def test_without_drift_or_without_baseline_nothing_is_marked(opened):
     page = opened(trend(stream([0.9] * 5), BASELINE))
     expect(page.locator("h1")).to_have_text("No drift was found")
-    assert page.locator(".chart .since, .chart .raised, .chart .after, .drift").count() == 0
+    assert page.locator(".chart .since, .chart .raised, .chart .after, .chart .change, .drift").count() == 0
     page = opened(trend(stream([0.9] * 5), by="version"))
     expect(page.locator("h1")).to_have_text("Means over time")
     assert page.locator(".base, .base-area").count() == 0

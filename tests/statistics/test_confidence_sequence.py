@@ -125,3 +125,12 @@ def test_more_values_than_the_set_has_are_refused():
     sequence.add(0.5)
     with pytest.raises(ValueError, match=r"^the set has only 1 values$"):
         sequence.add(0.5)
+
+
+@pytest.mark.parametrize(("value", "threshold"), [(1.0, 0.6005), (0.0, 0.3995)])
+def test_the_interval_excludes_a_watched_mean_as_soon_as_it_is_ruled_out(value, threshold):
+    sequence = ConfidenceSequence(1000, watched=[threshold])
+    while not (sequence.exceeds(threshold) or sequence.stays_below(threshold)):
+        sequence.add(value)
+    low, high = sequence.interval
+    assert low >= threshold if value else high <= threshold

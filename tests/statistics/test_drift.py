@@ -37,6 +37,14 @@ def test_a_fall_is_noticed_and_dated(before):
     assert abs(np.median([detector.change for detector in found]) - before) <= 20
 
 
+@pytest.mark.parametrize(
+    ("before", "value", "after"), [(80, 0.9, 0.1), (200, 1.0, 0.0), (33, 0.75, 0.5), (0, 0.9, 0.2)]
+)
+def test_a_fall_without_noise_is_dated_exactly(before, value, after):
+    detector = alarm_of([value] * 300, [value] * before + [after] * 300)
+    assert detector.change == before
+
+
 def test_a_fall_within_the_margin_raises_no_alarm():
     rng = np.random.default_rng(3)
     assert alarm_of(shares(rng, 400, 0.85), shares(rng, 1500, 0.8), margin=0.1).alarm is None

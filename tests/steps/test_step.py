@@ -31,7 +31,10 @@ from langchain_rageval.prompts.layout import read_inputs
 KIND, RUDE = Politeness(reason="Thanks.", polite=True), Politeness(reason="An order.", polite=False)
 SAMPLE = Sample(question="How?", answer="Thank you {name}!", contexts=["First. Second.", "Third."])
 RUSSIAN = Sample(question="Как застраховать баню?", answer="Спасибо за вопрос!")
+GERMAN = Sample(question="Wann wurde die Stadt gegründet und von wem?", answer="Danke der Nachfrage!")
+UKRAINIAN = Sample(question="Коли засновано місто і хто його заснував?", answer="Дякую за запитання!")
 ONE = Prompt(instruction="Rate it.")
+MANY = {"de": Prompt(instruction="Bewerte sie."), "uk": Prompt(instruction="Оціни її."), **PROMPTS}
 
 
 class Parts(BaseModel):
@@ -127,6 +130,11 @@ def test_contexts_that_exceed_the_judges_limit_are_cut_to_the_first_part():
         ({"ru": PROMPTS["ru"]}, SAMPLE, {}, "Определите"),
         ({"ru": PROMPTS["ru"], "en": PROMPTS["en"]}, SAMPLE, {"language": "zh"}, "Say whether"),
         (PROMPTS["ru"], SAMPLE, {}, "Определите"),
+        (MANY, GERMAN, {}, "Bewerte"),
+        (MANY, UKRAINIAN, {}, "Оціни"),
+        (MANY, GERMAN, {"language": "ru"}, "Определите"),
+        (MANY, Sample(question="¿Dónde está el río más largo?", answer="Aquí."), {}, "Say whether"),
+        (MANY, SAMPLE, {"prompts": PromptSet.default("ru")}, "Определите"),
         ("critique_aspect", SAMPLE, {}, PromptSet.default("en").get("critique_aspect").instruction),
         ("critique_aspect", RUSSIAN, {}, PromptSet.default("ru").get("critique_aspect").instruction),
     ],
@@ -387,3 +395,12 @@ def test_a_wrong_language_or_key_is_refused(build, message):
     with pytest.raises(ConfigError) as error:
         build()
     assert str(error.value) == message
+
+
+def test_a_prompt_set_in_a_language_of_the_users_takes_the_steps_prompt_in_it(tmp_path):
+    step = Step(Politeness, prompts=MANY, reads=("answer",))
+    assert PromptSet.default("de", steps=[step]).get("politeness").instruction == "Bewerte sie."
+    PromptSet.default("de").save(tmp_path / "de")
+    (tmp_path / "de" / "common.yaml").unlink()
+    prompts = PromptSet.load(tmp_path / "de", steps=[step])
+    assert "Bewerte sie." in message_of(step, SAMPLE, prompts=prompts)

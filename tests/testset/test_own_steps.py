@@ -312,7 +312,6 @@ async def test_an_async_function_is_a_step_of_agenerate():
 
     given = generator(Writer(), {reasoning | slowly: 1})
     assert (await given.agenerate(documents(9), size=2)).counts == {"reasoning+slowly": 2}
-    assert given.generate(documents(9), size=2).yields["rejected"] == {"failed: TypeError": 6}
 
 
 @pytest.mark.parametrize(
@@ -502,3 +501,26 @@ async def test_the_packaged_evolutions_give_the_set_that_is_on_file(seed):
     )
     for testset in (given.generate(corpus("ru_wiki")), await given.agenerate(corpus("ru_wiki"))):
         assert [[row.id, row.evolution, row.question, row.reference] for row in testset] == stored
+
+
+@pytest.mark.parametrize("place", ["evolution", "chain", "step"])
+async def test_an_async_function_is_refused_by_sync_methods_before_any_call_and_awaited_by_async_ones(place):
+    async def quieter(candidate):
+        return candidate.replace(question=candidate.question.lower())
+
+    writer = Writer()
+    options = {
+        "evolution": {"distribution": [(1, quieter)]},
+        "chain": {"distribution": [(1, RunnableLambda(quieter) | louder)]},
+        "step": {"steps": {"compress": RunnableLambda(quieter) | louder}, "distribution": {"reasoning": 1}},
+    }
+    own = generator(writer, size=1, **options[place])
+    for call in (own.generate, own.invoke, lambda given: list(own.stream(given))):
+        with pytest.raises(ConfigError) as raised:
+            call(documents(2))
+        assert str(raised.value) == (
+            "quieter is an async function: call an async method of the generator, such as agenerate or astream, or "
+            "write a plain function"
+        )
+    assert writer.model.requests == []
+    assert len(await own.agenerate(documents(2))) == 1

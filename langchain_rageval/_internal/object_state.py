@@ -1,0 +1,117 @@
+"""State of an object: the fields and attributes that may change what it does."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from types import FunctionType
+from typing import Any
+
+from pydantic import BaseModel
+
+from langchain_rageval._internal.code_identity import is_users_class
+
+_TRANSPORT_NAME = re.compile(
+    r"^(?:.*_)?timeout$|^(?:max_)?retries$|^retry_(?:on|backoff)|^rate_limiter$|^callbacks$|^callback_manager$"
+)
+LABELS = {"cache", "verbose", "tags", "metadata", "name", "run_name", "custom_get_token_ids"}
+"""Fields of LangChain's own classes that change no answer."""
+_POINTER = object.__basicsize__ // 2
+
+
+def serialized_fields(model: BaseModel) -> dict[str, Any]:
+    """Return the fields that are serialized, without secrets of LangChain, and private attributes of user classes."""
+    secrets = getattr(model, "lc_secrets", {}) or {}
+    fields = type(model).model_fields
+    values = {
+        name: getattr(model, name, None)
+        for name, field in fields.items()
+        if not field.exclude and name not in secrets and not _is_label(type(model), name)
+    }
+    private = getattr(model, "__pydantic_private__", None) or {}
+    users = {
+        name: part
+        for name, part in private.items()
+        if is_users_class(_declaring(type(model), name)) and not isinstance(part, list | dict | set)  # records of calls
+    }
+    return {**values, **(getattr(model, "__pydantic_extra__", None) or {}), **users}
+
+
+def _is_label(kind: type, name: str) -> bool:
+    return name in LABELS and _declaring(kind, name).__module__.startswith("langchain_core.")
+
+
+def _declaring(kind: type, name: str) -> type:
+    """Return the class that declares a field or private attribute."""
+    for part in kind.__mro__:
+        if name in inspect.get_annotations(part):
+            return part
+    bases = [part for part in kind.__mro__ if name in (getattr(part, "__private_attributes__", None) or ())]
+    return bases[-1] if bases else kind  # a class repeats the private attributes of its bases
+
+
+def configuration(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the entries that may change an answer."""
+    yield from ((name, part) for name, part in state.items() if not _TRANSPORT_NAME.search(name))
+
+
+def has_hidden_state(kind: type) -> bool:
+    """Return True if instances hold more than their attributes, as those of C types do."""
+    slots = {name for part in kind.__mro__ for name in _names(vars(part).get("__slots__", ()))}
+    own = len(slots - {"__dict__", "__weakref__"}) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    return kind is object or kind.__basicsize__ > object.__basicsize__ + own * _POINTER
+
+
+def identifying_params(value: Any) -> Mapping[str, Any]:
+    """Return what a model of LangChain says identifies it."""
+    try:
+        params = getattr(value, "_identifying_params", None)
+    except Exception:  # of the client's own property; its fields identify it
+        return {}
+    return {str(name): part for name, part in params.items()} if isinstance(params, Mapping) else {}
+
+
+def slot_values(value: Any) -> dict[str, Any]:
+    """Return the values of the slots that are set."""
+    names = [name for part in type(value).__mro__ for name in _names(vars(part).get("__slots__", ()))]
+    return {name: getattr(value, name) for name in names if not name.startswith("__") and hasattr(value, name)}
+
+
+def _names(slots: Any) -> list[str]:
+    return [slots] if isinstance(slots, str) else list(slots)
+
+
+def is_cached_value(kind: type, name: str) -> bool:
+    """Return True if an attribute is a value that a property has computed from others."""
+    member = inspect.getattr_static(kind, name, None)
+    return _is_cached_property(member)
+
+
+def class_members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the functions and data of a class, without what Python, pydantic and dataclasses add."""
+    added = {"_abc_impl", "model_config", "model_fields", "model_computed_fields"}
+    if dataclasses.is_dataclass(kind):
+        added |= {field.name for field in dataclasses.fields(kind)}
+    for name, member in vars(kind).items():
+        special = name.startswith("__") and name.endswith("__")
+        part = _unwrapped(member)
+        if isinstance(part, FunctionType):
+            if not (special and part.__code__.co_filename == "<string>"):  # of a dataclass
+                yield name, part
+        elif not (special or name in added or inspect.ismemberdescriptor(member) or inspect.isgetsetdescriptor(member)):
+            yield name, part
+
+
+def _unwrapped(member: Any) -> Any:
+    """Return the function of a method, or the functions of a property."""
+    if isinstance(member, staticmethod | classmethod):
+        return member.__func__
+    if isinstance(member, property):
+        return [member.fget, member.fset]
+    return member.func if _is_cached_property(member) else member
+
+
+def _is_cached_property(member: Any) -> bool:
+    return hasattr(member, "attrname") and hasattr(member, "func")
