@@ -67,6 +67,7 @@ def setup(app: Sphinx) -> None:
     """Register what the extensions lack."""
     app.add_html_math_renderer("mathml", (write_inline_formula, None), (write_formula, None))
     app.connect("autodoc-process-docstring", docstrings.translate_docstring, priority=100)
+    app.connect("source-read", generated_pages.link_notebooks)
     app.connect("html-page-context", name_language)
     generated_pages.write_pages(Path(app.srcdir))
     app.connect("build-finished", generated_pages.write_llms_txt)

@@ -11,6 +11,7 @@ import argparse
 import ast
 import importlib
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +56,11 @@ def write_pages(source: Path) -> None:
     tutorials.mkdir()
     for notebook in NOTEBOOKS.glob("*.ipynb"):
         shutil.copy(notebook, tutorials)
+
+
+def link_notebooks(app: Sphinx, page: str, source: list[str]) -> None:
+    """Lead links to the notebooks of the repository to their copies in the site."""
+    source[0] = re.sub(r"\]\(\.\./\.\./notebooks/(\w+\.ipynb\))", r"](../tutorials/notebooks/\1", source[0])
 
 
 def write_llms_txt(app: Sphinx, error: Exception | None) -> None:

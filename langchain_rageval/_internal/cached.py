@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from langchain_rageval._internal.per_process import PerProcess
 
 _MAX_SIZE = 256
+_MISSING = object()
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -31,9 +32,8 @@ else:
             if instance is None:
                 return self
             values = instance.__dict__
-            if self.attrname in values:
-                return values[self.attrname]
-            return values.setdefault(self.attrname, self.func(instance))
+            value = values.get(self.attrname, _MISSING)  # one look-up: another thread may delete the value
+            return values.setdefault(self.attrname, self.func(instance)) if value is _MISSING else value
 
 
 def locked_cache(function: Callable[[Key], Value]) -> Callable[[Key], Value]:

@@ -52,12 +52,17 @@ from langchain_rageval._internal.object_state import (
     slot_values,
 )
 from langchain_rageval._internal.secret_names import (
+    has_key_form,
+    has_random_part,
     is_carrier_name,
     is_certain_secret_name,
+    is_free_option,
+    is_model_name,
     is_personal_name,
     is_secret_name,
     is_usual_secret_name,
     mask_keys,
+    mask_random_segments,
 )
 
 _CALL_LABELS = {"tags", "metadata", "run_name", "run_id", "max_concurrency", "recursion_limit"}
@@ -209,6 +214,8 @@ class _Describer:
                 yield name, digest_of(self.described(value, inner))
             elif is_carrier_name(name):
                 yield name, self._carrier(value, inner)
+            elif is_free_option(name):
+                yield name, _without_random_texts(self.described(value, inner))
             else:
                 yield name, self.described(value, inner)
 
@@ -240,6 +247,7 @@ class _Describer:
     def _connection(self, value: Any, place: str) -> Any:
         """Return where a client of HTTP sends requests, without its sockets and certificates."""
         options = {name: getattr(value, name, None) for name in _CONNECTION_OPTIONS}
+        options["query"] = options.pop("params")
         for name, option in options.items():
             if isinstance(option, Mapping):
                 options[name] = {
@@ -282,12 +290,13 @@ class _Describer:
         own = self._entries(parts.items(), place, installed=not is_users_class(kind))
         described = {"class": self._class(kind, place, as_value=False), **dict(own)}
         new = {name: part for name, part in configuration(identifying_params(value)) if name not in {*state, *LABELS}}
-        return described | dict(self._entries(new.items(), place, installed=True))
+        return described | _without_random_texts(dict(self._entries(new.items(), place, installed=True)))
 
     def _binding(self, binding: RunnableBindingBase[Any, Any], place: str) -> Any:
         """Return the bound Runnable with its options; without options, as if it was not bound."""
         options = configuration({**binding.kwargs, **binding.config})
         described = self._mapping({name: part for name, part in options if name not in _CALL_LABELS}, place)
+        described = _without_random_texts(described)
         bound = self.described(binding.bound, place)
         return {"bound": bound, "options": described} if described else bound
 
@@ -343,10 +352,11 @@ class _Describer:
         inner = place or name
         described: dict[str, Any] = {"function": name}
         if closure:
-            described["closure"] = dict(self._entries(closure.items(), f"{inner} (closure)"))
+            described["closure"] = _without_random_texts(dict(self._entries(closure.items(), f"{inner} (closure)")))
         if users:
             described["code"] = content_digest(repr(code_parts(function.__code__)))
-            described["defaults"] = dict(self._entries(default_values(function), f"{inner} (defaults)"))
+            defaults = dict(self._entries(default_values(function), f"{inner} (defaults)"))
+            described["defaults"] = _without_random_texts(defaults)
             uses = dict(self._entries(used_globals(function), f"{inner} (global)"))
             described["uses"] = digest_of(uses) if uses else None
             wrapped = getattr(function, "__wrapped__", None)
@@ -391,9 +401,23 @@ def _scalar(value: Any) -> Any:
     return _readable(str(value))
 
 
+def _without_random_texts(description: Any) -> Any:
+    """Return a description of options in which texts that look like keys are replaced by digests."""
+    match description:
+        case str() if has_key_form(description) or (" " not in description and has_random_part(description)):
+            return content_digest(description)
+        case dict():
+            texts = description.items()
+            return {name: part if is_model_name(name) else _without_random_texts(part) for name, part in texts}
+        case list():
+            return [_without_random_texts(part) for part in description]
+    return description
+
+
 def _readable(text: str) -> str:
     """Return a text without secrets; a long one with its beginning and its digest."""
-    clean = mask_keys(text, lambda match: f"***{content_digest(match[0])[:8]}")
+    clean = mask_random_segments(text, lambda segment: f"***{content_digest(segment)[:8]}")
+    clean = mask_keys(clean, lambda match: f"***{content_digest(match[0])[:8]}")
     return clean if len(clean) <= _LONGEST_TEXT else f"{clean[:_LONGEST_TEXT]}… ({content_digest(clean)})"
 
 

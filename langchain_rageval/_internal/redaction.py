@@ -19,15 +19,22 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from pydantic import SecretBytes, SecretStr
 
-from langchain_rageval._internal.secret_names import is_carrier_name, is_personal_name, is_secret_name, without_keys
+from langchain_rageval._internal.secret_names import (
+    has_key_form,
+    has_random_part,
+    is_carrier_name,
+    is_free_option,
+    is_model_name,
+    is_personal_name,
+    is_secret_name,
+    without_keys,
+)
 from langchain_rageval.errors import message_of
 
 _Kind = Literal["secret", "carried", "personal", "option", "plain"]
 """Place of a value: under the name of a secret; in headers, cookies or a query; under the name of a person or account;
 among free options, closures and globals; elsewhere."""
 
-_FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
-_MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
 _SKIPPED_NAMES = {"tools", "functions", "response_format", "format", "stop", "messages", "prompts"}
 _SKIPPED_PACKAGES = {
     *("asyncio", "concurrent", "logging", "ssl", "_ssl", "threading", "_thread", "weakref", "queue", "socket", "_io"),
@@ -43,8 +50,6 @@ _ORDINARY_VALUE = re.compile(
     r"[A-Za-z]{1,10}|[\d.,:+-]*|v?\d[\w.-]{0,9}|true|false|none|[a-z]+/[\w.+*-]+(?:\s*[;,].*)?", re.IGNORECASE
 )
 _WORD = re.compile(r"[^\W\d_]+")
-_KEY_PREFIX = re.compile(r"(?:sk|pk|rk|hf|gsk|ghp|gho|glpat|xox[abps]|AKIA|AIza|eyJ|github_pat)[\w.~+/=-]{12,}")
-_RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12,}|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}")
 _ADDRESS = re.compile(r"([A-Za-z][\w+.-]*://[^\s'\"<>]+)")
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Digest)\s+(\S+)", re.IGNORECASE)
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic) [\w.~+/=-]{6,}", re.IGNORECASE)  # also a token that the client fetched
@@ -179,10 +184,11 @@ def find_secrets(owner: Any) -> set[str]:
             seen.add((id(value), kind))
             kept.append(value)
             for name, part in _parts_of(value):
-                if name in _MODEL_NAMES and isinstance(part, str):
+                if is_model_name(name) and isinstance(part, str):
                     model_names.add(part)
                 if kind == "secret" or name not in _SKIPPED_NAMES:
-                    parts.append((part, _kind_of(name, kind)))
+                    is_query = type(part).__name__ == "QueryParams"  # of a client of HTTP
+                    parts.append((part, "carried" if is_query else _kind_of(name, kind)))
     return {secret for secret in secrets - model_names if len(secret) >= _MIN_LENGTH}
 
 
@@ -202,7 +208,7 @@ def _kind_of(name: str, parent: _Kind) -> _Kind:
         return "carried"
     if is_personal_name(plain_name):
         return "personal"
-    return "option" if parent == "option" or plain_name in _FREE_OPTIONS else "plain"
+    return "option" if parent == "option" or is_free_option(plain_name) else "plain"
 
 
 def _secrets_in(text: str, kind: _Kind) -> Iterator[str]:
@@ -210,7 +216,7 @@ def _secrets_in(text: str, kind: _Kind) -> Iterator[str]:
     for address in _ADDRESS.findall(text):
         yield from _secrets_in_address(address)
     text = text.strip()
-    if _KEY_PREFIX.fullmatch(text) or (kind == "option" and " " not in text and _RANDOM.search(text)):
+    if has_key_form(text) or (kind == "option" and " " not in text and has_random_part(text)):
         yield text
     elif kind == "secret" or (kind in ("carried", "personal") and not _is_ordinary(text)):
         yield from (text, *_SCHEME.findall(text))
@@ -224,9 +230,9 @@ def _secrets_in_address(text: str) -> Iterator[str]:
         userinfo = address.netloc.rpartition("@")[0]
         yield from (unquote(part) for part in userinfo.split(":", 1))
         for name, value in parse_qsl(address.query):
-            if is_secret_name(name) or _RANDOM.search(value):
+            if is_secret_name(name) or has_random_part(value):
                 yield value
-        yield from (unquote(segment) for segment in address.path.split("/") if _RANDOM.search(segment))
+        yield from (unquote(segment) for segment in address.path.split("/") if has_random_part(segment))
     except ValueError:  # no address
         return
 

@@ -36,6 +36,11 @@ _QUERY_KEY = re.compile(
 _PATH_KEY = re.compile(  # a segment of an address that looks random
     r"(?<=[^/:]/)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,}(?=[/?#\s'\"]|$)"
 )
+_PATH_SEGMENT = re.compile(r"(?<=[^/:]/)[^/?#\s'\"]+")
+_RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12,}|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}")
+_KEY_PREFIX = re.compile(r"(?:sk|pk|rk|hf|gsk|ghp|gho|glpat|xox[abps]|AKIA|AIza|eyJ|github_pat)[\w.~+/=-]{12,}")
+_MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
+_FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
 _KEY = re.compile(
     r"\b(?:sk|hf|ghp|glpat|xox[abp])[-_][\w-]{16,}|(?<=\bBearer )[\w.~+/=-]{6,}|(?<=\bBasic )[\w+/=-]{6,}"
 )
@@ -64,6 +69,33 @@ def is_personal_name(name: str) -> bool:
 def is_carrier_name(name: str) -> bool:
     """Return True if a field of this name holds headers, cookies or a query, whose values may be secrets."""
     return _CARRIER_NAME.search(name) is not None
+
+
+def is_free_option(name: str) -> bool:
+    """Return True if a field of this name holds options under names that the user chooses."""
+    return name in _FREE_OPTIONS
+
+
+def is_model_name(name: str) -> bool:
+    """Return True if a field of this name holds the name or path of a model, which may look random."""
+    return name in _MODEL_NAMES
+
+
+def has_key_form(text: str) -> bool:
+    """Return True if a text begins as the keys of a well-known provider do."""
+    return _KEY_PREFIX.fullmatch(text) is not None
+
+
+def has_random_part(text: str) -> bool:
+    """Return True if a part of a text looks random, as keys do: letters and digits, at least 12, or a UUID."""
+    return _RANDOM.search(text) is not None
+
+
+def mask_random_segments(text: str, mask: Callable[[str], str]) -> str:
+    """Return the text in which `mask` replaces the segments of addresses that have a random part."""
+    if "://" not in text:
+        return text
+    return _PATH_SEGMENT.sub(lambda part: mask(part[0]) if has_random_part(part[0]) else part[0], text)
 
 
 def without_keys(text: str) -> str:

@@ -44,7 +44,7 @@ def _show(difference: TestsetDiff) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from langchain_rageval.cli.printable import printable
+    from langchain_rageval._internal.printable import printable
     from langchain_rageval.cli.tables import console
 
     out = console()

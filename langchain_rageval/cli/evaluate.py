@@ -29,8 +29,8 @@ from langchain_rageval.cli.json_output import (
     report_object,
     write_json,
 )
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.cli.metric_selection import parse_metric_names, score_names
-from langchain_rageval.cli.printable import write_message
 from langchain_rageval.cli.recorded_command import record_command
 from langchain_rageval.errors import ConfigError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_rageval.cli.printable import write_message
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:

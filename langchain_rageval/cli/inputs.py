@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from langchain_rageval.cli.arguments import PIPE, parse_pairs
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.cli.metric_selection import (
     ALL,
     build_named_metrics,
@@ -18,7 +19,6 @@ from langchain_rageval.cli.metric_selection import (
     parse_metric_names,
     select_scorable,
 )
-from langchain_rageval.cli.printable import write_message
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.budget import Budget
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from langchain_rageval._internal.printable import printable_json
 from langchain_rageval.cli.arguments import PIPE
-from langchain_rageval.cli.printable import printable_json
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:

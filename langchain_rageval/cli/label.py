@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     """Draw the samples, write the sheet or the page, and explain the next step."""
     from rich.markup import escape
 
-    from langchain_rageval.cli.printable import printable
+    from langchain_rageval._internal.printable import printable
     from langchain_rageval.cli.tables import console, show_notes
     from langchain_rageval.report.report import Report
 

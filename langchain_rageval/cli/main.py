@@ -39,7 +39,7 @@ from langchain_rageval.cli import (
 )
 from langchain_rageval.cli import run as run_command
 from langchain_rageval.cli.help_texts import add_examples
-from langchain_rageval.cli.printable import printable_warnings, write_message
+from langchain_rageval.cli.messages import printable_warnings, write_message
 from langchain_rageval.errors import BelowThreshold, RagevalError
 
 COMMANDS = (

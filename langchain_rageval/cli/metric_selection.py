@@ -8,8 +8,8 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.cli.own_metrics import build_own_metric, is_own_metric
-from langchain_rageval.cli.printable import write_message
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
 

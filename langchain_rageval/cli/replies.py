@@ -16,7 +16,7 @@ from langchain_rageval.cli.evaluate import add_gate_options, finish, parse_gates
 from langchain_rageval.cli.failures import check_not_all_failed
 from langchain_rageval.cli.imported_object import search_in_folder
 from langchain_rageval.cli.json_output import add_json_option, write_json
-from langchain_rageval.cli.printable import write_message
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.cli.recorded_command import COMMAND
 from langchain_rageval.cli.requests import describe_wave, score_as_far_as_possible
 from langchain_rageval.errors import ConfigError

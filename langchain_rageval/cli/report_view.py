@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval.cli.printable import printable
+from langchain_rageval._internal.printable import printable
 from langchain_rageval.cli.tables import format_mean, print_indented, shorten, show_notes, summary_table
 from langchain_rageval.data.schema import Finding, Row, Score, Usage
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts

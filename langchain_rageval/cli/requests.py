@@ -19,7 +19,7 @@ from langchain_rageval.cli.arguments import (
     check_writable,
 )
 from langchain_rageval.cli.inputs import load_inputs
-from langchain_rageval.cli.printable import write_message
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.cli.recorded_command import COMMAND, record_command
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.journal import Journal

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the page, explain the next step, and open the page."""
     from rich.markup import escape
 
-    from langchain_rageval.cli.printable import printable
+    from langchain_rageval._internal.printable import printable
     from langchain_rageval.cli.tables import console
     from langchain_rageval.testset.review_page import reviewed_name
     from langchain_rageval.testset.testset import Testset

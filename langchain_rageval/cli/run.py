@@ -12,7 +12,7 @@ from langchain_rageval._internal.html import pluralize
 from langchain_rageval.cli.arguments import PIPE, add_quiet_option, check_writable, parse_pairs
 from langchain_rageval.cli.imported_object import import_object
 from langchain_rageval.cli.json_output import json_stdout
-from langchain_rageval.cli.printable import write_message
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.cli.recorded_command import record_command
 from langchain_rageval.errors import ConfigError
 

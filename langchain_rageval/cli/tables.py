@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval.cli.printable import printable, printable_lines
+from langchain_rageval._internal.printable import printable, printable_lines
 from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.planning import Plan, plan_table
 from langchain_rageval.report.summary import MetricSummary, summarise

@@ -86,7 +86,7 @@ def _show(found: Trend, page: str | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from langchain_rageval.cli.printable import printable
+    from langchain_rageval._internal.printable import printable
     from langchain_rageval.cli.tables import console, show_notes
 
     table = Table(title="Means with 95% intervals", title_justify="left", title_style="bold")

@@ -15,6 +15,7 @@ def chunk_id(chunk: Any) -> Any:
         chunk: a Document, an object or a mapping.
     """
     own = _get(chunk, "id")
+    own = _get(chunk, "id_") if own is None else own  # a node of LlamaIndex
     metadata = _get(chunk, "metadata")
     if own is not None or not isinstance(metadata, Mapping):
         return own

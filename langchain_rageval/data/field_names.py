@@ -22,6 +22,7 @@ from langchain_rageval.data.messages import (
     messages_in,
     read_turns,
     unwrap_text,
+    without_score,
 )
 from langchain_rageval.data.vocabulary import (
     CONTAINERS,
@@ -72,11 +73,12 @@ def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, 
     return explain_fields(obj, fields)[0]
 
 
-def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
+def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Return the keyword arguments of a `Sample`, as `read_fields`, and the origin of each field.
 
     Returns:
-        The fields, and field to the name in `obj` that it was read from; `metadata` has no origin.
+        The fields, and field to the names in `obj` that it was read from: several if they are numbered; `metadata` has
+        no origin.
     """
     fields = fields or {}
     check_fields(fields)
@@ -92,7 +94,9 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     values = as_sample_fields(result)
     if origins.get("history", "history") != "history":
         values["history"] = _before_question(values)
-    return values, origins | paths
+    found = {field: path for field, path in paths.items() if mapped[field] is not None}
+    groups = _numbered_groups(rest)
+    return values, {field: groups.get(name, [name]) for field, name in (origins | found).items()}
 
 
 def read_run(run: Any, example: Any = None) -> dict[str, Any]:
@@ -190,17 +194,23 @@ def _metadata_name(name: str) -> str:
 
 def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values with those of `context_1`, `context_2` and so on as one list, if the list itself is missing."""
+    groups = _numbered_groups(values)
+    used = {own for group in groups.values() for own in group}
+    lists = {name: [number_to_text(values[own]) for own in group] for name, group in groups.items()}
+    return {own: value for own, value in values.items() if own not in used} | lists if groups else values
+
+
+def _numbered_groups(values: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the known name of each missing list to the names of its numbered items, by number."""
     if not any(own[-1:].isdigit() for own in values):
-        return values
+        return {}
     groups: dict[str, list[tuple[int, str]]] = {}
     for own, value in values.items():
         if (numbered := numbered_name(own)) and isinstance(value, str | int | float):
             groups.setdefault(numbered[0], []).append((numbered[1], own))
     present = {FIELDS_BY_NAME.get(known_name(name) or "") for name in values}
-    groups = {name: group for name, group in groups.items() if FIELDS_BY_NAME[name] not in present}
-    used = {own for group in groups.values() for _, own in group}
-    lists = {name: [number_to_text(values[own]) for _, own in sorted(group)] for name, group in groups.items()}
-    return {own: value for own, value in values.items() if own not in used} | lists if groups else values
+    missing = {name: group for name, group in groups.items() if FIELDS_BY_NAME[name] not in present}
+    return {name: [own for _, own in sorted(group)] for name, group in missing.items()}
 
 
 def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
@@ -307,7 +317,7 @@ def _answer_to_text(value: Any) -> Any:
 
 def _chunk_to_text(value: Any) -> Any:
     """Return the text of a document, a message or a mapping with one text, such as `{"text": ..., "score": ...}`."""
-    converted = unwrap_text(value)
+    converted = unwrap_text(_chunk(value))
     if not isinstance(converted, Mapping):
         return converted
     chunk = _chunk(converted)
@@ -316,7 +326,8 @@ def _chunk_to_text(value: Any) -> Any:
 
 
 def _chunk(value: Any) -> Any:
-    """Return the node of a LlamaIndex result; return any other value unchanged."""
+    """Return the document of a (document, score) pair and the node of a LlamaIndex result; any other unchanged."""
+    value = without_score(value)
     node = value.get("node") if isinstance(value, Mapping) else None
     return node if isinstance(node, Mapping) else value
 

@@ -42,16 +42,22 @@ def is_own_head(record: Any) -> bool:
 def records_of_lines(path: Path, is_head: IsHead) -> Records:
     """Yield the records of a file of JSON lines, or of one JSON value that begins on the first line."""
     lines = read_lines(path)
-    first = next((line for line in lines if line.strip()), "")
+    start = []
+    for line in lines:
+        start.append(line)
+        if line.strip():
+            break
+    first = start[-1] if start else ""
     if first.strip() in ("{", "[") or first.lstrip().startswith("["):
+        start += lines
         try:
-            content = json.loads("".join(read_lines(path)))
+            content = json.loads("".join(start))
         except (ValueError, RecursionError):
             pass  # the lines that are JSON can still be read
         else:
             yield from _items(content, path.name, is_head)
             return
-    yield from line_records(read_lines(path))
+    yield from line_records(chain(start, lines))
 
 
 def records_of_json(path: Path, is_head: IsHead) -> Records:

@@ -264,6 +264,8 @@ class _FieldReading:
         self._conversations = self._turns = 0
         self._others: dict[str, None] = {}
         self._shapes: set[frozenset[str]] = set()
+        self._unfound = dict(fields)
+        self._is_empty = True
 
     def samples(self, record: Any) -> list[Sample]:
         """Return the sample in a record, or one for each turn of its conversation."""
@@ -272,6 +274,10 @@ class _FieldReading:
         samples = self._turns_of(record) if self._each_turn else [Sample.parse(record, self._fields)]
         if samples:
             self._describe(record, samples[-1])
+        for sample in samples:
+            self._is_empty = False
+            for field in sample.model_fields_set & self._unfound.keys():
+                del self._unfound[field]
         return samples
 
     def _turns_of(self, record: Any) -> list[Sample]:
@@ -298,13 +304,16 @@ class _FieldReading:
         shape = frozenset(str(name) for name, value in record.items() if value is not None)
         if shape not in self._shapes and len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(shape)
-            self.origins |= dict.fromkeys(explain_fields(record, self._fields)[1].items())
+            origins = explain_fields(record, self._fields)[1]
+            self.origins |= dict.fromkeys((field, name) for field, names in origins.items() for name in names)
             self._others |= {str(name): None for name in record if _kept_name(name) in sample.metadata}
 
     def describe(self, name: str) -> Iterator[str]:
         """Yield which name was read as which field, unless all are names of fields, and which turns are samples."""
         if self._others or any(field != origin for field, origin in self.origins):
             yield self._names_read(name)
+        for field, path in {} if self._is_empty else self._unfound.items():
+            yield f"{name}: no record has {path!r}, which fields maps to {field}"
         if self._conversations and not self._each_turn:
             whole = f"conversations: {self._conversations}, answers in them: {self._turns}"
             option = "each_turn=True or --each-turn makes a sample of every answer"

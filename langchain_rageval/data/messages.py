@@ -5,11 +5,12 @@ Messages, documents and their parts are recognised by their attributes or keys, 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
+
+from langchain_rageval.data.cells import parse_literal
 
 CONTEXT_SOURCES = "context_sources"
 """Name in the metadata of a sample: the `source` of each context, or the tool that returned it, with the id of its
@@ -134,6 +135,12 @@ def is_document(value: Any) -> bool:
     return isinstance(get(value, "page_content"), str)
 
 
+def without_score(item: Any) -> Any:
+    """Return the document of a (document, score) pair; return any other value unchanged."""
+    is_pair = isinstance(item, list | tuple) and len(item) == 2 and is_document(item[0]) and not is_document(item[1])
+    return item[0] if is_pair else item
+
+
 def role_of(value: Any) -> str | None:
     """Return "human", "ai", "tool" or "system" if the value is a message with one of these roles, else None."""
     return _ROLES.get(_role_name(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
@@ -242,7 +249,8 @@ def _contexts(messages: Sequence[Any]) -> dict[str, Any]:
     """
     tools = [message for message in messages if role_of(message) == "tool" and get(message, "status") != "error"]
     artifacts = [(message, get(message, "artifact")) for message in tools]
-    found = [(m, items) for m, items in artifacts if isinstance(items, list) and all(map(is_document, items))]
+    lists = [(message, [*map(without_score, items)]) for message, items in artifacts if isinstance(items, list)]
+    found = [(message, items) for message, items in lists if all(map(is_document, items))]
     if not found:
         found = [(None, items) for message in messages if (items := _listed(message)) is not None]
     if not found:
@@ -264,13 +272,10 @@ def _listed(message: Any) -> list[Any] | None:
 
 
 def _chunks(text: str) -> list[Any]:
-    """Return the chunks in the text of a tool: of a JSON list of documents or texts, else the text; `[]` if blank."""
+    """Return the chunks in the text of a tool: of a list of documents or texts, else the text; `[]` if blank."""
     if not text.strip():
         return []
-    try:
-        items = json.loads(text) if text.lstrip().startswith("[") else None
-    except (ValueError, RecursionError):
-        items = None
+    items = parse_literal(text.strip()) if text.lstrip().startswith("[") else None
     if isinstance(items, list) and all(isinstance(item, str) or _one_text(item) is not None for item in items):
         return [item if isinstance(item, str) else _document(item) for item in items]
     return [text]

@@ -34,6 +34,7 @@ from langchain_rageval._internal.html import (
     table,
     text,
 )
+from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.field_names import read_fields
 from langchain_rageval.data.instrument import split_digests
 from langchain_rageval.data.messages import read_turns, unwrap_text
@@ -259,11 +260,13 @@ def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleEr
     name = f"sample {values['id']!r}" if values.get("id") else "the sample"
     if problem["type"] == "missing":
         present = sorted(map(str, [*(values.keys() - {"metadata"}), *values.get("metadata", {})]))
-        message = f"{name} lacks a {where}, it has {present}: map the right name with fields={{...}}"
+        message = f"{name} lacks a {where}, it has {present}: map the right name with fields={{...}} or --fields"
     else:
         kind = type(problem["input"]).__name__
         place = f"{name}: {where}" if where else name
-        message = f"{place}: {problem['msg']}, got {kind}: correct it, or map another name with fields={{...}}"
+        message = (
+            f"{place}: {problem['msg']}, got {kind}: correct it, or map another name with fields={{...}} or --fields"
+        )
     return SampleError(message, str(problem["loc"][0]) if problem["loc"] else None)
 
 
@@ -446,7 +449,7 @@ class Score(_FrozenModel):
     def __str__(self) -> str:
         """Return the score as one line: metric, value and comment."""
         value = "-" if self.value is None else f"{self.value:.3f}"
-        return f"{self.metric} {value}: {self.comment}" if self.comment else f"{self.metric} {value}"
+        return printable_lines(f"{self.metric} {value}: {self.comment}" if self.comment else f"{self.metric} {value}")
 
     @property
     def comment(self) -> str:

@@ -1,11 +1,13 @@
-"""Rows of tables in files: CSV in the dialects of spreadsheet programs, and workbooks of Excel."""
+"""Rows of tables: files of CSV in the dialects of spreadsheet programs, workbooks of Excel, and DataFrames."""
 
 from __future__ import annotations
 
 import csv
+import io
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -58,6 +60,19 @@ def table_records(path: Path, is_head: IsHead) -> Records:
         yield from _csv_records(path, is_head)
 
 
+def is_table(value: Any) -> bool:
+    """Return True for a DataFrame of pandas or polars and for a table of pyarrow."""
+    return hasattr(type(value), "columns") and any(map(partial(hasattr, value), ("to_dict", "to_dicts", "to_pylist")))
+
+
+def table_rows(table: Any) -> list[Record]:
+    """Return the rows of a DataFrame of pandas or polars, or of a table of pyarrow, with None for missing values."""
+    for method in ("to_dicts", "to_pylist"):
+        if hasattr(table, method):
+            return list(getattr(table, method)())
+    return list(table.astype(object).where(table.notna(), None).to_dict("records"))
+
+
 def next_row(reader: Iterator[list[str]]) -> list[str] | None:
     """Return the next row of a CSV reader, with cells of any length, or None at the end."""
     with _CSV_LIMIT:  # csv has one limit for the whole process
@@ -91,7 +106,7 @@ def find_delimiter(lines: Sequence[str], is_head: IsHead = lambda _: False) -> s
 
 
 def _csv_records(path: Path, is_head: IsHead) -> Records:
-    lines = read_lines(path)
+    lines = chain.from_iterable(map(_split_at_returns, read_lines(path)))
     first = [*islice(lines, 100)]
     if first and first[0].startswith("PK\x03\x04"):
         raise ConfigError(f"{path.name} is a workbook: give it the suffix .xlsx, or save it as CSV")
@@ -113,6 +128,11 @@ def _csv_records(path: Path, is_head: IsHead) -> Records:
 
     too_long = f"more cells than names in the header: put text with {_NAMES[delimiter]} in quotation marks"
     yield from _with_header(rows(), is_head, path.name, too_long)
+
+
+def _split_at_returns(line: str) -> Iterable[str]:
+    """Return the lines in a line of a file whose lines end with a carriage return, as Excel for Mac writes them."""
+    return io.StringIO(line, newline="") if "\r" in line[:-2] else (line,)
 
 
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}

@@ -134,6 +134,9 @@ class Evaluation:
         if not isinstance(callbacks, list | BaseCallbackManager | None):
             raise ConfigError(f"callbacks must be a list of handlers, got {type(callbacks).__name__}")
         flat = flatten_metrics(metrics)
+        for metric in flat:
+            for part in metrics_in(metric):
+                part.update_provenance()
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
         store, tracker = ScoreStore(complete["journal"], flat), BudgetTracker(complete["budget"], run.meter)
         return cls(flat, run, on_failure, strict, config, store, tracker)

@@ -17,6 +17,7 @@ from langchain_rageval.data.field_names import check_fields
 from langchain_rageval.data.loading import read_samples
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.tables import is_table, table_rows
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.disjoint_ids import disjoint_ids, reads_ids
 from langchain_rageval.metrics.metric import Metric
@@ -65,17 +66,13 @@ def prepare_samples(
     if isinstance(samples, str | Path):
         return _prepare_file(samples, metrics, strict, fields)
     check_fields(fields or {})
-    if hasattr(samples, "to_dict") and hasattr(samples, "columns"):
-        samples = _decoded_rows(samples.to_dict("records"), fields or {})
+    if is_table(samples):
+        samples = _decoded_rows(table_rows(samples), fields or {})
     if hasattr(samples, "rows") and hasattr(samples, "to_jsonl") and not hasattr(samples, "to_samples"):  # a Report
         samples = [row.sample for row in samples.rows]
     if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
         samples = samples.to_samples()
-    if isinstance(samples, Mapping) or getattr(type(samples), "__iter__", None) is BaseModel.__iter__:
-        raise ConfigError("samples must be a collection; put a single sample in a list, or call the metric's invoke")
-    if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
-        expected = "samples must be a list, an iterator, a path, a DataFrame or a data set"
-        raise ConfigError(f"{expected}, got {type(samples).__name__}")
+    _check_collection(samples)
     if not isinstance(samples, Sequence):
         return _with_fields(samples, fields) if fields else samples
     ids = SampleIds()
@@ -83,6 +80,20 @@ def prepare_samples(
     _check_complete(parsed, metrics, strict)
     _check_ids(parsed, metrics)
     return parsed
+
+
+def _check_collection(samples: Any) -> None:
+    """Raise ConfigError, with the way to correct it, if the samples are no collection of samples."""
+    if hasattr(type(samples), "columns") and hasattr(samples, "collect"):
+        raise ConfigError(f"samples must be in memory, got {type(samples).__name__}: pass samples.collect()")
+    if isinstance(samples, Mapping) and samples and all(hasattr(part, "column_names") for part in samples.values()):
+        first = next(iter(samples))
+        raise ConfigError(f"samples must be one data set, got {[*samples]}: pass one, as in samples[{first!r}]")
+    if isinstance(samples, Mapping) or getattr(type(samples), "__iter__", None) is BaseModel.__iter__:
+        raise ConfigError("samples must be a collection; put a single sample in a list, or call the metric's invoke")
+    if not any(hasattr(samples, name) for name in ("__iter__", "__aiter__", "__getitem__")):
+        expected = "samples must be a list, an iterator, a path, a DataFrame or a data set"
+        raise ConfigError(f"{expected}, got {type(samples).__name__}")
 
 
 def _prepare_file(

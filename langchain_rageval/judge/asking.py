@@ -302,7 +302,8 @@ def _read_reply(
         raise
     endpoint.record_server_errors(mode, attempts.server_errors)
     endpoint.record_success(mode)
-    objection = question.objection(answer) or _copied_example(question.request, answer)
+    request = question.request
+    objection = question.objection(answer) or _copied_example(request, answer) or _other_numbers(request, answer)
     if objection:
         raise OutputParserException(ValueError(objection), llm_output=answer.model_dump_json())
     endpoint.record_answer(answer, reply)
@@ -339,6 +340,16 @@ def _copied_example(request: RequestContent, answer: BaseModel) -> str | None:
         if output == example.output and inputs != request.inputs and _text_length(output) >= _SHORTEST_COPY:
             return "this is the reply of an example: reply to the input"
     return None
+
+
+def _other_numbers(request: RequestContent, answer: BaseModel) -> str | None:
+    """Return an error message if an answer numbers the items of the request from 0, else None.
+
+    Each of its verdicts would otherwise be that of the item before.
+    """
+    if request.limits is None or not request.limits.numbers_from_zero(answer.model_dump(mode="json")):
+        return None
+    return "there is no item 0: use the numbers of the input, which count from 1"
 
 
 def _text_length(value: Any) -> int:

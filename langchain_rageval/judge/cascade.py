@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -61,12 +60,12 @@ class Cascade(Judge):
         """Judges whose models the cascade calls: those of the cheap judge, then those of the strong one."""
         return (*self.cheap.asked, *self.strong.asked)
 
-    @cached_property
+    @property
     def identity(self) -> str:
         """Identity of the cascade: class, name and settings of the models of both judges, without secrets."""
         return f"{self.cheap.identity}, then {self.strong.identity}"
 
-    @cached_property
+    @property
     def instrument(self) -> dict[str, Any]:
         """Configuration of this cascade that affects its answers: the `instrument` of both judges, and the limit.
 

@@ -148,6 +148,12 @@ class Judge:
             options["probabilities"] = True
         return {"model": self._model_description(), **options, "layout": self._endpoint.layout}
 
+    def update_instrument(self) -> None:
+        """Describe the model anew if one of its settings, such as its temperature, was changed in place."""
+        if model_identity(self.model) != self.identity:
+            for name in ("identity", "instrument"):
+                vars(self).pop(name, None)
+
     @property
     def members(self) -> tuple[Judge, ...]:
         """Judges that vote on verdicts: here only this judge. The first member also answers everything else."""

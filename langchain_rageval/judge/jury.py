@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.cascade import Cascade
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
@@ -32,12 +31,12 @@ class Jury(Judge):
         """Judges whose models are called: those of the members."""
         return tuple(judge for member in self._members for judge in member.asked)
 
-    @cached_property
+    @property
     def identity(self) -> str:
         """Identity of the jury: class, name and settings of the models of its judges, without secrets."""
         return ", ".join(member.identity for member in self._members)
 
-    @cached_property
+    @property
     def instrument(self) -> dict[str, Any]:
         """Configuration of this jury that affects its verdicts: the `instrument` of each member.
 

@@ -20,6 +20,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
+from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 from langchain_rageval.judge.jury import map_members
 from langchain_rageval.metrics.adapters import Adapters
@@ -76,6 +77,7 @@ class Metric(Traced[Any, Score], Adapters):
     state_from_findings: Callable[[Sample, Score], State | None] | None = None
     range: tuple[float, float] = (0.0, 1.0)
     _provenance: Instrument = PrivateAttr(Instrument(""))
+    _settings: list[str] = PrivateAttr([])
 
     def __init__(
         self,
@@ -128,6 +130,7 @@ class Metric(Traced[Any, Score], Adapters):
                 f"steps of {name} contains a {type(foreign[0]).__name__}, which takes no state: "
                 "write steps=Step.from_chain(chain, key=..., reads=...)"
             )
+        self._settings = self._model_settings()
         self._provenance = self._described()
 
     def __repr__(self) -> str:
@@ -167,6 +170,22 @@ class Metric(Traced[Any, Score], Adapters):
     def provenance(self) -> Instrument:
         """The instrument as readable data, and why a part of it is unknown."""
         return self._provenance
+
+    def update_provenance(self) -> None:
+        """Describe the configuration anew if a setting of a model, such as its temperature, was changed in place.
+
+        Called when an evaluation begins. Other state of models and functions is read once, when the metric is built: it
+        may change with every call, as a counter does.
+        """
+        settings = self._model_settings()
+        if settings != self._settings:
+            self._settings, self._provenance = settings, self._described()
+
+    def _model_settings(self) -> list[str]:
+        """Return the settings of the models as text."""
+        for judge in {id(judge): judge for judge in self.judges}.values():
+            judge.update_instrument()
+        return [model_identity(model) for model in {id(model): model for model in self.models}.values()]
 
     @property
     def can_be_judged_by_another(self) -> bool:

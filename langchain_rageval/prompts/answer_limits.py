@@ -7,7 +7,7 @@ or repeat an item, or fill a list or a text without end. Other servers get the s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ Values = tuple[str, ...] | tuple[int, ...]
 
 TEXT_LENGTH = 500  # characters; llama.cpp takes at most 1,999
 REASON_LENGTHS = (400, 200, 100)
+_GRADE = "grade"
 _TOKENS_BESIDE_REASON = 40  # of one item: keys, number, evidence and verdict
 _CHARACTERS_PER_TOKEN = 2  # as of languages other than English
 
@@ -34,6 +35,29 @@ class AnswerLimits:
     items: tuple[str, str, Values] | None = None
     values: tuple[tuple[str, Values], ...] = ()
     lengths: tuple[tuple[str, int], ...] = ()
+
+    def numbers_from_zero(self, answer: Any) -> bool:
+        """Return True if an answer has an item 0 and lacks the last one: its numbers are one less than in the request.
+
+        Args:
+            answer: the answer as JSON-like data.
+        """
+        named = [self.items[1:]] if self.items else []
+        for name, values in (*named, *self.values):
+            if values[:1] == (1,) and name != _GRADE:
+                numbers = set(_numbers_in(answer, name))
+                if 0 in numbers and values[-1] not in numbers:
+                    return True
+        return False
+
+
+def _numbers_in(answer: Any, name: str) -> Iterator[int]:
+    """Yield the numbers under a name in the objects of a nested answer; lists of numbers are left out."""
+    parts = answer.values() if isinstance(answer, dict) else answer if isinstance(answer, list) else ()
+    if isinstance(answer, dict) and isinstance(answer.get(name), int):
+        yield answer[name]
+    for part in parts:
+        yield from _numbers_in(part, name)
 
 
 def narrow_schema(

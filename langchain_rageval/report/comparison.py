@@ -8,6 +8,7 @@ from math import isfinite
 from statistics import fmean
 from typing import Literal
 
+from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
 from langchain_rageval.data.sample_ids import original_ids
 from langchain_rageval.data.schema import Direction, Row, Score
@@ -143,7 +144,8 @@ class Comparison(Mapping[str, MetricComparison]):
 
     def __repr__(self) -> str:
         """Return the comparison as text: one line for each metric, and the notes."""
-        return "\n".join([self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)])
+        lines = [self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)]
+        return printable_lines("\n".join(lines))
 
     def check(self) -> None:
         """Raise an error if a metric is worse, or if the comparison cannot show whether it is.

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.schema import Finding, FindingKind, Row
 from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
 from langchain_rageval.report.html_table import html_table
@@ -61,7 +62,7 @@ class DiagnosedRow:
     def __str__(self) -> str:
         """Return the diagnosed row as one line: id, cause and statements."""
         texts = "; ".join(finding.text for finding in self.findings)
-        return f"{self.id}: {self.cause}" + (f" ({texts})" if texts else "")
+        return printable_lines(f"{self.id}: {self.cause}" + (f" ({texts})" if texts else ""))
 
 
 class Diagnosis(Sequence[DiagnosedRow]):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import nsmallest
 
+from langchain_rageval._internal.printable import printable
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.report.audit import AUDIT_HEADINGS, audit_cells, summarise_audit
 from langchain_rageval.report.comparison import Comparison
@@ -146,7 +147,7 @@ def _value(name: str, score: Score) -> str:
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
+    plain = printable(text)
     return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…"
 
 

@@ -228,7 +228,7 @@ class Page:
             if goodness and (cause not in _NOT_WRONG if self.wrong else not self.causes):
                 worst = min(goodness, key=lambda name: goodness[name])
                 value = row.scores[worst].value
-                question = " ".join(row.sample.question.split())[:_LONGEST_TITLE]
+                question = _title(row.sample.question)
                 looks.append((fmean(goodness.values()), (place, question, cause, worst, value)))
         return [look for _, look in nsmallest(_FIRST_LOOKS, looks, key=lambda look: look[0])]
 
@@ -296,7 +296,7 @@ class Page:
             before = self._before.get(row.index, {})
             for name, score in row.scores.items():
                 if score.value is not None and before.get(name) is not None and score.value != before[name]:
-                    question = " ".join(row.sample.question.split())[:_LONGEST_TITLE]
+                    question = _title(row.sample.question)
                     changes.setdefault(name, []).append((place, question, score.value - before[name]))
         return {name: _ends(moves, self.summary[name].direction == "lower") for name, moves in changes.items()}
 
@@ -332,6 +332,12 @@ class Page:
 def _ends(changes: Sequence[tuple[int, str, float]], lower_is_better: bool) -> list[tuple[int, str, float]]:
     ordered = sorted(changes, key=lambda change: (-change[2] if lower_is_better else change[2], change[0]))
     return ordered if len(ordered) <= 2 * _MOVED else [*ordered[:_MOVED], *ordered[-_MOVED:]]
+
+
+def _title(question: str) -> str:
+    """Return a question on one line, cut after 200 characters."""
+    line = " ".join(question.split())
+    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
 
 
 def _number(value: float | None, form: str = ".3f") -> str:

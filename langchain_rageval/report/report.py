@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
 from langchain_rageval._internal.page import PageLanguage
+from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row, Score, Usage
@@ -67,7 +68,8 @@ class Report(ReportData):
     def __repr__(self) -> str:
         """Return the report as text: its summary, with a line for each metric, why scores are missing, and notes."""
         lines = [self._title(), *map(summary_line, self.summary().values()), *map(str, self.audit.values())]
-        return "\n".join([*lines, *missing_scores(self.rows), *(f"Note: {note}" for note in self.notes)])
+        lines += [*missing_scores(self.rows), *(f"Note: {note}" for note in self.notes)]
+        return printable_lines("\n".join(lines))
 
     def _repr_html_(self) -> str:
         """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""

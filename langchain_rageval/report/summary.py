@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from statistics import fmean
 
+from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.metrics.value import NO_FACTS
 from langchain_rageval.report.slices import AUTO, CONVERSATION, NONE, By, Slicer, in_reading_order
@@ -114,7 +115,7 @@ class Summary(Mapping[str, MetricSummary]):
 
     def __repr__(self) -> str:
         """Return the summary as text: one line for each metric."""
-        return "\n".join(map(summary_line, self.values()))
+        return printable_lines("\n".join(map(summary_line, self.values())))
 
     def _aspect(self, aspect: str) -> AspectSummary:
         of_aspect = [metric for metric in self._metrics.values() if metric.aspect == aspect]

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from langchain_rageval._internal.page import PageLanguage
+from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import check_instruments, scores_by_metric
@@ -67,7 +68,8 @@ class Trend(TrendData, Mapping[str, Summary]):
     def __repr__(self) -> str:
         """Return the trend as text: one line for each period, the alarms and the notes."""
         lines = [" · ".join(filter(None, cells)) for cells in self.cells()]
-        return "\n".join([*lines, *self.findings, *(f"Note: {note}" for note in self.notes)])
+        lines += [*self.findings, *(f"Note: {note}" for note in self.notes)]
+        return printable_lines("\n".join(lines))
 
     def _repr_html_(self) -> str:
         """Return the trend as an HTML table, for notebooks."""

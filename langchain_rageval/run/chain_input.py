@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from functools import wraps
 from typing import Any, Literal, Protocol, get_type_hints
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import AddableDict, Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
@@ -41,7 +43,31 @@ def as_chain(chain: Any) -> Runnable[Any, Any]:
         return chain
     if not callable(chain):
         raise ConfigError(f"a chain must be a Runnable or a function of the question, got {type(chain).__name__}")
-    return RunnableLambda(chain)
+    return RunnableLambda(_with_summed_mappings(chain))
+
+
+def _with_summed_mappings(function: Any) -> Any:
+    """Return a function whose yielded mappings can be added, as the parts of a stream; any other unchanged.
+
+    RunnableLambda adds what a function yields; of values that cannot be added it returns only the last.
+    """
+    if inspect.isasyncgenfunction(function):
+
+        @wraps(function)
+        async def astream(*args: Any, **options: Any) -> AsyncIterator[Any]:
+            async for part in function(*args, **options):
+                yield AddableDict(part) if isinstance(part, dict) else part
+
+        return astream
+    if inspect.isgeneratorfunction(function):
+
+        @wraps(function)
+        def stream(*args: Any, **options: Any) -> Iterator[Any]:
+            for part in function(*args, **options):
+                yield AddableDict(part) if isinstance(part, dict) else part
+
+        return stream
+    return function
 
 
 class BuildInput(Protocol):
@@ -148,10 +174,10 @@ def _takes_text(chain: Runnable[Any, Any]) -> bool:
         return False
     *_, innermost = receivers_of_input(chain)
     if isinstance(innermost, RunnableParallel):  # {"context": search, "question": RunnablePassthrough()}
-        steps = innermost.steps__
         return any(
-            name in _QUESTION_NAMES and isinstance(_innermost(step), RunnablePassthrough)
-            for name, step in steps.items()
+            isinstance(receiver := _innermost(step), BaseRetriever)
+            or (name in _QUESTION_NAMES and isinstance(receiver, RunnablePassthrough))
+            for name, step in innermost.steps__.items()
         )
     function = _function_of(innermost)
     name, is_typed = _first_parameter(function)
@@ -165,7 +191,8 @@ def _innermost(chain: Runnable[Any, Any]) -> Any:
 def _function_of(chain: Any) -> Any:
     """Return the function of a RunnableLambda; None for other Runnables."""
     is_function = isinstance(chain, RunnableLambda)
-    return (getattr(chain, "func", None) or getattr(chain, "afunc", None)) if is_function else None
+    function = (getattr(chain, "func", None) or getattr(chain, "afunc", None)) if is_function else None
+    return inspect.unwrap(function) if callable(function) else None
 
 
 def _first_parameter(function: Any) -> tuple[str | None, bool]:

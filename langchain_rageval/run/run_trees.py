@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
+from langchain_rageval.data.messages import without_score
+
 RunType = Literal["chain", "retriever", "tool"]
 RunRecord = dict[str, Any]
 """A run as a mapping, with the field names of LangSmith; `child_runs` holds the records of its children."""
@@ -254,11 +256,16 @@ def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -
 
 
 def find_documents(value: Any) -> list[Any]:
-    """Return the Documents in the inputs or outputs of a step: a list of them, or such lists as values of a mapping."""
+    """Return the Documents in the inputs or outputs of a step: a list of them, or such lists as values of a mapping.
+
+    The items of a list may also be pairs of a Document and its score.
+    """
     if isinstance(value, Mapping):
         return [document for part in value.values() if isinstance(part, list) for document in find_documents(part)]
-    is_documents = isinstance(value, list) and bool(value) and all(hasattr(item, "page_content") for item in value)
-    return value if is_documents else []
+    if not isinstance(value, list):
+        return []
+    items = [*map(without_score, value)]
+    return items if all(hasattr(item, "page_content") for item in items) else []
 
 
 def find_messages(value: Any) -> list[Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
@@ -23,6 +24,7 @@ SPANS = "context_spans"
 """Name in the metadata of a sample: source and offsets of each context in its document, in their order; None for a
 context whose place is unknown."""
 
+_STRUCTURED = "structured_response"  # name in the state of an agent with a `response_format`
 _ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
 
 
@@ -62,13 +64,20 @@ def _read(root: RootRun, fields: dict[str, Any]) -> Sample:
         return Sample.parse(fields)
     by_text = {document.page_content: document for document in documents}
     contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
-    sample = Sample.parse(fields | {"contexts": contexts})
+    sample = Sample.parse(_stated_ids(outputs, contexts) | fields | {"contexts": contexts})
     metadata = {name: value for name, value in sample.metadata.items() if name not in (SOURCES, SPANS)}
     tools = root.tools_by_text | _named_sources(fields)
     sources = [_source_of(context) or tools.get(_text_of(context)) for context in contexts]
     places: dict[str, list[Any]] = {SOURCES: sources, SPANS: [*map(_span_of, contexts)]}
     known = {name: values for name, values in places.items() if any(values)}
     return sample.model_copy(update={"metadata": metadata | known})
+
+
+def _stated_ids(outputs: Any, contexts: Sequence[Any]) -> dict[str, Any]:
+    """Return the ids that the outputs state beside these contexts, as chunks that are mappings have them."""
+    stated = {} if _is_text(outputs) else read_fields({"outputs": outputs})
+    ids = stated.get("context_ids") if stated.get("contexts") == contexts else None
+    return {} if ids is None else {"context_ids": ids}
 
 
 def _named_sources(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -101,15 +110,35 @@ def _contexts(root: RootRun, inputs: Any, outputs: Any) -> Sequence[Any] | None:
     """Return the contexts that the outputs state or the retrievers found; None if there are neither."""
     stated = None if _is_text(outputs) else read_fields({"outputs": outputs}).get("contexts")
     retrieved = root.contexts
+    if stated is None:
+        return retrieved
     found = root.documents if retrieved is None else retrieved
     texts = [document.page_content for document in found]
-    if stated is None or (texts and len(stated) == 1 and all(text in stated[0] for text in texts)):
-        return retrieved if stated is None else found  # one text that joins the Documents
+    if _has_joins(stated, texts):
+        return found if len(stated) == 1 else _split_joined(stated, found)
     if retrieved is not None:
         has_earlier = not root.is_new_conversation and bool(texts) and set(texts) < set(stated)
         if has_earlier or stated == read_fields({"inputs": inputs}).get("contexts"):
             return retrieved  # the state of a conversation keeps the Documents of earlier turns
     return list(stated)
+
+
+def _has_joins(stated: Sequence[Any], texts: Sequence[str]) -> bool:
+    """Return True if the stated contexts hold the texts of all Documents, and one of them more than such a text."""
+    if not texts or not all(isinstance(item, str) for item in stated):
+        return False
+    is_complete = all(any(text in item for item in stated) for text in texts)
+    return is_complete and any(item not in texts and any(text in item for text in texts) for item in stated)
+
+
+def _split_joined(stated: Sequence[str], found: Sequence[Any]) -> list[Any]:
+    """Return the stated contexts with the Documents in place of each text that joins them, as tools return them."""
+    by_text = {document.page_content: document for document in found}
+    parts: list[Any] = []
+    for item in stated:
+        texts = [item] if item in by_text else sorted(filter(item.__contains__, by_text), key=item.find)
+        parts += [by_text[text] for text in texts] or [item]
+    return parts
 
 
 def _documents_in(outputs: Any) -> list[Any]:
@@ -169,7 +198,7 @@ def _convert_outputs(inputs: Any, outputs: Any) -> Any:
         return {"documents": outputs}
     if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
         return {"answer": outputs[0], "contexts": outputs[1]}
-    outputs = _convert_messages(_convert_model(outputs))
+    outputs = _convert_structured(inputs, _convert_messages(_convert_model(outputs)))
     fields = read_fields({"outputs": outputs}) if isinstance(outputs, Mapping) else {"answer": outputs}
     if "answer" in fields:
         return outputs
@@ -178,6 +207,20 @@ def _convert_outputs(inputs: Any, outputs: Any) -> Any:
     texts = [name for name, text in outputs.items() if name in unnamed and _is_text(text) and text not in known]
     name = next((name for name in _ANSWER_NAMES if name in texts), texts[0] if len(texts) == 1 else None)
     return outputs if name is None else {**outputs, "answer": outputs[name]}
+
+
+def _convert_structured(inputs: Any, outputs: Any) -> Any:
+    """Return the state of an agent with its structured response as the answer, which is no context."""
+    response = outputs.get(_STRUCTURED) if isinstance(outputs, Mapping) else None
+    if response is None:
+        return outputs
+    fields = _convert_outputs(inputs, response)
+    answer = read_fields({"outputs": fields}).get("answer") if isinstance(fields, Mapping) else None
+    text = json.dumps(fields, ensure_ascii=False, default=str) if answer is None else answer
+    messages = outputs.get("messages") or []
+    if messages and getattr(messages[-1], "type", None) == "tool":  # the model wrote the response as a call
+        return {**outputs, "answer": text, "messages": messages[:-1]}
+    return {**outputs, "answer": text}
 
 
 def _convert_model(outputs: Any) -> Any:

@@ -55,6 +55,8 @@ class JournaledStep(Traced[Candidate, Candidate]):
     @classmethod
     def of(cls, step: CandidateStep, journal: Journal | None, counter: StepUsage) -> JournaledStep:
         """Wrap a step for use with a journal; the hash of its settings is computed now."""
+        for judge in step.judges:
+            judge.update_instrument()
         try:
             fingerprint, unknown = journal_key(describe_step(step), __version__), ""
         except NotDescribable as error:

@@ -20,7 +20,7 @@ from langchain_rageval.data.encodings import decode_text, guess_encoding, is_utf
 from langchain_rageval.data.foreign_records import from_serialized
 from langchain_rageval.data.json_records import line_records, records_of_json
 from langchain_rageval.data.schema import without_surrogates
-from langchain_rageval.data.tables import Records, table_records
+from langchain_rageval.data.tables import Records, is_table, table_records, table_rows
 from langchain_rageval.data.vocabulary import folded, known_name
 from langchain_rageval.errors import ConfigError, RagevalError, SampleError
 from langchain_rageval.testset.corpora import (
@@ -105,7 +105,7 @@ def to_documents(source: Any, *, column: str = "text") -> list[Document]:
         ConfigError: if an item holds no text, or a path does not exist, such as a str that is passed alone and looks
             like the name of a file.
     """
-    if hasattr(source, "columns") and any(hasattr(source, name) for name in ("to_dict", "to_dicts", "to_pylist")):
+    if is_table(source):
         return _from_table(source, column)
     if isinstance(source, str) and _is_path(source):
         return list(load_documents(source))
@@ -185,17 +185,8 @@ def _from_table(table: Any, column: str) -> list[Document]:
             f"documents: the DataFrame has no column {keys[0]!r}, but {columns}: pass the column of the texts alone, "
             "as in table['body']"
         )
-    rows = _rows_of(table)
-    records = ({name: value for name, value in row.items() if value is not None} for row in rows)
+    records = ({name: value for name, value in row.items() if value is not None} for row in table_rows(table))
     return [_from_mapping(row, (column,), f"documents, row {n}: ") for n, row in enumerate(records) if column in row]
-
-
-def _rows_of(table: Any) -> list[Mapping[Any, Any]]:
-    """Return the rows of a DataFrame of pandas or polars, or of a table of pyarrow, as mappings."""
-    for method in ("to_dicts", "to_pylist"):
-        if hasattr(table, method):
-            return list(getattr(table, method)())
-    return list(table.astype(object).where(table.notna(), None).to_dict("records"))
 
 
 def _is_path(text: str) -> bool:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import compare_rows
@@ -99,7 +100,8 @@ class Leaderboard(Mapping[str, Standing]):
 
     def __repr__(self) -> str:
         """Return the leaderboard as text: the title, a line for each model, and the notes."""
-        return "\n".join([self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)])
+        lines = [self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)]
+        return printable_lines("\n".join(lines))
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the models, best first, for notebooks."""

@@ -16,6 +16,7 @@ from langchain_rageval._internal.redaction import cut_middle, find_secrets, reda
 
 SECRET = "correct-horse-battery"
 KEY = "sk-0123456789ABCDEF"
+RANDOM = "QwErTyUiOp77"
 URL = "http://127.0.0.1:1/v1"
 
 
@@ -52,6 +53,13 @@ MODELS = {
     "extra_body": lambda: chat(extra_body={"auth": {"pwd": SECRET}}),
     "deep in extra_body": lambda: chat(extra_body={"a": [{"b": {"user_pass": SECRET}}]}),
     "key-like text in extra_body": lambda: chat(extra_body={"metadata": {"x": KEY}}),
+    "random text in extra_body": lambda: chat(extra_body={"routing": {"hint": RANDOM}}),
+    "random text in a list in extra_body": lambda: chat(extra_body={"routes": [{"name": "a", "value": RANDOM}]}),
+    "random text in model_kwargs": lambda: chat(model_kwargs={"user_hint": RANDOM}),
+    "random text bound": lambda: chat().bind(extra_body={"hint": RANDOM}),
+    "random text in a closure": lambda: (lambda text: RunnableLambda(lambda messages: text))(RANDOM),
+    "random segment of the address": lambda: chat(base_url=f"http://127.0.0.1:1/{RANDOM}/v1"),
+    "query of a client": lambda: chat(http_client=httpx.Client(params={"code": SECRET})),
     "model_kwargs": lambda: chat(model_kwargs={"extra_headers": {"x-tenant": SECRET}}),
     "organization": lambda: chat(organization=SECRET),
     "bound headers": lambda: chat().bind(extra_headers={"x-tenant": SECRET}),
@@ -82,7 +90,7 @@ every_model = pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
 def test_a_secret_appears_in_no_message_and_no_text_of_a_metric(build):
     model = build()
     metric = faithfulness(model)
-    for secret in (SECRET, KEY):
+    for secret in (SECRET, KEY, RANDOM):
         if secret in find_secrets(metric):
             break
     else:
@@ -96,7 +104,8 @@ def test_a_secret_appears_in_no_message_and_no_text_of_a_metric(build):
     ]
     for owner in (metric, Judge.of(model)):
         assert [echo for echo in echoes if secret in redact_secrets(echo, owner)] == []
-    for text in (repr(metric), repr(metric.steps), repr(metric.judges), str([j.instrument for j in metric.judges])):
+    judges = metric.judges
+    for text in (repr(metric), repr(metric.steps), repr(judges), str([judge.instrument for judge in judges])):
         assert secret not in text
 
 
@@ -131,6 +140,14 @@ def test_a_model_with_a_header_that_names_its_model_keeps_its_identity():
         Judge(chat(model=name, default_headers={"x-model": name})).identity for name in ("gpt-4o", "gpt-4o-mini")
     }
     assert len(identities) == 2
+
+
+def test_models_that_differ_in_a_hidden_text_differ_and_names_of_models_are_shown():
+    one, other = (
+        faithfulness(chat(extra_body={"hint": hint, "model": "GigaChat2Max9"})) for hint in (RANDOM, "Qw12ErTyUiOp")
+    )
+    assert one.instrument != other.instrument
+    assert "GigaChat2Max9" in str(one.provenance.found_by)
 
 
 def test_an_object_that_refers_to_itself_or_to_much_is_searched_in_bounds():

@@ -359,7 +359,7 @@ BAD_SAMPLES = [
     ([{"question": "q", "answer": "a"}], "lacks ['contexts']: fill it in or drop the metric"),
     ([{"answer": "a", "contexts": []}], "samples.jsonl, line 1: the sample lacks a question"),
     ([{"question": "q", "answer": "a", "contexts": "c"}], "expected a list of str, got str 'c'"),
-    ([{"question": 7}], "got int: correct it, or map another name with fields={...}"),
+    ([{"question": 7}], "got int: correct it, or map another name with fields={...} or --fields"),
     ([SAMPLE, "{oops"], "samples.jsonl, line 2: not valid JSON"),
     ([], "contains no samples"),
     ([{**SAMPLE, "id": "a"}, {**SAMPLE, "id": "a", "question": "b"}], "two different samples have the id 'a'"),

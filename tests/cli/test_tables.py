@@ -1,5 +1,6 @@
 """Tables in terminals of any width: no number is ever cut."""
 
+import io
 import re
 
 import pytest
@@ -10,6 +11,8 @@ from rich.table import Table
 from langchain_rageval.cli.tables import TableConsole
 
 LONGEST = "context_entity_recall"
+HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b1m\x1b]8;;http://h\x1b\\\\b\u202e\u2066c\u200f\u061c\u2028\rd"
+FORBIDDEN = set("\x07\x1b\x9b\r\u202e\u2066\u200f\u061c\u2028")
 
 
 @pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
@@ -83,3 +86,18 @@ def test_reports_and_comparisons_fit_eighty_columns(tmp_path):
         assert max(map(len, lines)) <= 80
         assert not [line for line in lines if "…" in line]
         assert any(line.startswith(("faithfulness ", "│ faithfulness ")) for line in lines)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_console_prints_no_hostile_character_wherever_the_text_stands(is_terminal):
+    file = io.StringIO()
+    out = TableConsole(file=file, force_terminal=is_terminal, no_color=True, width=200, highlight=False)
+    table = Table(title=HOSTILE, caption=HOSTILE)
+    table.add_column(HOSTILE)
+    table.add_row(HOSTILE)
+    out.print(table)
+    out.print(HOSTILE)
+    out.print(f"[bold]{HOSTILE.replace('[', '(')}[/bold]", soft_wrap=True)
+    shown = re.sub(r"\x1b\[[\d;]*m", "", file.getvalue())  # the styles of the table
+    assert not FORBIDDEN & set(shown)
+    assert shown.count("\ufffd]0;title\ufffd") == 6

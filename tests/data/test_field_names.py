@@ -531,7 +531,9 @@ def test_an_object_without_fields_is_rejected(obj):
 def test_the_error_of_a_sample_without_question_lists_its_fields():
     with pytest.raises(SampleError, match="sample 's1' lacks a question") as caught:
         Sample.parse({"id": "s1", "q": "q", "answer": "a"})
-    message = "sample 's1' lacks a question, it has ['answer', 'id', 'q']: map the right name with fields={...}"
+    message = (
+        "sample 's1' lacks a question, it has ['answer', 'id', 'q']: map the right name with fields={...} or --fields"
+    )
     assert str(caught.value) == message
     assert caught.value.field == "question"
 
@@ -544,3 +546,9 @@ def test_text_of_knows_texts_documents_and_messages_and_leaves_the_rest():
     assert unwrap_text({"role": "assistant", "content": "a"}) == "a"
     assert unwrap_text(7) == 7
     assert unwrap_text({"type": "faq", "content": "c"}) == {"type": "faq", "content": "c"}
+
+
+def test_nodes_of_llama_index_keep_their_ids():
+    nodes = [{"node": {"id_": f"n{number}", "text": text}, "score": 0.5} for number, text in enumerate("ab")]
+    sample = Sample.parse({"question": "q", "source_nodes": nodes})
+    assert (sample.contexts, sample.context_ids) == (["a", "b"], ["n0", "n1"])

@@ -134,7 +134,11 @@ def test_a_sample_is_frozen_and_strict_about_names():
         ({"question": "q", "contexts": ["c", 7]}, "contexts", r"contexts\.1: .* got int"),
         ({"question": "q", "relevance": {"d": float("inf")}}, "relevance", "finite number, got float"),
         ({"question": "q", "id": "s1", "answer": ["a"]}, "answer", "sample 's1': answer"),
-        ({}, "question", r"^the sample lacks a question, it has \[\]: map the right name with fields={...}$"),
+        (
+            {},
+            "question",
+            r"^the sample lacks a question, it has \[\]: map the right name with fields={...} or --fields$",
+        ),
     ],
 )
 def test_the_error_of_an_invalid_sample_names_field_and_type(obj, field, message):

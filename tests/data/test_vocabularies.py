@@ -317,6 +317,34 @@ def test_what_was_read_as_what_is_logged(tmp_path, caplog):
     assert caplog.messages == ["a.csv: question from 'Вопрос', answer from 'Ответ'; only kept as metadata: 'Тема'"]
 
 
+def test_numbered_columns_are_named_as_they_stand_in_the_file(tmp_path, caplog):
+    caplog.set_level("INFO", "langchain_rageval")
+    (sample,) = read(tmp_path, "Вопрос;Контекст 2;КОНТЕКСТ 1\nв;б;а\n", "a.csv")
+    assert sample.contexts == ["а", "б"]
+    assert caplog.messages == ["a.csv: question from 'Вопрос', contexts from 'КОНТЕКСТ 1' and 'Контекст 2'"]
+
+
+def test_a_mapped_name_that_is_in_no_record_is_logged_and_not_called_read(tmp_path, caplog):
+    caplog.set_level("INFO", "langchain_rageval")
+    lines = [{"question": "q", "rag": {}}, {"question": "r", "rag": {"answer": "a"}}]
+    text = "\n".join(map(json.dumps, lines))
+    read(tmp_path, text, "a.jsonl", fields={"answer": "rag.answer", "contexts": "rag.dcos"})
+    assert caplog.messages[1:] == ["a.jsonl: no record has 'rag.dcos', which fields maps to contexts"]
+    assert "dcos" not in caplog.messages[0]
+
+
+def test_an_encoding_is_named_once(tmp_path, caplog):
+    (tmp_path / "a.jsonl").write_bytes('{"question": "Где живут слоны?"}\n{"question": "Кто это?"}\n'.encode("cp1251"))
+    assert [sample.question for sample in load_samples(tmp_path / "a.jsonl")] == ["Где живут слоны?", "Кто это?"]
+    assert caplog.messages == ["a.jsonl is not UTF-8; read as cp1251"]
+
+
+def test_lines_that_end_with_a_carriage_return_are_rows(tmp_path):
+    (tmp_path / "a.csv").write_bytes('вопрос;ответ\rв;"две\rстроки"\rв2;о2\r'.encode())
+    samples = [(sample.question, sample.answer) for sample in load_samples(tmp_path / "a.csv")]
+    assert samples == [("в", "две\rстроки"), ("в2", "о2")]
+
+
 # Any data
 
 KEYS = [

@@ -4,23 +4,37 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 import pytest
-from helpers.chains import CHAINS, FOUND, SEARCH, State
+from helpers.chains import CHAINS, FOUND, SEARCH, Agent, State
 from helpers.munich import ANSWER, CONTEXTS, QUESTION
 from helpers.watched import Search, Words, rag, watching, with_callback
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
+from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 
 from langchain_rageval import OfflineJudge, Sample, SampleError, answered_by, evaluate, faithfulness
 from langchain_rageval.testset import Testset
 from langchain_rageval.testset.row import TestsetRow
 
 TESTSET = Testset([TestsetRow(id="q1", question=QUESTION, contexts=["x"], reference="1158", evolution="simple")])
+
+
+class Scripted(Words):
+    """Model that replies with its messages in order; it may call several tools at once."""
+
+    disable_streaming: bool = True
+
+    def _generate(self, messages, *args, **options):
+        return super(Words, self)._generate(messages, *args, **options)
+
+
 ASKED = {"evolution": "simple", "answerable": True}
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
 SOURCES = ["munich-1.md", "munich-2.md"]
@@ -71,6 +85,82 @@ def test_contexts_that_the_chain_returns_replace_those_that_it_retrieved_and_hav
         RunnableLambda(lambda question: {"answer": ANSWER, "contexts": CONTEXTS[::-1], "x": SEARCH.invoke("?")})
     )
     assert (texts.contexts, texts.context_ids) == (CONTEXTS[::-1], ["m2", "m1"])
+
+
+def test_an_agent_that_searches_twice_has_each_document_not_the_text_that_joins_them():
+    class TwoSearches(BaseRetriever):
+        def _get_relevant_documents(self, query, *, run_manager):
+            return FOUND if query == "both" else FOUND[1:]
+
+    def call(name, query):
+        return {"name": name, "args": {"query": query}, "id": query}
+
+    @tool
+    def add(query: str) -> str:
+        """Add numbers."""
+        return "42"
+
+    calls = [call("search", "both"), call("search", "second"), call("add", "6 and 36")]
+    model = Scripted(messages=iter([AIMessage("", tool_calls=calls), AIMessage(ANSWER)]))
+    sample = ask(create_agent(model, [create_retriever_tool(TwoSearches(), "search", "Search."), add]))
+    assert sample.contexts == [*CONTEXTS, CONTEXTS[1], "42"]
+    assert sample.metadata["context_sources"] == [*SOURCES, SOURCES[1], "add 6 and 36"]
+
+
+def test_a_context_that_quotes_one_of_two_documents_stays_as_the_chain_states_it():
+    quote = f"As it says: {CONTEXTS[0]}"
+    chain = RunnableLambda(lambda question: SEARCH.invoke(question) and {"answer": ANSWER, "contexts": [quote]})
+    assert ask(chain).contexts == [quote]
+
+
+def test_documents_with_scores_and_chunks_as_mappings_are_contexts_with_ids_and_sources():
+    scored = [(document, 0.5) for document in FOUND]
+
+    @tool
+    def plain(query: str) -> list[Document]:
+        """Search a store and return Documents, which the agent gets as text."""
+        return FOUND
+
+    @tool(response_format="content_and_artifact")
+    def artifact(query: str):
+        """Search a store with scores."""
+        return "found", scored
+
+    def agent(search):
+        search.name = "search"
+        return create_agent(Agent(), [search])
+
+    chains = (
+        lambda question: {"answer": ANSWER, "documents": scored},
+        lambda question: {"reply": ANSWER, "hits": scored},
+        lambda question: (ANSWER, scored),
+        RunnableLambda(lambda question: {"hits": scored}) | RunnableLambda(lambda _: ANSWER),
+        agent(artifact),
+        agent(plain),
+    )
+    for chain in chains:
+        sample = ask(chain)
+        assert (sample.answer, sample.contexts) == (ANSWER, CONTEXTS)
+        assert (sample.context_ids, sample.metadata["context_sources"]) == (["m1", "m2"], SOURCES)
+    chunks = [{"text": text, "score": 0.5, "id": number} for number, text in enumerate(CONTEXTS, 1)]
+    sample = ask(lambda question: {"answer": ANSWER, "contexts": chunks})
+    assert (sample.contexts, sample.context_ids) == (CONTEXTS, ["1", "2"])
+
+
+@pytest.mark.parametrize("fields", [{"answer": (str, ...)}, {"reply": (str, ...), "pages": (list[int], [1])}])
+def test_the_structured_response_of_an_agent_is_its_answer_and_no_context(fields):
+    reply = create_model("Reply", **fields)
+    values = dict.fromkeys(["answer" if "answer" in fields else "reply"], ANSWER)
+    calls = [[{"name": "search", "args": {"query": "?"}, "id": "1"}], [{"name": "Reply", "args": values, "id": "2"}]]
+    model = Scripted(messages=iter([AIMessage("", tool_calls=call) for call in calls]))
+    tools = [create_retriever_tool(SEARCH, "search", "Search.")]
+    sample = ask(create_agent(model, tools, response_format=ToolStrategy(reply)))
+    assert (sample.answer, sample.contexts, sample.context_ids) == (ANSWER, CONTEXTS, ["m1", "m2"])
+
+
+def test_a_structured_response_without_an_answer_is_its_json():
+    state = {"messages": [HumanMessage("?")], "structured_response": {"floor": 2, "rooms": ["а", "б"]}}
+    assert ask(lambda question: state).answer == '{"floor": 2, "rooms": ["а", "б"]}'
 
 
 def test_documents_without_ids_and_sources_have_none():
@@ -150,6 +240,11 @@ def test_a_function_gets_a_text_or_a_mapping():
     for function in (untyped, typed, mapping, key, optional_key):
         assert ask(function).answer == "yes"
     assert given == [QUESTION, QUESTION, {"question": QUESTION, "input": QUESTION}, QUESTION, QUESTION]
+
+
+def test_a_chain_that_begins_with_a_retriever_gets_the_text_under_any_name():
+    chain = RunnableParallel(вопрос=RunnablePassthrough(), найдено=SEARCH) | (lambda values: values["вопрос"])
+    assert ask(chain).answer == QUESTION
 
 
 def test_each_question_has_a_conversation_of_its_own_unless_the_config_names_one():
@@ -287,7 +382,17 @@ async def test_functions_that_yield_their_answer_give_all_of_it():
         for word in words(question):
             yield word
 
-    for chain in (words, awords):
+    def parts(question):
+        yield {"documents": SEARCH.invoke(question)}
+        yield from ({"answer": word} for word in words(question))
+
+    async def aparts(question):
+        for part in parts(question):
+            yield part
+
+    for chain in (parts, aparts):
+        assert ask(chain).contexts == CONTEXTS
+    for chain in (words, awords, parts, aparts):
         assert ask(chain).answer == "Munich is old."
         assert [part.answer for part in await answered_by(chain, progress=False).ainvoke(TESTSET)] == ["Munich is old."]
 

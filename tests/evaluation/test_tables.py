@@ -1,10 +1,13 @@
 """Tables, own field names and reports as the samples of `evaluate`."""
 
+from contextlib import suppress
+from importlib import import_module
+
 import pandas as pd
 import pytest
 from helpers.munich import SAMPLE
 
-from langchain_rageval import OfflineJudge, aevaluate, astream_evaluate, evaluate, faithfulness
+from langchain_rageval import OfflineJudge, aevaluate, astream_evaluate, evaluate, faithfulness, string_presence
 from langchain_rageval.errors import ConfigError
 
 FIELDS = {"question": "q", "answer": "run.text", "contexts": "run.docs"}
@@ -67,3 +70,69 @@ def test_the_samples_of_a_report_can_be_scored_again():
     again = evaluate(report, faithfulness(OfflineJudge(), name="second"), progress=False)
     assert [row.sample for row in again.rows] == [row.sample for row in report.rows]
     assert [[*row.scores] for row in again.rows] == [["second"]]
+
+
+def frames():
+    """Return tables of pandas, polars and pyarrow; those of libraries that are not installed are left out."""
+    columns = {"Вопрос": ["Где?", "Как?"], "Ответ": ["Там.", None], "Контексты": [["Там."], None]}
+    made = [pd.DataFrame(columns)]
+    with suppress(ImportError):
+        made.append(import_module("polars").DataFrame(columns))
+    with suppress(ImportError):
+        made.append(import_module("pyarrow").table(columns))
+    return made
+
+
+@pytest.mark.parametrize("table", frames(), ids=lambda table: type(table).__module__.partition(".")[0])
+def test_a_table_of_any_library_is_read(table):
+    rows = evaluate(table, faithfulness(OfflineJudge()), progress=False).rows
+    assert [(row.sample.question, row.sample.answer, row.sample.contexts) for row in rows] == [
+        ("Где?", "Там.", ["Там."]),
+        ("Как?", None, None),
+    ]
+    assert rows[0].scores["faithfulness"].value == 1
+
+
+class Polars:
+    """Table with the methods of one of polars."""
+
+    columns = ("question", "answer")
+
+    def to_dict(self, *, as_series=True):
+        raise AssertionError("gives columns")
+
+    def to_dicts(self):
+        return [{"question": "Где?", "answer": "Там."}]
+
+
+class Lazy:
+    columns = ("question",)
+
+    def collect(self):
+        raise AssertionError("the user decides when the query runs")
+
+
+class Split(list):
+    column_names = ("question",)
+
+
+def test_the_rows_of_polars_are_read_without_polars():
+    fields = {"answer": "answer", "references": "answer"}
+    (row,) = evaluate(Polars(), string_presence(), fields=fields, progress=False).rows
+    assert row.sample.references == ["Там."]
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (Lazy(), "samples must be in memory, got Lazy: pass samples.collect()"),
+        (
+            {"train": Split(), "test": Split()},
+            "samples must be one data set, got ['train', 'test']: pass one, as in samples['train']",
+        ),
+    ],
+)
+def test_what_is_no_table_yet_is_refused_with_the_way_to_one(samples, message):
+    with pytest.raises(ConfigError) as caught:
+        evaluate(samples, string_presence(), progress=False)
+    assert str(caught.value) == message

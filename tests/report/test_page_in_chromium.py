@@ -5,7 +5,7 @@ import re
 import pytest
 from axe_core_python.sync_playwright import Axe
 from helpers.chats import QUESTION, STANDALONE, judged_as, turn_row
-from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
+from helpers.chromium import EVIL, NEEDS_CHROMIUM
 from helpers.pages import FINDINGS, report, sample, score
 from playwright.sync_api import expect
 
@@ -15,22 +15,15 @@ from langchain_rageval.data.schema import Failure
 pytestmark = NEEDS_CHROMIUM
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with running_chromium() as chromium:
-        yield chromium
-
-
 @pytest.fixture
-def opened(browser, tmp_path):
+def opened(open_file, tmp_path):
     """Open the page of a report."""
-    with opened_pages(browser) as open_file:
 
-        def open_page(told, fragment="", *, dark=False, width=1300, **options):
-            told.to_html(tmp_path / "report.html", **options)
-            return open_file(tmp_path / "report.html", fragment, dark=dark, width=width)
+    def open_page(told, fragment="", *, dark=False, width=1300, **options):
+        told.to_html(tmp_path / "report.html", **options)
+        return open_file(tmp_path / "report.html", fragment, dark=dark, width=width)
 
-        yield open_page
+    return open_page
 
 
 def ids(page):
@@ -314,6 +307,21 @@ def test_a_phone_breaks_no_metric_name_within_a_word(opened, metric):
     )
     assert set(lines) == {1}
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_russian_table_of_costs_has_all_its_columns_in_sight(opened):
+    asked = sample(0, question="Где живут слоны?", answer="В Африке.", contexts=["В Африке."], references=[])
+    scored = score(0.5, metric="answer_correctness", findings=[], reason="Мало.")
+    page = opened(Report([Row(index=0, sample=asked, scores={"answer_correctness": scored})]))
+    table = page.locator("section[aria-labelledby=cost-title] .wide")
+    assert table.evaluate("part => part.scrollWidth <= part.clientWidth")
+
+
+def test_a_long_question_to_look_at_first_is_cut_with_an_ellipsis(opened):
+    long = "why " * 100
+    rows = [Row(index=0, sample=sample(0, question=long), scores={"faithfulness": score(0.0)})]
+    (shown,) = opened(Report(rows)).locator(".looks a").all_inner_texts()
+    assert shown == f"{long[:199]}…"
 
 
 def test_one_page_of_samples_has_no_buttons_to_turn_it(opened):

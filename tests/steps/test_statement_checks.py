@@ -64,6 +64,17 @@ def test_statements_that_differ_in_a_word_a_number_or_a_sign_are_not_repeats(one
         *("没有陈述。", "无", "不适用", "空列表", "文本中没有陈述"),
         *("진술 없음", "없음", "진술이 없습니다.", "해당 없음"),
         *("Nessuna affermazione.", "Non ci sono affermazioni.", "N/D", "Il testo non afferma nulla.", "Nessuna"),
+        *("The text does not contain any statements.", "The answer doesn't state anything.", "No data."),
+        *("The response does not provide any factual information.", "I cannot extract any claims from the text."),
+        *(
+            "Ответ не содержит утверждений.",
+            "Текст не содержит никаких фактов.",
+            "Текст не содержит ни одного утверждения.",
+            "Нет данных.",
+            "Данные отсутствуют.",
+        ),
+        *("В ответе не содержится фактических утверждений.", "Не удалось извлечь утверждения из текста."),
+        *("文本不包含任何陈述。", "텍스트에 진술이 없습니다.", "Il testo non contiene alcuna affermazione."),
     ],
 )
 def test_a_placeholder_is_no_statement(statement):
@@ -76,6 +87,24 @@ def test_a_placeholder_is_no_statement(statement):
         *("No claims were made.", "No fee is charged.", "None of the parcels is insured.", "It contains no sugar."),
         *("Nothing is refunded after 14 days.", "No information is shared with third parties.", "It is cheap."),
         *("Нет ограничений по возрасту.", "Комиссии нет.", "Сведения не раскрываются.", "Факты изложены в отчёте."),
+        *(
+            "The text does not contain any spelling mistakes.",
+            "The answer does not include any fees.",
+            "No data plan is sold.",
+        ),
+        *(
+            "Ответ не содержит гарантий.",
+            "Нет данных о сроках хранения.",
+            "Текст договора не содержит сведений о пенях.",
+        ),
+        *(
+            "Не указано, кто платит.",
+            "Не указано имя.",
+            "No customer data is sold.",
+            "Данные не отсутствуют.",
+            "文本不包含密码。",
+            "Il testo non contiene errori.",
+        ),
         *("没有手续费。", "수수료는 없습니다.", "Nessuna commissione.", "Non ci sono limiti di età.", "5"),
     ],
 )
