@@ -31,6 +31,24 @@ def _clear_settings(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Start Chromium for the tests of a file."""
+    from helpers.chromium import running_chromium
+
+    with running_chromium() as chromium:
+        yield chromium
+
+
+@pytest.fixture
+def open_file(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Open files in Chromium, `open_file(path, fragment, **options)`; the test fails if a page uses the network."""
+    from helpers.chromium import opened_pages
+
+    with opened_pages(browser) as open_page:
+        yield open_page
+
+
 @pytest.fixture
 def openai_server() -> Iterator[Callable[..., OpenAIServer]]:
     """Start OpenAI-compatible servers, `openai_server(reply, **options)`; they stop when the test ends."""

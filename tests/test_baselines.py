@@ -8,10 +8,10 @@ import gzip
 import json
 import re
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
+from helpers.benchmarks import load_benchmark
 from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_rageval import (
@@ -48,15 +48,7 @@ UNSCORED = {
 }
 
 
-def loaded_baselines():
-    """Import the benchmark from its file; other packages install a top-level module `benchmarks`."""
-    spec = spec_from_file_location("rageval_baselines", HERE / "benchmarks" / "baselines.py")
-    module = sys.modules[spec.name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-baselines = loaded_baselines()
+baselines = load_benchmark("baselines")
 
 
 def rows_of(folder, name):

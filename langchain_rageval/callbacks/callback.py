@@ -30,6 +30,7 @@ from langchain_rageval.callbacks.sinks.opentelemetry import OpenTelemetrySink
 from langchain_rageval.callbacks.trace_context import current_span, span_in
 from langchain_rageval.callbacks.worker_queue import in_worker
 from langchain_rageval.data.conversations import CONVERSATION
+from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
@@ -331,12 +332,16 @@ def _salt_of(seed: Any) -> bytes:
 
 
 def _checked_tags(tags: Any) -> dict[str, str]:
-    """Return the tags as a dict; raise ConfigError if they are not texts."""
+    """Return the tags as a dict, without lone surrogates, which no file could hold.
+
+    Raises:
+        ConfigError: if they are not texts.
+    """
     if tags is None:
         return {}
     if not isinstance(tags, Mapping) or not all(isinstance(part, str) for pair in tags.items() for part in pair):
         raise ConfigError(f'tags must map names to texts, such as {{"version": "1.4"}}, got {tags!r}')
-    return dict(tags)
+    return dict(without_surrogates(tags))
 
 
 def _check(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.cli.arguments import parse_numbers
 from langchain_rageval.cli.json_output import add_json_option, write_json
+from langchain_rageval.cli.messages import write_message
 from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
 
 if TYPE_CHECKING:
@@ -63,42 +64,62 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         BelowThreshold: if the latest does not pass the thresholds.
+        ConfigError: if the folder has no reports, or it is unknown whether the latest passes the thresholds.
     """
     folder = Path(options.folder)
     thresholds = parse_numbers(options.fail_under, "--fail-under")
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder; name the one with the reports")
-    found = sorted(stored_runs(folder, thresholds), key=lambda one: (one.finished, one.name), reverse=True)
+    runs, damaged = stored_runs(folder, thresholds)
+    found = sorted(runs, key=lambda one: (one.finished, one.name), reverse=True)
+    if damaged and not found:
+        raise ConfigError("; ".join(damaged))
+    for problem in damaged:
+        write_message(f"left out: {problem}")
     if not found:
         raise ConfigError(f"{folder} has no reports; `rageval evaluate --out {folder}/NAME.jsonl` writes one")
+    metrics = list(dict.fromkeys(name for one in found for name in one.means))
+    if unknown := [name for name in thresholds if name not in metrics]:
+        raise ConfigError(f"--fail-under {unknown[0]}: no run has this metric; the runs have {', '.join(metrics)}")
     if options.json:
         write_json({"runs": [asdict(one) for one in found]})
     else:
         _show(found)
+    if thresholds and damaged:
+        raise ConfigError("which run is the latest is unknown, because a report is damaged: repair or delete its file")
     if thresholds and found[0].gate == "failed":
         raise BelowThreshold(f"the latest run, {found[0].name}, does not pass {' '.join(options.fail_under)}")
     return 0
 
 
-def stored_runs(folder: Path, thresholds: Mapping[str, float]) -> Iterator[StoredRun]:
-    """Yield the reports in a folder and its subfolders."""
+def stored_runs(folder: Path, thresholds: Mapping[str, float]) -> tuple[list[StoredRun], list[str]]:
+    """Return the reports in a folder and its subfolders, and what is wrong with those that cannot be read."""
     from langchain_rageval.report.files import is_report
     from langchain_rageval.report.report import Report
 
+    found: list[StoredRun] = []
+    damaged: list[str] = []
     for path in sorted(folder.rglob("*.jsonl")):
         if not is_report(path):
             continue
-        report = Report.load(path, lazy=True)
-        judges = (name for found in report.instruments().values() for one in found for name in one.judges)
-        yield StoredRun(
-            name=path.relative_to(folder).with_suffix("").as_posix(),
-            finished=report.finished,
-            samples=len(report),
-            complete=report.complete,
-            judges=list(dict.fromkeys(judges)),
-            means={name: metric.mean for name, metric in report.summary().items()},
-            gate=_gate(report, thresholds),
-        )
+        try:
+            found.append(_stored_run(Report.load(path, lazy=True), path.relative_to(folder), thresholds))
+        except ConfigError as error:
+            damaged.append(str(error))
+    return found, damaged
+
+
+def _stored_run(report: Report, path: Path, thresholds: Mapping[str, float]) -> StoredRun:
+    judges = (name for found in report.instruments().values() for one in found for name in one.judges)
+    return StoredRun(
+        name=path.with_suffix("").as_posix(),
+        finished=report.finished,
+        samples=len(report),
+        complete=report.complete,
+        judges=list(dict.fromkeys(judges)),
+        means={name: metric.mean for name, metric in report.summary().items()},
+        gate=_gate(report, thresholds),
+    )
 
 
 def _gate(report: Report, thresholds: Mapping[str, float]) -> str:

@@ -14,7 +14,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.metrics.graders.label_grader import LabelGrader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import stages_of
-from langchain_rageval.text.shared_text import shared_share
+from langchain_rageval.text.shared_text import common_share
 
 MIN_SAMPLES = 3
 """Number of samples from which ids that never meet are no coincidence, if no texts can be compared."""
@@ -74,4 +74,4 @@ def _problem(name: str, grader: LabelGrader, samples: Iterable[Sample]) -> str:
 
 def _has_reference_text(sample: Sample) -> bool:
     chunks, references = sample.contexts or [], sample.reference_contexts or []
-    return any(shared_share(chunk, reference) >= _SAME_TEXT for chunk in chunks for reference in references)
+    return any(common_share(chunk, reference) >= _SAME_TEXT for chunk in chunks for reference in references)

@@ -63,7 +63,6 @@ T = TypeVar("T")
 
 _TOKENS_OF_A_PROMPT = 800  # instruction, examples and the reply
 _TEXTS_COMPARED = 2
-_LEAD_PER_WORKER = 2  # samples that a stopping rule allows to be under way while one is slow
 
 
 Result = PendingSample | BaseException | None
@@ -279,8 +278,11 @@ class Evaluation:
         return replace(self, sequential=SequentialRun(rule, samples, metrics, self._lead(samples), audited, share))
 
     def _lead(self, samples: Any) -> int:
-        """Return how many samples may be drawn before the first of them is counted."""
-        return _LEAD_PER_WORKER * self.scheduler.n_workers(samples)
+        """Return how many samples may be drawn before the first of them is counted: one for each worker.
+
+        More would cost scores that a stopping rule does not need, fewer would leave slots empty while one is slow.
+        """
+        return self.scheduler.n_workers(samples)
 
     def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """Return the report of the finished rows.

@@ -18,7 +18,7 @@ _FAILURES_TO_OPEN = 20
 
 @dataclass
 class _State:
-    """What a run knows about an endpoint.
+    """Replies and errors of an endpoint in this run.
 
     Attributes:
         replies_before: number of valid replies of the endpoint before the run.

@@ -29,6 +29,7 @@ from langchain_rageval.metrics.structure import metrics_in, names_of, stages_of
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.options import check_options
+from langchain_rageval.run.planned_costs import PlannedCosts
 from langchain_rageval.run.prices import Price, PriceList, format_money
 from langchain_rageval.steps.chain_step import ChainStep
 
@@ -63,7 +64,7 @@ class PlannedMetric:
         return self.input_tokens + self.output_tokens
 
 
-class Plan(Mapping[str, PlannedMetric]):
+class Plan(PlannedCosts[PlannedMetric]):
     """Mapping of metric names to expected costs, in the order of the run.
 
     Attributes:
@@ -86,25 +87,13 @@ class Plan(Mapping[str, PlannedMetric]):
         asked: int | None = None,
         waves: int | None = None,
     ) -> None:
-        self._metrics = {metric.metric: metric for metric in metrics}
+        super().__init__({metric.metric: metric for metric in metrics})
         self.samples = samples
         self.rehearsed = rehearsed
         self.notes = list(notes)
         self.audit = {metric.metric: metric for metric in audit}
         self.asked = samples if asked is None else asked
         self.waves = waves
-
-    def __getitem__(self, name: str) -> PlannedMetric:
-        """Return the expected cost of a metric by its name."""
-        return self._metrics[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the planned metrics."""
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        """Return the number of metrics."""
-        return len(self._metrics)
 
     @property
     def total(self) -> PlannedMetric:
@@ -121,26 +110,6 @@ class Plan(Mapping[str, PlannedMetric]):
         money = sum(amounts) if len(amounts) == len(costs) else None
         calls, read, written, embedded = map(sum, zip(*numbers, strict=True)) if numbers else (0, 0, 0, 0)
         return [*costs, PlannedMetric("total", calls, read, written, embedded, money)]
-
-    @property
-    def calls(self) -> int:
-        """Number of chat model calls of all metrics."""
-        return self.total.calls
-
-    @property
-    def tokens(self) -> int:
-        """Sum of input and output tokens of all metrics."""
-        return self.total.tokens
-
-    @property
-    def embedded(self) -> int:
-        """Number of texts to embed for all metrics."""
-        return self.total.embedded
-
-    @property
-    def money(self) -> float | None:
-        """Price of the calls of all metrics; None without prices, or if a model has no price."""
-        return self.total.money
 
     @property
     def title(self) -> str:

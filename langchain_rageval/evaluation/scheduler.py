@@ -96,8 +96,8 @@ class Scheduler:
     Args:
         metrics: each sample has one task for each metric.
         run: the run of the evaluation.
-        raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure. An
-            id of two different questions is always raised.
+        raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure.
+            Two different questions with one id always raise an error.
         budget_tracker: when its budget is spent, no more samples are read from a source of unknown length.
         own: number of metrics that are not those of an audit, which follow them; None if there is no audit.
         audited: the samples of the audit; None if there is none.

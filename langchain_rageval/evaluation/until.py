@@ -229,7 +229,7 @@ class _MeanQuestion(_Question):
 
     @property
     def note(self) -> str:
-        """Say how many scores the strong judge owes."""
+        """Note on audited samples without a score of the strong judge; "" if there are none."""
         if not self._unknown:
             return ""
         return (
@@ -449,7 +449,7 @@ class SequentialRun:
 
 
 def _bounds_of(metrics: Sequence[AnyMetric]) -> dict[str, _Bounds]:
-    """Return the range and direction of each metric; from 0 to 1, higher is better, for one that does not say."""
+    """Return the range and direction of each metric; (0, 1) and "higher" for a Runnable that declares none."""
     parts = {part.name: part for metric in metrics for part in metrics_in(metric)}
     bounds = {}
     for name in (name for metric in metrics for name in names_of(metric)):

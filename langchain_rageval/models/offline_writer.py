@@ -296,10 +296,11 @@ def _join_quoted(language_from: str, phrases: Sequence[str]) -> str:
 
 
 def _unused_phrase(texts: Sequence[str], *, beyond: str) -> str | None:
-    """Return the first phrase of the texts that shares no stem with the text `beyond`; None if there is none."""
+    """Return the first phrase, else the first word, of the texts without a stem of the text `beyond`; None if none."""
     known = stems_of(beyond)
-    phrases = (phrase for text in texts for phrase in _phrases(text, most=_MOST_CANDIDATES))
-    return next((phrase for phrase in phrases if not stems_of(phrase) & known), None)
+    phrases = [phrase for text in texts for phrase in _phrases(text, most=_MOST_CANDIDATES)]
+    words = [word for phrase in phrases for word in phrase.split() if stems_of(word)]
+    return next((phrase for phrase in (*phrases, *words) if not stems_of(phrase) & known), None)
 
 
 def _prose_sentences(text: str) -> list[str]:

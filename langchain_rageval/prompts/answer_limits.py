@@ -23,7 +23,7 @@ _CHARACTERS_PER_TOKEN = 2  # as of languages other than English
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """What an answer to one request can contain. Fields are named as in the answer class, at any depth.
+    """Limits of the answer to one request. Fields are named as in the answer class, at any depth.
 
     Attributes:
         items: name of the list that has one item for each value, name of the field of an item that holds the value, and
@@ -79,7 +79,7 @@ def narrow_schema(
 
 
 def _reason_length(items: int, output_tokens: int | None) -> int:
-    """Return the largest number of characters of a reason with which a reply with some items is not cut off."""
+    """Return the longest reason, in characters, that leaves room for all items of a reply in the output limit."""
     if output_tokens is None:
         return REASON_LENGTHS[0]
     room = (output_tokens // max(items, 1) - _TOKENS_BESIDE_REASON) * _CHARACTERS_PER_TOKEN

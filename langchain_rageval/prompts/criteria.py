@@ -123,7 +123,7 @@ def default_criteria(scale: Scale = DEFAULT_SCALE) -> dict[str, tuple[Criterion,
 
 
 def on_scale(criteria: Iterable[Criterion], scale: Scale) -> tuple[Criterion, ...]:
-    """Return criteria that are written for the scale from 0 to 3 on another scale, as `default_criteria` does."""
+    """Convert criteria that are written for the scale from 0 to 3 to another scale."""
     return tuple(_rescale(criterion, DEFAULT_SCALE, scale) for criterion in criteria)
 
 

@@ -89,7 +89,9 @@ class MetricComparison:
 
     def __str__(self) -> str:
         """Return the comparison of the metric as one line: verdict, difference and counts."""
-        units = f"{self.pairs} pairs" + ("" if self.clusters is None else f" in {self.clusters} clusters")
+        units = f"{self.pairs} pairs" + (
+            "" if self.clusters is None else f" in {self.clusters} cluster{'' if self.clusters == 1 else 's'}"
+        )
         counts = f"{units}, {self.better} better, {self.worse} worse"
         if self.samples is not None:
             counts = f"{self.samples[0]} and {self.samples[1]} samples"

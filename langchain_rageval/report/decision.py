@@ -11,7 +11,7 @@ Outcome = Literal["passed", "failed", "better", "no worse", "worse", "precise", 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a run with `until=` found out about one metric.
+    """Decision of a run with `until=` about one metric.
 
     The interval is for the mean over all samples of the run that have a score, or for the mean difference from the
     baseline. It holds whenever the run stops.

@@ -239,6 +239,8 @@ def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
     try:
         with Path(path).open("rb") as file:
             line = file.readline()
+            if not line:
+                raise ConfigError(f"{path} is empty: nothing was written to it yet")
             head, at = _head(path, line), len(line)
             for number, line in enumerate(file, 2):
                 if not head["complete"] and not line.endswith(b"\n"):

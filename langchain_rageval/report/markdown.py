@@ -93,7 +93,7 @@ def _audit(report: ReportData) -> Iterator[str]:
 
 
 def _causes(report: ReportData) -> Iterator[str]:
-    """Yield what went wrong how often, and what to check."""
+    """Yield a list of the causes of wrong answers: how many samples each has, and what to check."""
     diagnosis = diagnose_rows(report.rows)
     causes = [(cause, count) for cause, count in diagnosis.counts.items() if cause in diagnosis.remedies]
     causes = [(cause, count) for cause, count in causes if cause != "cannot tell"]

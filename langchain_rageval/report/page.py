@@ -181,7 +181,7 @@ class Page:
 
     @property
     def headline(self) -> str:
-        """What the run shows, in one sentence."""
+        """Result of the run in one sentence."""
         if not len(self.report):
             return str(self.words["headlines"]["empty"])
         if not self.causes:

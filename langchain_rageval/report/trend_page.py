@@ -49,7 +49,7 @@ class TrendPage(Page):
 
     @property
     def headline(self) -> str:
-        """What the trend shows, in one sentence."""
+        """Result of the trend in one sentence."""
         texts = self.words["trend_headlines"]
         if self.trend.alarms:
             return str(texts["drifted"].format(metrics=", ".join(self.trend.alarms)))

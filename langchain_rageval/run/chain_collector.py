@@ -118,7 +118,7 @@ class ChainCollector(ChainEvents):
         """Do nothing: the root is the call, which ends when `answer` is called."""
 
     def _log_event_error(self, error: Exception) -> None:
-        """Ignore the error: contexts of the event are then missing."""
+        """Ignore an error in reading an event of the chain; the contexts in that event are then missing."""
 
     @property
     def _trees(self) -> RunTrees:

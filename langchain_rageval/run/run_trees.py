@@ -120,7 +120,7 @@ class RunTrees:
         return run_id.int in self._nodes
 
     def root_that_awaits_thread(self, parent_id: UUID | None) -> RootRun | None:
-        """Return the root of the tree of a step's parent if the step may show the id of its conversation."""
+        """Return the root of a step's tree if its conversation is not known yet and the step may name it; else None."""
         node = self._nodes.get(parent_id.int) if parent_id else None
         return node.root if node is not None and node.root is not None and node.root.awaits_thread else None
 

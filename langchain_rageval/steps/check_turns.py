@@ -14,8 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
+from langchain_rageval.judge.asking import JudgeQuestion, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_limits import AnswerLimits
@@ -23,6 +22,7 @@ from langchain_rageval.prompts.answer_schemas import FactVerdicts, NeedVerdicts,
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, numbers_by_place, slices
 from langchain_rageval.steps.numbered_turns import NumberedTurn, numbered_turns, request_turns, turn_windows
+from langchain_rageval.steps.settle_items import settle_items
 from langchain_rageval.steps.votes import agreement_rates, majority
 
 KEPT, ASKED_AGAIN, IGNORED = "kept", "asked again", "ignored"
@@ -100,36 +100,21 @@ class CheckTurns(JudgeStep):
         return {number: self._strongest(verdicts) for number, verdicts in given.items()}
 
     def _check_shared(self, voter: Voter, question: str, part: _Facts, window: _Turns) -> Operation[_Verdicts]:
-        judge_question = self._judge_question(voter, question, part, window)
-        work = self._check(voter, judge_question, question, part, window)
+        def question_about(items: _Facts) -> JudgeQuestion[Any]:
+            return self._judge_question(voter, question, items, window)
+
+        judge_question = question_about(part)
+        work = settle_items(
+            voter,
+            judge_question,
+            part,
+            question_about=question_about,
+            read=lambda answer, items: self._consistent(answer, items, window),
+            lacks_evidence=self._lacks_turn,
+            names=self.of,
+        )
         verdicts: _Verdicts = yield shared_question(voter.judge, judge_question, voter.draw, work, part)
         return verdicts
-
-    def _check(
-        self, voter: Voter, judge_question: JudgeQuestion[Any], question: str, part: _Facts, window: _Turns
-    ) -> Operation[_Verdicts]:
-        """Ask one judge about a slice of items; repeat the question for items without a verdict or its turn."""
-        attempts = Attempts(voter.judge.attempts)
-        settled: _Verdicts = {}
-        repeated: set[int] = set()
-        pending = part
-        while pending and attempts.left:
-            if pending is not part:
-                judge_question = repeat_question(self._judge_question(voter, question, pending, window))
-            try:
-                answer = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
-            except JudgeOutputError:
-                if part.keys() <= settled.keys():
-                    break
-                raise
-            settled |= self._consistent(answer, pending, window)
-            unproven = {n for n in pending if n in settled and self._lacks_turn(settled[n])} - repeated
-            repeated |= unproven
-            pending = {n: item for n, item in part.items() if n not in settled or n in unproven}
-        if missing := sorted(part.keys() - settled.keys()):
-            problem = f"no single verdict for the items {missing} of {self.of}"
-            raise JudgeOutputError(problem, self.get_name(), answer.model_dump_json())
-        return settled
 
     def _judge_question(self, voter: Voter, question: str, part: _Facts, window: _Turns) -> JudgeQuestion[Any]:
         items = [{self.key: place, "turn": item.turn, "text": item.text} for place, item in enumerate(part.values(), 1)]

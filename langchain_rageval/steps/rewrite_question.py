@@ -78,7 +78,7 @@ def recent_turns(history: Sequence[Turn], most_tokens: int | None) -> list[Turn]
 
 
 def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQuestion, Finding]:
-    """Return the answer with the question to judge, and what became of it."""
+    """Return the answer with the question to judge, and a finding: rewritten, unchanged, or refused and why."""
     question, rewrite = sample.question, answer.question.strip()
     problem = _problem(sample, rewrite)
     if problem:

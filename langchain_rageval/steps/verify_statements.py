@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
+from langchain_rageval.judge.asking import JudgeQuestion, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.voting import Voter, voters_of
 from langchain_rageval.prompts.answer_limits import AnswerLimits
@@ -29,6 +28,7 @@ from langchain_rageval.steps.judge_step import (
     request_items,
     slices,
 )
+from langchain_rageval.steps.settle_items import settle_items
 from langchain_rageval.steps.votes import agreement_rates, majority, mean_probabilities
 
 _VerdictsByNumber = dict[int, Verdict]
@@ -92,45 +92,21 @@ class VerifyStatements(JudgeStep):
     def _verify_shared(
         self, voter: Voter, question: str, part: NumberedTexts, window: NumberedContexts
     ) -> Operation[_VerdictsByNumber]:
-        judge_question = self._judge_question(voter, question, part, window)
-        work = self._verify(voter, judge_question, question, part, window)
+        def question_about(statements: NumberedTexts) -> JudgeQuestion[Verdicts]:
+            return self._judge_question(voter, question, statements, window)
+
+        judge_question = question_about(part)
+        work = settle_items(
+            voter,
+            judge_question,
+            part,
+            question_about=question_about,
+            read=lambda answer, statements: _consistent(answer.verdicts, statements, window),
+            lacks_evidence=_lacks_evidence,
+            names="statements",
+        )
         verdicts: _VerdictsByNumber = yield shared_question(voter.judge, judge_question, voter.draw, work, part)
         return verdicts
-
-    def _verify(
-        self,
-        voter: Voter,
-        judge_question: JudgeQuestion[Verdicts],
-        question: str,
-        part: NumberedTexts,
-        window: NumberedContexts,
-    ) -> Operation[_VerdictsByNumber]:
-        """Ask one judge about a slice of statements and a window; repeat the question for statements without a verdict.
-
-        Verdicts that lack evidence are asked for again, once.
-        """
-        attempts = Attempts(voter.judge.attempts)
-        settled: _VerdictsByNumber = {}
-        repeated: set[int] = set()
-        pending = part
-        while pending and attempts.left:
-            if pending is not part:
-                judge_question = repeat_question(self._judge_question(voter, question, pending, window))
-            try:
-                answer = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
-            except JudgeOutputError:
-                if part.keys() <= settled.keys():
-                    break
-                raise
-            settled |= _consistent(answer.verdicts, pending, window)
-            unproven = {n for n in pending if n in settled and _lacks_evidence(settled[n])} - repeated
-            repeated |= unproven
-            pending = {n: text for n, text in part.items() if n not in settled or n in unproven}
-        missing = sorted(part.keys() - settled.keys())
-        if missing:
-            problem = f"no single verdict for the statements {missing}"
-            raise JudgeOutputError(problem, self.get_name(), answer.model_dump_json())
-        return settled
 
     def _judge_question(
         self, voter: Voter, question: str, part: NumberedTexts, window: NumberedContexts

@@ -45,7 +45,7 @@ hostile one may be repaired; or any outcome within the range, because the reply 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a hostile judge does instead of replying as requested.
+    """Behaviour of a hostile judge, in place of the requested reply.
 
     Attributes:
         act: returns the hostile reply, given the text of a valid one, or raises.
@@ -61,7 +61,7 @@ class CallLimitReached(BaseException):
 
 
 class Stopped(BaseException):
-    """An error of a client that is not an Exception."""
+    """Error of a client that derives from BaseException, not from Exception."""
 
 
 class Rejected(Exception):
@@ -88,7 +88,7 @@ class Unprintable(Exception):
 
 @dataclass
 class _Record:
-    """What a hostile judge has received so far; shared by its copies.
+    """Requests that a hostile judge has received so far; shared by its copies.
 
     Attributes:
         titles: titles of the requested answer schemas, in order; None for a request without a schema.

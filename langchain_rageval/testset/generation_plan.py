@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from langchain_rageval._internal.html import paragraph, pluralize, table, text
+from langchain_rageval.run.planned_costs import PlannedCosts
 from langchain_rageval.run.prices import format_money
 
 _HEADINGS = ("step", "calls", "tokens read", "tokens written", "texts to embed", "at most calls", "tokens")
@@ -44,7 +45,7 @@ class PlannedStep:
         return self.input_tokens + self.output_tokens
 
 
-class GenerationPlan(Mapping[str, PlannedStep]):
+class GenerationPlan(PlannedCosts[PlannedStep]):
     """Mapping of the names of steps to their costs, in the order of the steps.
 
     Attributes:
@@ -54,22 +55,10 @@ class GenerationPlan(Mapping[str, PlannedStep]):
     """
 
     def __init__(self, steps: Iterable[PlannedStep], size: int, rehearsed: int, notes: Sequence[str]) -> None:
-        self._steps = {step.step: step for step in steps}
+        super().__init__({step.step: step for step in steps})
         self.size = size
         self.rehearsed = rehearsed
         self.notes = list(notes)
-
-    def __getitem__(self, name: str) -> PlannedStep:
-        """Return the cost of a step by its name."""
-        return self._steps[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the steps."""
-        return iter(self._steps)
-
-    def __len__(self) -> int:
-        """Return the number of steps."""
-        return len(self._steps)
 
     @property
     def total(self) -> PlannedStep:
@@ -82,21 +71,6 @@ class GenerationPlan(Mapping[str, PlannedStep]):
         return PlannedStep("total", **sums)
 
     @property
-    def calls(self) -> int:
-        """Number of chat model calls of all steps if nothing is rejected."""
-        return self.total.calls
-
-    @property
-    def tokens(self) -> int:
-        """Sum of input and output tokens of all steps if nothing is rejected."""
-        return self.total.tokens
-
-    @property
-    def embedded(self) -> int:
-        """Number of texts to embed."""
-        return self.total.embedded
-
-    @property
     def most_calls(self) -> int:
         """Upper bound of the number of calls."""
         return self.total.most_calls
@@ -105,11 +79,6 @@ class GenerationPlan(Mapping[str, PlannedStep]):
     def most_tokens(self) -> int:
         """Upper bound of the number of tokens."""
         return self.total.most_tokens
-
-    @property
-    def money(self) -> float | None:
-        """Price of the expected calls of all steps; None without prices, or if a model has no price."""
-        return self.total.money
 
     @property
     def most_money(self) -> float | None:

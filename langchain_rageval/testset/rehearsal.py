@@ -172,7 +172,10 @@ class _Rehearsal:
         costs: _Costs,
         factor: float,
     ) -> Candidate:
-        """Run steps on a candidate, each with new replies, whatever they reject; add what they cost, times a factor."""
+        """Run all steps on a candidate, each with new local replies, and add their usage, times a factor, to the costs.
+
+        A step that raises an error is noted, and the next step gets the candidate as it was.
+        """
         for step in steps:
             run = Run(fake_reply=replies(), meter=UsageMeter(prices=self._prices))
             try:

@@ -289,6 +289,6 @@ def _order_notes(rows: Sequence[StudyRow]) -> list[str]:
 
 
 def _contradict(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Return True if two rankings contain some two models in opposite order."""
+    """Return True if any two models are in opposite order in two rankings."""
     shared = [model for model in one if model in other]
     return any((one[a] - one[b]) * (other[a] - other[b]) < 0 for a, b in combinations(shared, 2))

@@ -8,17 +8,16 @@ The scores are simulated with fixed seeds, so the table is the same on each run.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from table_in_document import EXPLANATIONS, show_or_write
 
 from langchain_rageval.statistics import prediction_powered_mean
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "audits.md"
+DOCUMENT = EXPLANATIONS / "audits.md"
 BEGIN, END = "<!-- table of tests/benchmarks/audit_coverage.py -->", "<!-- end of the table -->"
 SIZES = ((100, 10), (300, 30), (1_000, 100), (2_000, 400))
 RUNS = 2_000
@@ -114,20 +113,5 @@ def table(runs: int) -> Iterator[str]:
             yield f"| {name}, mean {mean:g} | {cheap} | {' | '.join(shown)} |"
 
 
-def main() -> None:
-    """Print the table, or write it into the document."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS, help="audits per cell (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help=f"replace the table in {DOCUMENT.name}")
-    options = parser.parse_args()
-    markdown = "\n".join(table(options.runs))
-    if not options.write:
-        print(markdown)
-        return
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, BEGIN, END, runs=RUNS, of="audits per cell")

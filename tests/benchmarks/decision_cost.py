@@ -9,20 +9,19 @@ per sample are those that `compare.py` measures, and the prices are ratios of li
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from table_in_document import EXPLANATIONS, show_or_write
 
 from langchain_rageval import Audit, Decided, OfflineJudge, Value, metric
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.evaluation.until import SequentialRun
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "decision-cost.md"
+DOCUMENT = EXPLANATIONS / "decision-cost.md"
 BEGIN, END = "<!-- table of tests/benchmarks/decision_cost.py -->", "<!-- end of the table -->"
 
 SAMPLES = 1_000
@@ -136,20 +135,5 @@ def table(runs: int) -> Iterator[str]:
         yield f"| {name} | {figures} | {asked.wrong:.0%} | {asked.undecided:.0%} |"
 
 
-def main() -> None:
-    """Print the table, or write it into the document."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs per line (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help=f"replace the table in {DOCUMENT.name}")
-    options = parser.parse_args()
-    markdown = "\n".join(table(options.runs))
-    if not options.write:
-        print(markdown)
-        return
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, BEGIN, END, runs=RUNS, of="runs per line")

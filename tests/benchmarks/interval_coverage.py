@@ -8,18 +8,17 @@ The samples are simulated with fixed seeds, so the tables are the same on each r
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from table_in_document import EXPLANATIONS, show_or_write
 
 from langchain_rageval.statistics import paired_difference
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "intervals.md"
+DOCUMENT = EXPLANATIONS / "intervals.md"
 BEGIN, END = "<!-- tables of tests/benchmarks/interval_coverage.py -->", "<!-- end of the tables -->"
 SIZES = (5, 10, 30, 100, 300, 500)
 RUNS = 2_000
@@ -153,20 +152,5 @@ def tables(runs: int) -> str:
     return "\n\n".join(parts)
 
 
-def main() -> None:
-    """Print the tables, or write them into the document."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS, help="comparisons per cell (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help=f"replace the tables in {DOCUMENT.name}")
-    options = parser.parse_args()
-    markdown = tables(options.runs)
-    if not options.write:
-        print(markdown)
-        return
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    show_or_write(__doc__, tables, DOCUMENT, BEGIN, END, runs=RUNS, of="comparisons per cell")

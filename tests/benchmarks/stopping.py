@@ -9,17 +9,16 @@ the same on each run.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from table_in_document import EXPLANATIONS, show_or_write
 
 from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "stopping.md"
+DOCUMENT = EXPLANATIONS / "stopping.md"
 BEGIN, END = "<!-- table of tests/benchmarks/stopping.py -->", "<!-- end of the table -->"
 SIZES = (200, 1_000, 5_000)
 DISTANCES = (0.15, 0.10, 0.05, 0.0)
@@ -91,20 +90,5 @@ def cells(distance: float, gates: int, runs: int, draw: Draw) -> Iterator[str]:
         yield f"{cell.mean:,.0f} ({cell.high:,.0f}), {cell.wrong:.1%}"
 
 
-def main() -> None:
-    """Print the table, or write it into the document."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=RUNS, help="runs per cell (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help=f"replace the table in {DOCUMENT.name}")
-    options = parser.parse_args()
-    markdown = "\n".join(table(options.runs))
-    if not options.write:
-        print(markdown)
-        return
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    DOCUMENT.write_text(f"{before}{BEGIN}\n\n{markdown}\n\n{END}{after}", encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, BEGIN, END, runs=RUNS, of="runs per cell")

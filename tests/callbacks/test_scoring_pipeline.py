@@ -40,6 +40,7 @@ from langchain_rageval import (
     ConfigError,
     OfflineJudge,
     RagEvalCallback,
+    Report,
     RetryPolicy,
     Sample,
     answer_relevance,
@@ -49,7 +50,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
-from langchain_rageval.sinks import JsonlSink
+from langchain_rageval.sinks import JsonlSink, SqliteSink
 
 ENDS = ("scored", "failed", "dropped", "unscorable", "pending", "running")
 
@@ -779,6 +780,16 @@ def test_a_row_has_its_time_and_the_tags_of_the_callback():
     assert rows[0].tags == {"version": "1.4", "tenant": "акме"}
     assert before <= rows[0].time <= datetime.now(UTC)
     callback.close()
+
+
+def test_tags_that_no_file_could_hold_are_replaced(tmp_path):
+    """os.environ has lone surrogates where a variable is not UTF-8."""
+    sink = SqliteSink(tmp_path / "live.db")
+    callback, _ = watching(tags={"версия": "1.4\udcff"}, sinks=[sink])
+    rag().invoke(QUESTION, with_callback(callback))
+    assert callback.flush(PATIENCE)
+    callback.close()
+    assert Report.load(tmp_path / "live.db").rows[0].tags == {"версия": "1.4\ufffd"}
 
 
 @pytest.mark.parametrize("tags", [{"version": 1.4}, ["version"], {1: "a"}])

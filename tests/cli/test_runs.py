@@ -72,6 +72,33 @@ def test_the_decision_of_a_run_that_stopped_early_is_its_gate(rageval, tmp_path)
     assert json.loads(rageval("runs", tmp_path, "--json")[1])["runs"][0]["gate"] == "passed"
 
 
+def test_a_damaged_report_is_named_and_does_not_hide_the_others(rageval, tmp_path):
+    stored(tmp_path, "понедельник", 1.0, "2026-11-02T10:00:00+00:00")
+    cut = tmp_path / "cut.jsonl"
+    cut.write_bytes((tmp_path / "понедельник.jsonl").read_bytes()[:-40])
+    code, out, err = rageval("runs", tmp_path, "--json")
+    assert (code, [one["name"] for one in json.loads(out)["runs"]]) == (0, ["понедельник"])
+    assert err.startswith(f"rageval: left out: {cut}, line 11: not a row of a report: ")
+    code, _, err = rageval("runs", tmp_path, "--fail-under", "faithfulness=0.8")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "rageval: which run is the latest is unknown, because a report is damaged: repair or delete its file",
+    )
+    (tmp_path / "понедельник.jsonl").unlink()
+    code, _, err = rageval("runs", tmp_path)
+    assert (code, err.startswith(f"rageval: {cut}, line 11: ")) == (2, True)
+
+
+def test_a_threshold_for_a_metric_of_no_run_is_refused(rageval, tmp_path):
+    stored(tmp_path, "monday", 1.0, "2026-11-02T10:00:00+00:00")
+    code, out, err = rageval("runs", tmp_path, "--fail-under", "faithfulnes=0.8")
+    assert (code, out, err) == (
+        2,
+        "",
+        "rageval: --fail-under faithfulnes: no run has this metric; the runs have faithfulness\n",
+    )
+
+
 def test_a_folder_without_reports_is_refused(rageval, tmp_path):
     (tmp_path / "empty").mkdir()
     assert rageval("runs", tmp_path / "empty") == (

@@ -60,6 +60,12 @@ def test_a_retriever_that_finds_nothing_right_scores_zero_if_its_texts_say_so():
     assert mean([sample(n, **other) for n in range(10)], recall_at(3)) == 0.0
 
 
+def test_wrong_chunks_in_the_words_of_the_right_ones_score_zero():
+    sheets = [f"Полис {n} стоит {n}0 рублей в год и действует в пределах области {n}." for n in range(4)]
+    given = [sample(n, contexts=[sheets[n + 1], "Другое."], reference_contexts=[sheets[n]]) for n in range(3)]
+    assert mean(given, recall_at(3)) == 0.0
+
+
 def test_too_few_samples_without_texts_are_scored():
     assert mean([sample(1), sample(2)], recall_at(3)) == 0.0
 

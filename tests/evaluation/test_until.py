@@ -150,12 +150,11 @@ def test_a_precise_run_ends_when_all_intervals_are_narrow():
 
 def slow_first_sample(others):
     """Return a metric that scores the first drawn sample only when that many others have a score."""
-    first, scored = threading.Event(), threading.Semaphore(0)
+    first, scored = threading.Lock(), threading.Semaphore(0)
 
     @metric(reads={"answer"}, aspect="style")
     def one_is_slow(sample):
-        if not first.is_set():
-            first.set()
+        if first.acquire(blocking=False):
             for _ in range(others):
                 scored.acquire()
         else:
@@ -167,8 +166,8 @@ def slow_first_sample(others):
 
 @pytest.mark.parametrize("max_concurrency", [1, 4])
 def test_a_slow_sample_does_not_let_the_others_run_on(max_concurrency):
-    """Two workers for each slot, two samples for each worker: then all wait for the slow one."""
-    lead = 4 * max_concurrency
+    """Two workers for each slot, one sample for each worker: then all wait for the slow one."""
+    lead = 2 * max_concurrency
     options = {"until": Decided({"one_is_slow": 0.7}), "progress": False, "max_concurrency": max_concurrency}
     report = evaluate(samples(), slow_first_sample(others=lead - 1), **options)
     assert report.decisions["one_is_slow"].verdict == "passed"
@@ -177,7 +176,7 @@ def test_a_slow_sample_does_not_let_the_others_run_on(max_concurrency):
 
 async def test_a_slow_sample_does_not_let_the_others_run_on_in_async_code():
     options = {"until": Decided({"one_is_slow": 0.7}), "progress": False, "max_concurrency": 2}
-    report = await aevaluate(samples(), slow_first_sample(others=7), **options)
+    report = await aevaluate(samples(), slow_first_sample(others=3), **options)
     assert report.decisions["one_is_slow"].verdict == "passed"
     assert len(report.rows) < 300
 

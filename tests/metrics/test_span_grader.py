@@ -75,6 +75,16 @@ def test_spans_that_are_none_leave_the_texts_to_decide(spans):
     assert grades(sample([FIRST, OTHER], spans=spans, context_spans=spans)) == ["1", "0"]
 
 
+def sheet(number):
+    return f"Тариф «Дом-{number}» стоит {450 + number} рублей в месяц, подключение занимает {number} рабочих дней."
+
+
+def test_the_sheet_of_another_product_in_the_same_words_is_not_relevant():
+    given = sample([sheet(2), sheet(3), sheet(1)[:70]], passages=[sheet(1)])
+    assert grades(given) == ["0", "0", "1"]
+    assert values(given, recall_at, precision_at, mrr_at) == [1.0, 1 / 3, 1 / 3]
+
+
 def test_a_threshold_decides_which_part_of_a_passage_is_enough():
     letters = "".join(chr(0x4E00 + number) for number in range(200))
     given = sample([letters[60:160]], passages=[letters[:100]])

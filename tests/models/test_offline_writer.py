@@ -190,6 +190,13 @@ def test_a_question_over_two_passages_needs_both():
     assert question("evolve_multi_context", question=QUESTION, passages=passages(BATH)) != ""
 
 
+def test_a_question_over_two_passages_in_the_same_words_names_what_only_one_has():
+    texts = [f"Город {town} основан князем на реке {river}." for town, river in (("Тверь", "Волга"), ("Орёл", "Ока"))]
+    evolved = question("evolve_multi_context", question="Что известно о теме «Тверь»?", passages=passages(*texts))
+    assert evolved == "Что общего у тем «Тверь» и «Орёл»?"
+    assert needed(evolved, *texts) == [1, 2]
+
+
 def test_a_question_without_an_answer_asks_for_a_year_that_is_not_there():
     texts = [BATH, "В 2101 году откроют баню. В 2103 году её закроют."]
     assert question("evolve_unanswerable", question=QUESTION, passages=passages(*texts)) == (

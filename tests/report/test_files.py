@@ -191,7 +191,7 @@ LINE = row(0, scored(0.5)).model_dump_json()
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "its first line lacks 'rageval_report'"),
+        ("", "is empty: nothing was written to it yet"),
         ("not JSON", "its first line lacks 'rageval_report'"),
         (LINE, "its first line lacks 'rageval_report'"),
         ("[1, 2]", "its first line lacks 'rageval_report'"),

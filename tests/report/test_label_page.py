@@ -9,7 +9,7 @@ import re
 
 import pytest
 from axe_core_python.sync_playwright import Axe
-from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
+from helpers.chromium import EVIL, NEEDS_CHROMIUM
 from helpers.reports import report_of, row, scored
 from playwright.sync_api import expect
 
@@ -24,22 +24,15 @@ def sheet_of(count, **others):
     return Report(rows).to_label(count)
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with running_chromium() as chromium:
-        yield chromium
-
-
 @pytest.fixture
-def opened(browser, tmp_path):
+def opened(open_file, tmp_path):
     """Open the page of a sheet."""
-    with opened_pages(browser) as open_file:
 
-        def open_page(sheet, *, dark=False, width=1300, **options):
-            sheet.to_html(tmp_path / "labels.html", **options)
-            return open_file(tmp_path / "labels.html", dark=dark, width=width)
+    def open_page(sheet, *, dark=False, width=1300, **options):
+        sheet.to_html(tmp_path / "labels.html", **options)
+        return open_file(tmp_path / "labels.html", dark=dark, width=width)
 
-        yield open_page
+    return open_page
 
 
 def press(page, keys):

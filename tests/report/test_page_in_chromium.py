@@ -5,7 +5,7 @@ import re
 import pytest
 from axe_core_python.sync_playwright import Axe
 from helpers.chats import QUESTION, STANDALONE, judged_as, turn_row
-from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
+from helpers.chromium import EVIL, NEEDS_CHROMIUM
 from helpers.pages import FINDINGS, report, sample, score
 from playwright.sync_api import expect
 
@@ -15,22 +15,15 @@ from langchain_rageval.data.schema import Failure
 pytestmark = NEEDS_CHROMIUM
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with running_chromium() as chromium:
-        yield chromium
-
-
 @pytest.fixture
-def opened(browser, tmp_path):
+def opened(open_file, tmp_path):
     """Open the page of a report."""
-    with opened_pages(browser) as open_file:
 
-        def open_page(told, fragment="", *, dark=False, width=1300, **options):
-            told.to_html(tmp_path / "report.html", **options)
-            return open_file(tmp_path / "report.html", fragment, dark=dark, width=width)
+    def open_page(told, fragment="", *, dark=False, width=1300, **options):
+        told.to_html(tmp_path / "report.html", **options)
+        return open_file(tmp_path / "report.html", fragment, dark=dark, width=width)
 
-        yield open_page
+    return open_page
 
 
 def ids(page):

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import yaml
 from axe_core_python.sync_playwright import Axe
-from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
+from helpers.chromium import EVIL, NEEDS_CHROMIUM
 from helpers.reports import row, scored
 from playwright.sync_api import expect
 
@@ -100,22 +100,15 @@ def test_labels_of_the_time_axis_do_not_touch():
 # The page
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with running_chromium() as chromium:
-        yield chromium
-
-
 @pytest.fixture
-def opened(browser, tmp_path):
+def opened(open_file, tmp_path):
     """Open the page of a trend."""
-    with opened_pages(browser) as open_file:
 
-        def open_page(found, fragment="", *, dark=False, width=1300, **options):
-            found.to_html(tmp_path / "trend.html", **options)
-            return open_file(tmp_path / "trend.html", fragment, dark=dark, width=width)
+    def open_page(found, fragment="", *, dark=False, width=1300, **options):
+        found.to_html(tmp_path / "trend.html", **options)
+        return open_file(tmp_path / "trend.html", fragment, dark=dark, width=width)
 
-        yield open_page
+    return open_page
 
 
 def ids(page):

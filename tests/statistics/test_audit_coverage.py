@@ -1,31 +1,19 @@
 """The simulations behind docs/explanation/audits.md and decision-cost.md: their cells have what the documents say."""
 
 import re
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
-
-TESTS = Path(__file__).parents[1]
-
-
-def benchmark(name):
-    spec = spec_from_file_location(f"rageval_{name}", TESTS / "benchmarks" / f"{name}.py")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+from helpers.benchmarks import load_benchmark
 
 
 @pytest.fixture(scope="module")
 def coverage():
-    return benchmark("audit_coverage")
+    return load_benchmark("audit_coverage")
 
 
 @pytest.fixture(scope="module")
 def cost():
-    return benchmark("decision_cost")
+    return load_benchmark("decision_cost")
 
 
 def lines_of(module):

@@ -1,24 +1,9 @@
 """Coverage and level of the paired comparison, by the benchmark that writes the tables of the documentation."""
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-
 import pytest
+from helpers.benchmarks import load_benchmark
 
-TESTS = Path(__file__).parents[1]
-
-
-def load_benchmark():
-    """Import the benchmark from its file; other packages install a top-level module `benchmarks`."""
-    spec = spec_from_file_location("rageval_interval_coverage", TESTS / "benchmarks" / "interval_coverage.py")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-benchmark = load_benchmark()
+benchmark = load_benchmark("interval_coverage")
 KINDS = {kind.name: kind for kind in benchmark.KINDS}
 RARE = [name for name in KINDS if name.startswith(benchmark.RARE)]
 MOSTLY_TIED = {"binary, 15% better, 5% worse": 10, "mostly ties, more gains": 30}

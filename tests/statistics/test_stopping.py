@@ -1,22 +1,14 @@
 """The simulation behind docs/explanation/stopping.md: its cells have what the document says."""
 
 import re
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import pytest
-
-TESTS = Path(__file__).parents[1]
+from helpers.benchmarks import load_benchmark
 
 
 @pytest.fixture(scope="module")
 def stopping():
-    spec = spec_from_file_location("rageval_stopping", TESTS / "benchmarks" / "stopping.py")
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("stopping")
 
 
 def test_a_cell_counts_wrong_gates_and_samples(stopping):

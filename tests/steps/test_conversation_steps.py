@@ -203,7 +203,7 @@ def test_only_items_without_a_clear_verdict_are_asked_about_again():
     found = run(check_needs(judge), "need_verdicts", given)
     assert [item[2] for item in found] == ["met", "unmet", "met"]
     assert [item["text"] for item in judge.inputs[1]["needs"]] == ["B.", "C."]
-    with pytest.raises(JudgeOutputError, match=r"no single verdict for the items \[2, 3\] of needs"):
+    with pytest.raises(JudgeOutputError, match=r"no single verdict for the needs \[2, 3\]"):
         run(check_needs(Judge(scripted(needs((1, "unmet", []))), attempts=1)), "need_verdicts", given)
 
 

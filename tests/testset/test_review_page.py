@@ -5,7 +5,7 @@ import re
 
 import pytest
 from axe_core_python.sync_playwright import Axe
-from helpers.chromium import EVIL, NEEDS_CHROMIUM, opened_pages, running_chromium
+from helpers.chromium import EVIL, NEEDS_CHROMIUM
 from playwright.sync_api import expect
 
 from langchain_rageval import ConfigError
@@ -42,22 +42,15 @@ def set_of(count, **others):
     )
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with running_chromium() as chromium:
-        yield chromium
-
-
 @pytest.fixture
-def opened(browser, tmp_path):
+def opened(open_file, tmp_path):
     """Open the page of a test set."""
-    with opened_pages(browser) as open_file:
 
-        def open_page(testset, fragment="", *, language="auto", **options):
-            testset.to_html(tmp_path / "set.html", language=language)
-            return open_file(tmp_path / "set.html", fragment, **options)
+    def open_page(testset, fragment="", *, language="auto", **options):
+        testset.to_html(tmp_path / "set.html", language=language)
+        return open_file(tmp_path / "set.html", fragment, **options)
 
-        yield open_page
+    return open_page
 
 
 def press(page, keys):
@@ -385,7 +378,7 @@ def test_the_turns_before_a_question_are_shown_and_saved(opened, tmp_path):
     assert ([turn.model_dump() for turn in kept.chat_history], kept.standalone_question) == (turns, alone)
 
 
-def test_rejected_candidates_are_listed_with_their_reasons(browser, tmp_path):
+def test_rejected_candidates_are_listed_with_their_reasons(open_file, tmp_path):
     history = [trial.model_dump() for trial in HISTORY]
     rejected = [
         {"question": "Q1", "rejected": "question rejected", "history": history},
@@ -394,20 +387,19 @@ def test_rejected_candidates_are_listed_with_their_reasons(browser, tmp_path):
     ]
     header = {"rageval_testset": {"yields": {}, "rejected": rejected}}
     write_testset_page(tmp_path / "set.html", set_of(1).rows, json.dumps(header), "en")
-    with opened_pages(browser) as open_file:
-        page = open_file(tmp_path / "set.html")
-        expect(page.locator("#show-rejected")).to_have_text("Rejected: 3")
-        page.keyboard.press("r")
-        expect(page.locator("#rejected-title")).to_be_focused()
-        summaries = page.locator("#rejected summary")
-        assert summaries.all_inner_texts()[:2] == ["question rejectedQ1", "passage rejectedno question yet"]
-        summaries.first.press("Enter")
-        expect(page.locator("#rejected .history").first).to_contain_text("It names the text.")
-        page.select_option("#rejected select", "passage rejected")
-        expect(summaries).to_have_count(1)
-        page.keyboard.press("Escape")
-        expect(page.locator("#item-title")).to_be_focused()
-        assert page.evaluate("window.owned") is None
+    page = open_file(tmp_path / "set.html")
+    expect(page.locator("#show-rejected")).to_have_text("Rejected: 3")
+    page.keyboard.press("r")
+    expect(page.locator("#rejected-title")).to_be_focused()
+    summaries = page.locator("#rejected summary")
+    assert summaries.all_inner_texts()[:2] == ["question rejectedQ1", "passage rejectedno question yet"]
+    summaries.first.press("Enter")
+    expect(page.locator("#rejected .history").first).to_contain_text("It names the text.")
+    page.select_option("#rejected select", "passage rejected")
+    expect(summaries).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(page.locator("#item-title")).to_be_focused()
+    assert page.evaluate("window.owned") is None
 
 
 def test_rows_are_filtered_by_text_decision_and_evolution(opened):

@@ -9,7 +9,7 @@ from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.metrics.graders.grader import Grader, grade_findings
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.sample_reader import SPANS
-from langchain_rageval.text.shared_text import shared_share
+from langchain_rageval.text.shared_text import common_share
 
 _LEAST_SHARE = 0.001  # a smaller threshold, as that of NDCG, means any gain and does not say who holds a passage
 
@@ -70,7 +70,7 @@ def span_grader() -> Grader:
     Ids are not compared, so it fits any splitter, chunk size and vector store. A chunk with a known place in its
     document (`source` and `start_index` in its metadata, as `add_start_index=True` of a splitter writes them) is
     compared by offsets with the spans of the test set; every chunk is also looked for by its text, without regard to
-    white space and letter case.
+    white space and letter case. Texts of one pattern, such as the sheets of two products, have nothing in common.
 
     Returns:
         A grader that reads `contexts` and `reference_contexts`. A grade is the share, from 0 to 1, of the shorter of
@@ -89,7 +89,7 @@ def _overlaps(sample: Sample) -> list[list[float]]:
     sources = _spans(sample, REFERENCE_SPANS, len(passages))
     return [
         [
-            max(_shared_offsets(place, source), shared_share(chunk, passage))
+            max(_shared_offsets(place, source), common_share(chunk, passage))
             for passage, source in zip(passages, sources, strict=True)
         ]
         for chunk, place in zip(chunks, places, strict=True)

@@ -90,7 +90,7 @@ class FileWaves:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Sentences for the report."""
+        """Notes for the report: from how many files of replies the run was answered."""
         last = last_wave(self._journal)
         if last is not None:
             yield f"Replies were read from files: {last.number} {'wave' if last.number == 1 else 'waves'}."

@@ -1,0 +1,36 @@
+"""Tables of a benchmark in a page of the documentation: printed, or written between two comments."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+EXPLANATIONS = Path(__file__).parents[2] / "docs" / "explanation"
+
+
+def show_or_write(
+    description: str | None, tables: Callable[[int], str], document: Path, begin: str, end: str, *, runs: int, of: str
+) -> None:
+    """Print the tables of a benchmark, or with `--write` replace those in a document.
+
+    Args:
+        description: text of the help, the docstring of the script.
+        tables: function from the number of runs to the Markdown of the tables.
+        document: page that contains them.
+        begin: comment before them.
+        end: comment after them.
+        runs: default of `--runs`.
+        of: what `--runs` counts.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=runs, help=f"{of} (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help=f"replace the tables in {document.name}")
+    options = parser.parse_args()
+    markdown = tables(options.runs)
+    if not options.write:
+        print(markdown)
+        return
+    before, _, rest = document.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    document.write_text(f"{before}{begin}\n\n{markdown}\n\n{end}{after}", encoding="utf-8")
