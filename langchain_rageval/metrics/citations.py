@@ -21,6 +21,7 @@ from langchain_rageval.metrics.value import NO_FACTS, Value, quote
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.verify import Verifier, verify
+from langchain_rageval.text.citation_marks import NUMBERED_MARK
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.stemming import stems_of
@@ -34,12 +35,6 @@ NO_SUPPORTED_STATEMENTS = "the contexts support no statement of the answer"
 UNCITED_VERDICT = "a verdict names no context sentence"
 
 _MAX_QUOTED = 3
-_NUMBERS = r"\d{1,3}(?:\s*(?:[,;&–—-]|и|and)\s*\d{1,3})*"
-_WORD = r"(?:(?:см\.|see)\s*)?(?:источник\w*|ист\.|документ\w*|фрагмент\w*|sources?|documents?|docs?|chunks?|refs?\.?)"
-_MARKER = re.compile(
-    rf"\[\s*\^?(?:{_WORD}\s*)?[№#]?\s*({_NUMBERS})\s*\]|\(\s*{_WORD}\s*[№#]?\s*({_NUMBERS})\s*\)|【\s*({_NUMBERS})[^】]*】",
-    re.IGNORECASE,
-)
 _RANGE = re.compile(r"(\d+)\s*[–—-]\s*(\d+)|(\d+)")
 _SUPERSCRIPT = re.compile(r"[⁰¹²³⁴-⁹]+")
 _POWER = re.compile(r"\d$|(?:^|[\W\d_])(?:[^\W\d_]|мм|см|дм|км|mm|cm|dm|km|ft|in|yd)$")  # of 10³, x², м²
@@ -188,7 +183,7 @@ def _without_markers(sample: Sample) -> tuple[str, Mapping[int, list[Citation]]]
 def _markers(answer: str, sample: Sample) -> Iterator[tuple[int, int, list[Citation]]]:
     """Yield start, end and citations of each marker, in order."""
     count = len(sample.contexts or [])
-    found = [(*match.span(), _numbered(next(filter(None, match.groups())))) for match in _MARKER.finditer(answer)]
+    found = [(*match.span(), _numbered(next(filter(None, match.groups())))) for match in NUMBERED_MARK.finditer(answer)]
     for match in _SUPERSCRIPT.finditer(answer):
         if not _POWER.search(answer[max(0, match.start() - 4) : match.start()]):
             digits = match[0].translate(_DIGITS)

@@ -31,6 +31,7 @@ from langchain_rageval.prompts.control_tokens import restore_control_tokens
 from langchain_rageval.prompts.layout import read_inputs, read_schema
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.text.citation_marks import NUMBERED_MARK
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
@@ -59,7 +60,7 @@ class OfflineJudge(BaseChatModel):
 
     As a judge:
 
-    - Statements are the sentences of the text, without questions and evasions.
+    - Statements are the sentences of the text, without questions, evasions and marks of citations such as `[1]`.
     - A statement is supported if at least 60% of its stems occur in the one or two sentences that share most of them,
       contradicted if these sentences contain other numbers, absent otherwise. Statements of answer and reference are
       compared one to one by the same measure.
@@ -260,7 +261,7 @@ def _assertions(text: object) -> list[str]:
 
 
 def _statements(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
-    return {"statements": _assertions(inputs["text"])}
+    return {"statements": _assertions(NUMBERED_MARK.sub("", str(inputs["text"])))}
 
 
 def _verdicts(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:

@@ -76,6 +76,13 @@ def test_a_refusal_states_no_facts(answer):
     assert score.unscored == "the answer states no facts"
 
 
+@pytest.mark.parametrize("mark", ["[2]", "[1, 2]", "[2][3]", "(source 2)", "(источник 2)", "【2】"])
+@pytest.mark.parametrize("place", ["before the full stop", "after it"])
+def test_the_number_of_a_citation_is_no_number_of_a_statement(mark, place):
+    answer = f"Munich was founded in 1158 {mark}." if place != "after it" else f"Munich was founded in 1158. {mark}"
+    assert verdicts(answer, "It is old.", "Munich was founded in 1158.") == [("supported", ["2.1"])]
+
+
 def test_no_contexts_support_nothing():
     assert verdicts("Munich is old.") == [("absent", [])]
     assert verdicts("Munich is old.", "") == [("absent", [])]
