@@ -163,8 +163,7 @@ def _error_message(error: BaseException) -> str:
 
 def _is_unreadable_reply(error: BaseException) -> bool:
     """Return True if a client failed to decode the reply of its server, such as the page of a proxy."""
-    is_text = isinstance(error, AttributeError) and isinstance(error.obj, str)
-    return step_of(error) is not None and (is_text or isinstance(error, JSONDecodeError | UnicodeDecodeError))
+    return step_of(error) is not None and isinstance(error, JSONDecodeError | UnicodeDecodeError)
 
 
 def _raw_output(error: JudgeOutputError, metric: Runnable[Any, Any] | Scorer) -> str:
