@@ -25,13 +25,12 @@ from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metr
 from langchain_rageval.evaluation.pilot import Pilot
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import Until
-from langchain_rageval.metrics.structure import metrics_in, names_of, stages_of
+from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.html_table import html_table
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.options import check_options
 from langchain_rageval.run.planned_costs import PlannedCosts
 from langchain_rageval.run.prices import Price, PriceList, format_money
-from langchain_rageval.steps.chain_step import ChainStep
 
 _DEPTH_SAMPLES = 20
 _FIRST_ROUND = 50  # samples
@@ -44,9 +43,10 @@ class PlannedMetric:
 
     Attributes:
         metric: name of the metric.
-        calls: number of chat model calls.
+        calls: number of chat model calls; one for each use of a user's chain in which no model can be seen.
         input_tokens: tokens read by the models, as characters / 4; most tokenizers count more for Cyrillic.
-        output_tokens: tokens written by the models, if their replies are as short as those of the dry run.
+        output_tokens: tokens written by the models, if their replies are as short as those of the dry run; without
+            those of a user's chain, which a dry run does not invoke.
         embedded: number of texts to embed.
         money: price of the calls, in the currency of `price`; None without prices, or if a model has no price.
     """
@@ -202,7 +202,6 @@ def plan(
     if pilot is None:
         usages, failed = _measure(drawn, flat, _existing(journal), prices)
         of_audit, failed_audits = _measure(drawn, strong, _existing(journal), prices) if strong else ({}, [])
-        notes += _chain_notes([*flat, *strong])
         notes += dict.fromkeys([*failed, *(note for note in failed_audits if note.startswith(_UNKNOWN_MONEY))])
         if until is not None and count:
             notes.append("The figures are for all samples; how many the stopping rule asks about, pilot=20 estimates.")
@@ -312,16 +311,6 @@ def _readable(samples: Iterable[Any]) -> Iterator[Sample]:
         if not isinstance(item, SampleError):
             with suppress(SampleError):
                 yield Sample.parse(item)
-
-
-def _chain_notes(metrics: Sequence[AnyMetric]) -> list[str]:
-    """Return notes on what a dry run cannot know of the chains of users, which it does not invoke."""
-    parts = [part for metric in metrics if plannable_parts(metric) for part in metrics_in(metric)]
-    chains = {step.get_name(): step for part in parts for step in stages_of(part) if isinstance(step, ChainStep)}
-    hidden = [name for name, step in chains.items() if not step.models]
-    shown = [name for name, step in chains.items() if step.models]
-    notes = [f"The chain of {', '.join(hidden)} shows no model: one call for each sample is assumed."] if hidden else []
-    return [*notes, f"The tokens that the chain of {', '.join(shown)} writes are not included."] if shown else notes
 
 
 def _unplannable_notes(metrics: Sequence[AnyMetric]) -> list[str]:

@@ -12,7 +12,6 @@ from helpers.servers.brain import METRICS, ROWS, UNJUDGED, offline
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.context import tracing_v2_enabled
@@ -604,17 +603,3 @@ def test_plan_takes_the_options_of_evaluate(options, message):
     with pytest.raises(ConfigError) as raised:
         plan(town_samples(), faithfulness(OfflineJudge()), **options)
     assert str(raised.value) == message
-
-
-def test_what_a_dry_run_cannot_know_of_a_users_chain_is_noted():
-    def own(name, chain):
-        step = Step.from_chain(chain, reads=("answer",), key=name)
-        return Metric(name, aspect="answer", reads={"answer"}, steps=step, reduce=lambda _: Value(1.0))
-
-    prompt = ChatPromptTemplate([("human", "{answer}")])
-    told = plan(EDGES[:1], [own("shown", prompt | Unasked()), own("hidden", lambda inputs: inputs["answer"])])
-    assert [told[name].calls for name in ("shown", "hidden")] == [1, 1]
-    assert told.notes == [
-        "The chain of hidden shows no model: one call for each sample is assumed.",
-        "The tokens that the chain of shown writes are not included.",
-    ]
