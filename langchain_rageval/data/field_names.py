@@ -50,6 +50,7 @@ _UNREAD_HISTORY = (
     "the chat history under %r is kept as metadata and not judged: expected messages with a role and a text, "
     "(question, answer) pairs or a transcript that begins with a speaker such as 'User:'; got %s"
 )
+_WHOLE_CONVERSATIONS = CONVERSATIONS - {"messages", "user_input"}
 _ANY_HISTORY = frozenset({"history", "история"})  # names of a text or a mapping that may not be about a chat
 _EXCERPT = 80  # characters
 
@@ -127,7 +128,7 @@ def conversation_in(obj: Any) -> list[Any]:
     for name in ("inputs", "outputs"):  # outputs of a chat repeat the messages of the inputs
         if isinstance(inner := values.get(name), Mapping):
             values = {**values, **inner}
-    lists = (values[own] for own in values if known_name(own) in CONVERSATIONS)
+    lists = (_turns_in_transcript(own, value) for own, value in values.items() if known_name(own) in CONVERSATIONS)
     return next((value for value in lists if isinstance(value, list) and value), [])
 
 
@@ -217,9 +218,9 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
     """Return the Sample fields in a value found under `name`: `field`, or several of messages or a nested mapping."""
     if field == "metadata":
         return {field: value if isinstance(value, Mapping) else {name: value}}
-    if field in ("question", "answer") and (messages := messages_in(value)):
+    if field in ("question", "answer") and (messages := messages_in(_turns_in_transcript(name, value))):
         return conversation_fields(messages)
-    if known_name(name) in CONVERSATIONS - {"messages", "user_input"}:
+    if known_name(name) in _WHOLE_CONVERSATIONS:
         return {"metadata": {name: value}}
     if field == "history":
         turns = read_turns(_decoded_history(value))
@@ -234,6 +235,15 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
         problem = f"{field}: expected a list of str, got str {value[:40]!r} under {name!r}"
         raise SampleError(f"{problem}: put it into a list (in CSV, write a JSON list)", field)
     return {field: value}
+
+
+def _turns_in_transcript(name: str, value: Any) -> Any:
+    """Return the turns of a transcript under a name of whole conversations; any other value unchanged, also an id."""
+    if not isinstance(value, str) or known_name(name) not in _WHOLE_CONVERSATIONS:
+        return value
+    turns = read_turns(value)
+    is_transcript = isinstance(turns, list) and {"user", "assistant"} <= {turn["role"] for turn in turns}
+    return turns if is_transcript else value
 
 
 def _decoded_history(value: Any) -> Any:

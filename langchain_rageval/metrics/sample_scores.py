@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from json import JSONDecodeError
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -152,10 +153,17 @@ def _error_message(error: BaseException) -> str:
     A client's own message may be as short as "Connection error.".
     """
     message, first = message_of(error), error
+    if _is_unreadable_reply(error):
+        return f"the reply of the model or its server is not JSON: check the address of the server ({message})"
     for _ in range(_MAX_CAUSES):
         first = first.__cause__ or first
     cause = message_of(first)
     return message if first is error or cause in message else f"{message} ({cause})"
+
+
+def _is_unreadable_reply(error: BaseException) -> bool:
+    """Return True if a client failed to decode the reply of its server, such as the page of a proxy."""
+    return step_of(error) is not None and isinstance(error, JSONDecodeError | UnicodeDecodeError)
 
 
 def _raw_output(error: JudgeOutputError, metric: Runnable[Any, Any] | Scorer) -> str:

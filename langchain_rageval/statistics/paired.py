@@ -33,8 +33,8 @@ class PairedDifference:
 
     Attributes:
         mean: observed mean of the differences.
-        low: lower end of the confidence interval, at most `mean`.
-        high: upper end of the confidence interval, at least `mean`.
+        low: lower end of the confidence interval, at most `mean` and at least the lowest possible difference.
+        high: upper end of the confidence interval, at least `mean` and at most the highest possible difference.
         p_value: two-sided p-value of "the mean difference is 0", greater than 0, at most 1.
     """
 
@@ -91,7 +91,8 @@ def paired_difference(
     error = sqrt(squares / (count - 1) / count)
     half = student_t_quantile(level, count - 1) * error
     p_value = max(student_t_p(centre / error, count - 1), float(np.finfo(float).tiny))
-    return PairedDifference(mean, min(centre - half, mean), max(centre + half, mean), p_value)
+    low, high = max(centre - half, -span), min(centre + half, span)
+    return PairedDifference(mean, min(low, mean), max(high, mean), p_value)
 
 
 def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, seed: int = 0) -> float:

@@ -354,6 +354,20 @@ def test_a_chat_history_of_an_unknown_form_is_kept_and_reported(unread, caplog):
     )
 
 
+@pytest.mark.parametrize("name", ["conversation", "dialogue", "диалог", "Переписка"])
+def test_a_transcript_under_the_name_of_a_conversation_is_read(name):
+    transcript = "\n".join(f"{'Клиент' if role == 'user' else 'Бот'}: {text}" for role, text in MUNICH)
+    sample = Sample.parse({name: transcript, "id": "7"})
+    assert (sample.id, sample.question, sample.answer, sample.history) == ("7", MUNICH[2][1], MUNICH[3][1], FIRST)
+    assert [one.question for one in samples_of({name: transcript})] == [MUNICH[0][1], MUNICH[2][1]]
+
+
+@pytest.mark.parametrize("name", ["user:42", "chat-7"])
+def test_the_id_of_a_conversation_is_no_transcript(name):
+    sample = Sample.parse({"question": "q", "answer": "a", "conversation": name})
+    assert (sample.question, sample.history, sample.metadata) == ("q", [], {"conversation": name})
+
+
 def test_a_history_that_is_about_no_chat_is_not_reported(caplog):
     Sample.parse({"question": "q", "history": "moved from the archive"})
     Sample.parse({"question": "q", "history": [{"kind": "review", "question": "q", "accepted": True, "feedback": ""}]})

@@ -142,6 +142,14 @@ class TestOneFault:
         assert failure.raw_output
         assert server.calls == 2
 
+    async def test_the_page_of_a_proxy_is_called_what_it_is(self, endpoint, scores_of):
+        server = endpoint.server(offline, faults=Faults.script(["html"] * 40))
+        metric = faithfulness(Judge(endpoint.model(server)))
+        (row,) = (await scores_of(rag_samples(1), metric, retry=RetryPolicy(attempts=1))).rows
+        message = row.scores["faithfulness"].failure.message
+        own = "the reply of the model or its server is not JSON: check the address of the server ("
+        assert message.startswith(own) or "got str: '<html>" in message  # langchain-openai shows the page itself
+
     async def test_a_cut_off_list_of_verdicts_is_never_taken_for_the_whole(self, endpoint, scores_of):
         for fault in ("truncated", "truncated_silent"):
             server = endpoint.server(offline, faults=Faults.script([None, *[fault] * 3]))

@@ -138,13 +138,22 @@ def test_the_interval_contains_0_exactly_if_the_p_value_is_not_below_its_level(v
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=40), st.booleans())
-def test_it_is_students_t_of_the_pairs_and_two_invented_ones(values, rare_losses):
+def test_it_is_students_t_of_the_pairs_and_two_invented_ones_within_possible_differences(values, rare_losses):
     reach = 1.0 if rare_losses else max(1 / sqrt(len(values)), *map(abs, values))
     expected = ttest_1samp([*values, reach, -reach], 0.0)
     low, high = expected.confidence_interval(0.95)
     found = paired_difference(values, rare_losses=rare_losses)
     assert found.p_value == pytest.approx(expected.pvalue)
-    assert (found.low, found.high) == pytest.approx((min(low, fmean(values)), max(high, fmean(values))), abs=1e-12)
+    ends = (min(max(low, -1.0), fmean(values)), max(min(high, 1.0), fmean(values)))
+    assert (found.low, found.high) == pytest.approx(ends, abs=1e-12)
+
+
+@pytest.mark.parametrize("span", [1.0, 4.0])
+@pytest.mark.parametrize("difference", [-1.0, 0.0, 0.9, 1.0])
+def test_no_end_is_beyond_a_possible_difference(span, difference):
+    for count in (1, 2, 30):
+        found = paired_difference([difference * span] * count, span=span)
+        assert -span <= found.low <= difference * span <= found.high <= span
 
 
 def test_a_small_steady_gain_is_significant_and_its_interval_says_so():
