@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.judge import Judge
 
-STOPPED = "The run was stopped: "
-"""Beginning of the note in the report of a run that a breaker has stopped."""
+_STOPPED = "The run was stopped: "
+_JUDGE_STOPPED = "A judge is not called any more: "
+STOPPED = (_STOPPED, _JUDGE_STOPPED)
+"""Beginnings of the note in the report of a run in which a breaker has opened: for all metrics, or for some."""
 
 _FAILURES_TO_OPEN = 20
 
@@ -21,12 +23,14 @@ class _State:
     """Replies and errors of an endpoint in this run.
 
     Attributes:
+        requests_before: number of requests to the endpoint before the run.
         replies_before: number of valid replies of the endpoint before the run.
         kind: type of the last failure.
         failures: number of failed scores in a row with a failure of this type.
         cause: the failure with which the breaker opened; None while it is closed.
     """
 
+    requests_before: int
     replies_before: int
     kind: str = ""
     failures: int = 0
@@ -47,17 +51,25 @@ class JudgeBreaker:
         with self._lock:
             for key, member in members.items():
                 if key not in self._states:
-                    self._states[key] = _State(member._endpoint.capabilities.valid_replies)
+                    known = member._endpoint.capabilities
+                    self._states[key] = _State(known.requests, known.valid_replies)
                     self._names[key] = member.identity
         return [member._endpoint for member in members.values()]
 
     def record(self, endpoints: Iterable[Endpoint], failure: Failure) -> bool:
-        """Count a failed score against its endpoints without a valid reply; return True if one was opened by it."""
+        """Count a failed score against its endpoints that were asked and gave no valid reply.
+
+        Returns:
+            True if it opened the breaker of one.
+        """
         opened = False
         with self._lock:
             for endpoint in endpoints:
                 state = self._states[id(endpoint)]
-                if endpoint.capabilities.valid_replies > state.replies_before or state.cause is not None:
+                known = endpoint.capabilities
+                if known.requests == state.requests_before:  # such as the strong judge of a cascade
+                    continue
+                if known.valid_replies > state.replies_before or state.cause is not None:
                     continue
                 state.failures = state.failures + 1 if failure.error == state.kind else 1
                 state.kind = failure.error
@@ -69,11 +81,16 @@ class JudgeBreaker:
         """Return True if no further calls are made to one of these endpoints."""
         return any(self._states[id(endpoint)].cause is not None for endpoint in endpoints)
 
-    def notes(self) -> list[str]:
-        """Return a sentence for each judge that is no longer called, with the cause."""
+    def notes(self, metrics: Sequence[Iterable[Endpoint]]) -> list[str]:
+        """Return a sentence for each judge that is no longer called, with the cause.
+
+        Args:
+            metrics: the endpoints of each metric of the run.
+        """
+        beginning = _STOPPED if all(map(self.is_open, metrics)) else _JUDGE_STOPPED
         return [
-            f"{STOPPED}{self._names[key]} failed {state.failures} times in a row without a valid reply; last failure: "
-            f"{state.cause.error}: {state.cause.message}"
+            f"{beginning}{self._names[key]} failed {state.failures} times in a row without a valid reply; "
+            f"last failure: {state.cause.error}: {state.cause.message}"
             for key, state in list(self._states.items())
             if state.cause is not None
         ]
