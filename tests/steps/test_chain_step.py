@@ -149,10 +149,12 @@ def test_the_plan_counts_its_models_and_formats_its_prompt_without_a_call():
     model = saying()
     metric = mine(PROMPT | model | RunnableLambda(str) | PROMPT | model.with_retry())
     planned = plan(SAMPLES, metric)
-    assert (planned.calls, planned.notes) == (12, [])
+    step = metric.steps.get_name()
+    assert (planned.calls, planned.notes) == (12, [f"The tokens that the chain of {step} writes are not included."])
     assert planned["mine"].input_tokens == 12 * (len("System: Rate Yes.\nHuman: Now") // 4)
     no_prompt = plan(SAMPLES[:1], mine(RunnableLambda(lambda _: 1)))
     assert (no_prompt.calls, no_prompt["mine"].input_tokens) == (1, len("{'answer': 'Yes.'}") // 4)
+    assert no_prompt.notes == [f"The chain of {step} shows no model: one call for each sample is assumed."]
     step = Step.from_chain(PROMPT | model, reads=("answer",), key="out")
     assert step.invoke({"sample": SAMPLE}, dry_run_context().into({}))["out"] is None
 
