@@ -21,12 +21,14 @@ class _State:
     """Replies and errors of an endpoint in this run.
 
     Attributes:
+        requests_before: number of requests to the endpoint before the run.
         replies_before: number of valid replies of the endpoint before the run.
         kind: type of the last failure.
         failures: number of failed scores in a row with a failure of this type.
         cause: the failure with which the breaker opened; None while it is closed.
     """
 
+    requests_before: int
     replies_before: int
     kind: str = ""
     failures: int = 0
@@ -47,17 +49,25 @@ class JudgeBreaker:
         with self._lock:
             for key, member in members.items():
                 if key not in self._states:
-                    self._states[key] = _State(member._endpoint.capabilities.valid_replies)
+                    known = member._endpoint.capabilities
+                    self._states[key] = _State(known.requests, known.valid_replies)
                     self._names[key] = member.identity
         return [member._endpoint for member in members.values()]
 
     def record(self, endpoints: Iterable[Endpoint], failure: Failure) -> bool:
-        """Count a failed score against its endpoints without a valid reply; return True if one was opened by it."""
+        """Count a failed score against its endpoints that were asked and gave no valid reply.
+
+        Returns:
+            True if it opened the breaker of one.
+        """
         opened = False
         with self._lock:
             for endpoint in endpoints:
                 state = self._states[id(endpoint)]
-                if endpoint.capabilities.valid_replies > state.replies_before or state.cause is not None:
+                known = endpoint.capabilities
+                if known.requests == state.requests_before:  # such as the strong judge of a cascade
+                    continue
+                if known.valid_replies > state.replies_before or state.cause is not None:
                     continue
                 state.failures = state.failures + 1 if failure.error == state.kind else 1
                 state.kind = failure.error

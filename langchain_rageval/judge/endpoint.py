@@ -83,6 +83,7 @@ class EndpointCapabilities:
 
     Attributes:
         mode: the mode of the last valid reply; None before the first one.
+        requests: number of requests so far.
         valid_replies: number of valid replies so far.
         probed: True once a first request was answered or refused.
         warned: modes about which a warning was logged.
@@ -97,6 +98,7 @@ class EndpointCapabilities:
     """
 
     mode: RequestMode | None = None
+    requests: int = 0
     valid_replies: int = 0
     probed: bool = False
     warned: set[RequestMode] = field(default_factory=set)
@@ -186,6 +188,7 @@ class Endpoint:
             tail: messages of earlier tries, appended to the request's own.
             draw: number of the draw (repetition of the same request), from 0; later draws bypass the model's cache.
         """
+        self.capabilities.requests += 1  # without a lock: only whether it grows matters
         with_schema = mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
         schema = request.schema

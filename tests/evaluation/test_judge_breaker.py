@@ -12,6 +12,7 @@ from langchain_rageval import (
     RetryPolicy,
     aevaluate,
     astream_evaluate,
+    cascade,
     context_recall,
     evaluate,
     faithfulness,
@@ -92,6 +93,14 @@ def test_the_metrics_of_another_judge_go_on():
     assert sum("context_recall" in row.scores for row in report.rows) == 150
     assert {name for _, name in report.left_out} == {"faithfulness"}
     assert not report.complete
+
+
+def test_a_judge_that_was_never_asked_is_not_said_to_have_failed():
+    judge = BadJudge(Rejected(401))
+    report = evaluate(SAMPLES, faithfulness(cascade(judge.model, OfflineJudge())), progress=False)
+    stopped = [note for note in report.notes if note.startswith("The run was stopped: ")]
+    assert len(stopped) == 1
+    assert stopped[0].startswith("The run was stopped: RunnableLambda")
 
 
 def test_a_judge_that_has_answered_once_is_asked_to_the_end():
