@@ -295,7 +295,7 @@ class Evaluation:
             for begun in list(self.scheduler.begun.values()):
                 if any(begun.scores.values()):
                     output.append(begun.row())
-        stopped = self.judge_breaker.notes()
+        stopped = self.judge_breaker.notes(self._endpoints)
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [f"{INTERRUPTED}: {len(indexes)} samples have scores."]
         notes = [
@@ -324,7 +324,7 @@ class Evaluation:
 
     def raise_if_left_out(self) -> None:
         """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
-        for note in self.judge_breaker.notes():
+        for note in self.judge_breaker.notes(self._endpoints):
             raise JudgeUnavailable(note)
         for note in self._budget_notes():
             raise BudgetExceeded(note)

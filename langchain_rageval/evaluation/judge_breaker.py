@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.judge import Judge
 
-STOPPED = "The run was stopped: "
-"""Beginning of the note in the report of a run that a breaker has stopped."""
+_STOPPED = "The run was stopped: "
+_JUDGE_STOPPED = "A judge is not called any more: "
+STOPPED = (_STOPPED, _JUDGE_STOPPED)
+"""Beginnings of the note in the report of a run in which a breaker has opened: for all metrics, or for some."""
 
 _FAILURES_TO_OPEN = 20
 
@@ -79,11 +81,16 @@ class JudgeBreaker:
         """Return True if no further calls are made to one of these endpoints."""
         return any(self._states[id(endpoint)].cause is not None for endpoint in endpoints)
 
-    def notes(self) -> list[str]:
-        """Return a sentence for each judge that is no longer called, with the cause."""
+    def notes(self, metrics: Sequence[Iterable[Endpoint]]) -> list[str]:
+        """Return a sentence for each judge that is no longer called, with the cause.
+
+        Args:
+            metrics: the endpoints of each metric of the run.
+        """
+        beginning = _STOPPED if all(map(self.is_open, metrics)) else _JUDGE_STOPPED
         return [
-            f"{STOPPED}{self._names[key]} failed {state.failures} times in a row without a valid reply; last failure: "
-            f"{state.cause.error}: {state.cause.message}"
+            f"{beginning}{self._names[key]} failed {state.failures} times in a row without a valid reply; "
+            f"last failure: {state.cause.error}: {state.cause.message}"
             for key, state in list(self._states.items())
             if state.cause is not None
         ]

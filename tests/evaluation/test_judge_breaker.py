@@ -93,6 +93,8 @@ def test_the_metrics_of_another_judge_go_on():
     assert sum("context_recall" in row.scores for row in report.rows) == 150
     assert {name for _, name in report.left_out} == {"faithfulness"}
     assert not report.complete
+    assert report.notes[0].startswith("A judge is not called any more: RunnableLambda")
+    assert report.notes[0].endswith("in a row without a valid reply; last failure: Rejected: rejected with 401")
 
 
 def test_a_judge_that_was_never_asked_is_not_said_to_have_failed():
