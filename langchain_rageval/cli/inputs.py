@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,7 @@ def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
     from langchain_rageval.report.report import Report
 
     fields = parse_pairs(options.fields.split(","), "--fields")
-    notice = _no_notice if getattr(options, "quiet", False) else write_message
+    notice = notice_for(options)
     if options.file == PIPE:
         if options.qrels or options.topics:
             raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
@@ -64,6 +64,11 @@ def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
     if not samples:
         raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples")
     return samples
+
+
+def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
+    """Return the function that writes to stderr which column was read as what; with `--quiet` it writes nothing."""
+    return _no_notice if getattr(options, "quiet", False) else write_message
 
 
 def _no_notice(_: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval._internal.html import pluralize
 from langchain_rageval.cli.arguments import PIPE, add_quiet_option, check_writable, parse_pairs
 from langchain_rageval.cli.imported_object import import_object
+from langchain_rageval.cli.inputs import notice_for
 from langchain_rageval.cli.json_output import json_stdout
 from langchain_rageval.cli.messages import write_message
 from langchain_rageval.cli.recorded_command import record_command
@@ -97,13 +98,14 @@ def _load_chain(place: str) -> Any:
 
 
 def _load_questions(options: argparse.Namespace) -> Sequence[Sample]:
-    from langchain_rageval.data.loading import load_samples
+    from langchain_rageval.data.loading import load_with_notice
     from langchain_rageval.testset.testset import Testset, is_testset_file
 
     if is_testset_file(options.file):
         samples: Sequence[Sample] = Testset.load(options.file).to_samples()
     else:
-        samples = list(load_samples(options.file, parse_pairs(options.fields.split(","), "--fields")))
+        fields = parse_pairs(options.fields.split(","), "--fields")
+        samples = list(load_with_notice(options.file, fields, notice=notice_for(options)))
     if not samples:
         raise ConfigError(f"{options.file} contains no questions")
     return samples

@@ -102,6 +102,15 @@ def test_it_takes_samples_with_other_names_and_writes_to_stdout(rageval, app, tm
     assert complaints == "1 question asked: 1 without an error, 1 with contexts\n"
 
 
+def test_it_says_on_stderr_which_column_was_read_as_what(rageval, app, tmp_path):
+    (tmp_path / "questions.csv").write_text("Вопрос;Тема\nГде?;звери\n", encoding="utf-8")
+    code, _, complaints = rageval("run", "munich_app:chain", "questions.csv", "--fields", "references=Эталон")
+    assert code == 0
+    assert "questions.csv: question from 'Вопрос'; only kept as metadata: 'Тема'\n" in complaints
+    assert "questions.csv: no record has 'Эталон', which fields maps to references\n" in complaints
+    assert rageval("run", "munich_app:chain", "questions.csv", "--quiet")[2] == ""
+
+
 def test_a_failed_question_is_reported_and_resume_asks_it_again(rageval, app, testset):
     words = ["run", "munich_app:ask", testset, "--quiet", "--journal", "answers.db"]
     assert rageval("run", "munich_app:chain", testset, "--quiet")[0] == 0  # imports the module
