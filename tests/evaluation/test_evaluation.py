@@ -75,7 +75,7 @@ def asked_about(messages: Any) -> str:
 
 def told(rows: list[Row]) -> list[Any]:
     """The rows without what differs from run to run."""
-    return [row.model_dump(exclude={"scores": {"__all__": {"usage": {"seconds"}}}}) for row in rows]
+    return [row.model_dump(exclude={"time": True, "scores": {"__all__": {"usage": {"seconds"}}}}) for row in rows]
 
 
 def score_of(value: float, name: str = "own") -> Score:
