@@ -169,14 +169,15 @@ def test_no_samples_make_an_empty_report(out):
 def test_memory_does_not_grow_with_the_rows(tmp_path):
     count = 1000
 
-    def samples():
+    def samples(count):
         for number in range(count):
             yield {"question": f"Q{number}?", "answer": "a", "contexts": [f"{number:05} " * 3400]}
 
     peaks = {}
     for place in (None, tmp_path / "report.jsonl"):
+        evaluate(samples(9), own(), progress=False, out=place).summary()  # imports what is needed
         tracemalloc.start()
-        report = evaluate(samples(), own(), progress=False, out=place)
+        report = evaluate(samples(count), own(), progress=False, out=place, max_concurrency=1)
         report.summary()
         peaks[place is None] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
