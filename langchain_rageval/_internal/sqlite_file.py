@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakSet
 
 from langchain_rageval._internal.per_process import PerProcess
 
@@ -16,16 +18,58 @@ BUSY_SECONDS = 60.0  # another process may hold the file for a moment
 _RETRY_SECONDS = 0.02
 
 
-@dataclass
+@dataclass(eq=False)
 class _Connection:
     """The connection of a process, and the lock that threads take to use it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: sqlite3.Connection | None = None
 
+    def __post_init__(self) -> None:
+        with _FORKS.creation:
+            _FORKS.connections.add(self)
+
+    def close(self) -> None:
+        """Close the connection, if there is one; the caller holds the lock."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+class _Forks:
+    """Closes the connections of a process for the moment of a fork.
+
+    A child process has a copy of SQLite's own list of locks. If a thread of the parent held one, no connection of the
+    child to this file would ever get it.
+    """
+
+    def __init__(self) -> None:
+        self.connections: WeakSet[_Connection] = WeakSet()
+        self.creation = threading.Lock()
+        self._held: list[_Connection] = []
+
+    def prepare(self) -> None:
+        """Wait for the end of all statements, close the connections, and keep threads from opening others."""
+        self.creation.acquire()
+        self._held = [shared for shared in self.connections if shared.lock.acquire(timeout=BUSY_SECONDS)]
+        for shared in self._held:
+            shared.close()
+
+    def go_on(self) -> None:
+        """Let threads open connections again, in the parent as in the child."""
+        for shared in self._held:
+            shared.lock.release()
+        self._held = []
+        self.creation.release()
+
+
+_FORKS = _Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_FORKS.prepare, after_in_parent=_FORKS.go_on, after_in_child=_FORKS.go_on)
+
 
 class SqliteFile:
-    """SQLite file that is opened on first use, and reopened after a fork.
+    """SQLite file that is opened on first use, closed before a fork, and reopened after it.
 
     Committed data survives a crash of the process, though not always one of the machine.
 
@@ -43,9 +87,7 @@ class SqliteFile:
         """Close the file; the next use opens it again."""
         shared = self._process_connection.value
         with shared.lock:
-            if shared.connection is not None:
-                shared.connection.close()
-                shared.connection = None
+            shared.close()
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:

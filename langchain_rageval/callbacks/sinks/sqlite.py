@@ -14,8 +14,8 @@ class SqliteSink:
     """Writes each score to the table `scores` of an SQLite file. Threads and processes may share the file.
 
     `Report.load` reads the file. `langchain_rageval.report.score_table.COLUMNS` lists the columns. Scores that are
-    written again replace the earlier ones. The file is opened at the first row, and reopened after a fork. It is in WAL
-    mode, so readers never wait.
+    written again replace the earlier ones. The file is opened at the first row, closed before a fork, and reopened
+    after it. It is in WAL mode, so readers never wait.
 
     Args:
         path: path of the file, which may hold other tables; the file and its folder are created if missing.
