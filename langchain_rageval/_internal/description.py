@@ -126,7 +126,7 @@ def digest_of(description: Any) -> str:
 
 
 class _Describer:
-    """One description: the objects on the way to the current part, and the functions and classes already described."""
+    """Writer of one description. It knows the enclosing objects, and the functions and classes already described."""
 
     def __init__(self) -> None:
         self._parts = 0

@@ -149,7 +149,7 @@ class Judge:
         return {"model": self._model_description(), **options, "layout": self._endpoint.layout}
 
     def update_instrument(self) -> None:
-        """Describe the model anew if one of its settings, such as its temperature, was changed in place."""
+        """Describe the model again if one of its settings, such as its temperature, was changed in place."""
         if model_identity(self.model) != self.identity:
             for name in ("identity", "instrument"):
                 vars(self).pop(name, None)

@@ -172,7 +172,7 @@ class Metric(Traced[Any, Score], Adapters):
         return self._provenance
 
     def update_provenance(self) -> None:
-        """Describe the configuration anew if a setting of a model, such as its temperature, was changed in place.
+        """Describe the configuration again if a setting of a model, such as its temperature, was changed in place.
 
         Called when an evaluation begins. Other state of models and functions is read once, when the metric is built: it
         may change with every call, as a counter does.
