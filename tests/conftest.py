@@ -16,10 +16,11 @@ from langchain_core.embeddings import Embeddings
 from langchain_gigachat import GigaChat, GigaChatEmbeddings
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
-# The gate tries the same examples each time, however fast the machine is; --hypothesis-profile=explore tries others.
-settings.register_profile("gate", deadline=None, derandomize=True)
+# The same examples each time, however fast the machine is; --hypothesis-profile=explore tries others.
+settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
+settings.register_profile("gate", deadline=None, derandomize=True, max_examples=1000)
 settings.register_profile("explore", deadline=None, max_examples=1000)
-settings.load_profile("gate")
+settings.load_profile("quick")
 
 SETTINGS = ("LANGSMITH_", "LANGCHAIN_", "OPENAI_", "GIGACHAT_")
 

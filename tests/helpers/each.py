@@ -1,0 +1,75 @@
+"""A rule that is held over a list of cases, as one test that names every case which breaks it."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import pytest
+
+Test = Callable[..., Any]
+
+
+def each(names: str | tuple[str, ...], values: Iterable[Any], ids: Iterable[Any] | None = None) -> Callable[[Test], Test]:
+    """Run the body of a test for each case; the test fails once, and lists all cases that failed.
+
+    Use it like `pytest.mark.parametrize`, where many cases hold one rule and need no fresh fixtures: all cases share
+    those of the test, such as `tmp_path` and `monkeypatch`. Two of them on one test give all pairs.
+
+    Args:
+        names: parameters of the test, separated by commas or as a tuple.
+        values: per case one value, or one tuple of values for several names; at least one case.
+        ids: names of the cases in the failure; the values themselves if None.
+    """
+    parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    rows = [value if len(parameters) > 1 else (value,) for value in values]
+    labels = [_label(row) for row in rows] if ids is None else [str(label) for label in ids]
+    cases = [(label, dict(zip(parameters, row, strict=True))) for label, row in zip(labels, rows, strict=True)]
+    assert cases, f"no case for {names}"
+
+    def decorate(test: Test) -> Test:
+        if inspect.iscoroutinefunction(test):
+
+            @wraps(test)
+            async def run(*args: Any, **fixtures: Any) -> None:
+                failures: list[tuple[str, BaseException]] = []
+                for label, case in cases:
+                    with _collecting(failures, label):
+                        await test(*args, **fixtures, **case)
+                _report(failures, len(cases))
+
+        else:
+
+            @wraps(test)
+            def run(*args: Any, **fixtures: Any) -> None:
+                failures: list[tuple[str, BaseException]] = []
+                for label, case in cases:
+                    with _collecting(failures, label):
+                        test(*args, **fixtures, **case)
+                _report(failures, len(cases))
+
+        signature = inspect.signature(test)
+        fixtures = [parameter for name, parameter in signature.parameters.items() if name not in parameters]
+        run.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _label(row: tuple[Any, ...]) -> str:
+    return ", ".join(value if isinstance(value, str) else getattr(value, "__name__", repr(value)) for value in row)[:200]
+
+
+@contextmanager
+def _collecting(failures: list[tuple[str, BaseException]], label: str) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, pytest.fail.Exception) as error:  # a skip and Ctrl-C end the test
+        failures.append((label, error))
+
+
+def _report(failures: list[tuple[str, BaseException]], total: int) -> None:
+    if failures:
+        lines = [f"{label}: {type(error).__name__}: {error}" for label, error in failures]
+        raise AssertionError("\n".join([f"{len(lines)} of {total} cases failed", *lines])) from failures[0][1]
