@@ -1,6 +1,7 @@
 """What all tests share: model servers on 127.0.0.1 and an environment without a user's settings."""
 
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ settings.register_profile("quick", deadline=None, derandomize=True, max_examples
 settings.register_profile("gate", deadline=None, derandomize=True, max_examples=1000)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("quick")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; some tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SETTINGS = ("LANGSMITH_", "LANGCHAIN_", "OPENAI_", "GIGACHAT_")
 
