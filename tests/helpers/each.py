@@ -11,7 +11,9 @@ import pytest
 Test = Callable[..., Any]
 
 
-def each(names: str | tuple[str, ...], values: Iterable[Any], ids: Iterable[Any] | None = None) -> Callable[[Test], Test]:
+def each(
+    names: str | tuple[str, ...], values: Iterable[Any], ids: Iterable[Any] | None = None
+) -> Callable[[Test], Test]:
     """Run the body of a test for each case; the test fails once, and lists all cases that failed.
 
     Use it like `pytest.mark.parametrize`, where many cases hold one rule and need no fresh fixtures: all cases share
@@ -58,7 +60,8 @@ def each(names: str | tuple[str, ...], values: Iterable[Any], ids: Iterable[Any]
 
 
 def _label(row: tuple[Any, ...]) -> str:
-    return ", ".join(value if isinstance(value, str) else getattr(value, "__name__", repr(value)) for value in row)[:200]
+    texts = [value if isinstance(value, str) else getattr(value, "__name__", repr(value)) for value in row]
+    return ", ".join(texts)[:200]
 
 
 @contextmanager
