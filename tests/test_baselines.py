@@ -251,6 +251,7 @@ def test_full_width_punctuation_ends_sentences():
 # The benchmark
 
 
+@pytest.mark.gate
 def test_the_benchmark_prints_every_figure_with_its_counts(tmp_path, capsys, monkeypatch):
     names = {
         "wikieval/wikieval": WIKIEVAL,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers.each import each
 
 import langchain_rageval
 
@@ -37,7 +38,7 @@ def exists(path):
     return any(any(folder.glob(pattern)) for folder in (PACKAGE, ROOT))
 
 
-@pytest.mark.parametrize("path", paths(GUIDE))
+@each("path", paths(GUIDE))
 def test_every_path_in_the_guide_exists(path):
     assert exists(path)
 
@@ -68,7 +69,7 @@ def test_the_guide_is_short():
 REMOVED = re.findall(r"^\| (`\w.*`) \| `([\w.]+)` \|$", CHANGES, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("names", "module"), REMOVED, ids=[module for _, module in REMOVED])
+@each(("names", "module"), REMOVED, ids=[module for _, module in REMOVED])
 def test_names_that_left_the_root_are_where_the_changelog_says(names, module):
     home = importlib.import_module(module)
     for name in re.findall(r"`(\w+)`", names):
@@ -80,6 +81,7 @@ def test_the_changelog_lists_such_names():
     assert len(REMOVED) > 10
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("hook", HOOKS.values(), ids=list(HOOKS))
 def test_the_command_of_every_hook_exists(hook):
     assert hook["language"] == "system"

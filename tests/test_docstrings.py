@@ -7,7 +7,7 @@ import re
 import textwrap
 from itertools import pairwise
 
-import pytest
+from helpers.each import each
 from pydantic import BaseModel
 
 import langchain_rageval
@@ -66,7 +66,7 @@ def raised(function):
     return {ast.unparse(call.func).rpartition(".")[2] for call in calls} & ERRORS
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@each("name", PUBLIC)
 def test_a_docstring_begins_with_one_sentence(name):
     first, *rest = documented(PUBLIC[name]).split("\n")
     assert first[-1] in ".:", first
@@ -80,7 +80,7 @@ def unnamed(value):
     return [name for name in parameters_of(value) if name not in items(section(doc, "Args")) and f"`{name}`" not in doc]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@each("name", FUNCTIONS)
 def test_a_function_documents_parameters_and_result(name):
     doc = documented(FUNCTIONS[name])
     if not doc.startswith(LIKE):
@@ -88,19 +88,19 @@ def test_a_function_documents_parameters_and_result(name):
         assert section(doc, "Returns") or section(doc, "Yields") or doc.startswith(RESULTS)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@each("name", METHODS)
 def test_a_method_with_many_parameters_documents_them(name):
     doc = documented(METHODS[name])
     assert len(parameters_of(METHODS[name])) < 3 or doc.startswith(LIKE) or unnamed(METHODS[name]) == []
 
 
-@pytest.mark.parametrize("name", FUNCTIONS | METHODS)
+@each("name", FUNCTIONS | METHODS)
 def test_only_existing_parameters_are_documented(name):
     parameters = inspect.signature((FUNCTIONS | METHODS)[name]).parameters
     assert set(items(section(documented((FUNCTIONS | METHODS)[name]), "Args"))) <= parameters.keys()
 
 
-@pytest.mark.parametrize("name", FUNCTIONS | METHODS)
+@each("name", FUNCTIONS | METHODS)
 def test_raised_errors_are_documented(name):
     doc = documented((FUNCTIONS | METHODS)[name])
     assert [error for error in raised((FUNCTIONS | METHODS)[name]) if error not in section(doc, "Raises")] == []
@@ -125,7 +125,7 @@ def documented_below(kind):
     ]
 
 
-@pytest.mark.parametrize("name", CLASSES)
+@each("name", CLASSES)
 def test_a_class_documents_its_fields(name):
     doc = documented(CLASSES[name])
     listed = [*items(section(doc, "Args")), *items(section(doc, "Attributes")), *documented_below(CLASSES[name])]

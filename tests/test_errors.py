@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import pytest
+from helpers.each import each
 
 from langchain_rageval import (
     BelowThreshold,
@@ -18,8 +19,8 @@ from langchain_rageval.errors import JournalError, ModelOutputError, message_of,
 SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
 
 
-@pytest.mark.parametrize("sent", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
-@pytest.mark.parametrize(
+@each("sent", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
+@each(
     "error",
     [
         SampleError("lacks contexts", "contexts"),

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from helpers.each import each
 from helpers.servers.brain import offline
 
 PUBLIC_MODULES = {"langchain_rageval", *(f"langchain_rageval.{name}" for name in ("sinks", "steps", "testset"))}
@@ -46,13 +47,18 @@ def test_notebooks_exist():
     assert NOTEBOOKS
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+RUNS = [
+    pytest.param(p, id=p.stem, marks=() if p.stem in ("quickstart", "vllm") else pytest.mark.gate) for p in NOTEBOOKS
+]
+
+
+@pytest.mark.parametrize("path", RUNS)
 def test_a_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ran(path)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@each("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_has_cell_ids_and_small_outputs_without_raw_numbers(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))
     ids = [cell["id"] for cell in notebook["cells"]]
@@ -73,7 +79,7 @@ def _contents(output):
         yield kind, "".join(text)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@each("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_uses_public_names(path):
     modules = set(re.findall(r"(?:from|import) (langchain_rageval[\w.]*)", "\n".join(cells(path))))
     assert modules

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from hatchling.builders.wheel import WheelBuilder
+from helpers.each import each
 from helpers.packaged import OWN
 from helpers.waiting import PATIENCE
 
@@ -94,7 +95,7 @@ def test_the_root_holds_folders_and_nothing_else():
     assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(LAYERS)
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda given: given if isinstance(given, str) else "")
+@each(("module", "path"), list(modules()), ids=lambda given: given if isinstance(given, str) else "")
 def test_no_module_imports_from_above(module, path):
     names = imports(path.read_text(encoding="utf-8"))
     assert [problem for name in names if (problem := objection(module, name))] == []
@@ -108,7 +109,7 @@ def test_a_circle_would_be_seen():
     assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("source", "allowed"),
     [
         ("from langchain_rageval.data.schema import Row", True),
@@ -338,7 +339,7 @@ def test_such_a_name_would_be_seen(text):
     assert FOREIGN.search(text)
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda given: given if isinstance(given, str) else "")
+@each(("module", "path"), list(modules()), ids=lambda given: given if isinstance(given, str) else "")
 def test_nothing_that_is_read_is_ever_run(module, path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}

@@ -8,7 +8,7 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -53,7 +53,8 @@ def used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
         yield f"import {name}", _file_of_module(name)
 
 
-def _imported_names(code: CodeType, package: str) -> set[str]:
+@functools.lru_cache(maxsize=1024)  # to read the code of a large function takes milliseconds
+def _imported_names(code: CodeType, package: str) -> Set[str]:
     """Return the names of the modules that a function imports when it runs."""
     instructions = list(dis.get_instructions(code))
     names = set()
@@ -76,7 +77,8 @@ def _file_of_module(name: str) -> Any:
     return _file_digest(file) if file and Path(file).is_file() and _is_users_file(file) else None
 
 
-def _global_names(code: CodeType) -> set[str]:
+@functools.lru_cache(maxsize=1024)
+def _global_names(code: CodeType) -> Set[str]:
     names = {part.argval for part in dis.get_instructions(code) if part.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     inner = (_global_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
     return names.union(*inner)

@@ -293,7 +293,6 @@ def _read_reply(
         OutputParserException: if the reply is invalid.
     """
     endpoint.record_reply(reply)
-    attempts.format_ignored = False
     try:
         answer = question.parser.read_message(reply)
     except UnfitReply as problem:

@@ -102,7 +102,7 @@ class ConfidenceSequence:
             mean = self._sum / max(self.count, 1)
             return self._unscaled(mean), self._unscaled(mean)
         step = 1 / (_GRID - 1)
-        certain_low, certain_high = self._sum / self._size, (self._sum + self._size - self.count) / self._size
+        certain_low, certain_high = self._sum / self._size, (self._sum + (self._size - self.count)) / self._size
         low = max(self._means[left[0]] - step, certain_low, 0.0)
         high = min(self._means[left[-1]] + step, certain_high, 1.0)
         too_low = [mean for mean, place in self._watched.items() if self._is_low[place]]

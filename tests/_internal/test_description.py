@@ -18,6 +18,7 @@ import numpy as np
 import openai
 import pytest
 import requests
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
@@ -199,7 +200,7 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT.values(), ids=DIFFERENT)
+@each(("one", "other"), DIFFERENT.values(), ids=DIFFERENT)
 def test_what_may_change_an_answer_changes_the_description(one, other):
     assert describe(one) != describe(other)
     assert digest_of(describe(one)) != digest_of(describe(other))
@@ -231,7 +232,7 @@ EQUAL = {
 }
 
 
-@pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
+@each(("one", "other"), EQUAL.values(), ids=EQUAL)
 def test_what_changes_no_answer_does_not_change_the_description(one, other):
     assert describe(one) == describe(other)
 
@@ -317,7 +318,7 @@ SOCKET = object()
 
 IN_ANOTHER_PROCESS = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1:]
 import test_description as t
 from langchain_rageval._internal.description import describe, digest_of
 print(json.dumps([digest_of(describe(one)) for one, _ in (t.DIFFERENT | t.EQUAL).values()] + [
@@ -325,11 +326,13 @@ print(json.dumps([digest_of(describe(one)) for one, _ in (t.DIFFERENT | t.EQUAL)
 """
 
 
+@pytest.mark.gate
 def test_descriptions_are_the_same_in_another_process():
+    here = Path(__file__).parent
     found = [
         json.loads(
             subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", IN_ANOTHER_PROCESS, str(Path(__file__).parent)],
+                [sys.executable, "-W", "ignore", "-c", IN_ANOTHER_PROCESS, str(here), str(here.parent)],
                 env=os.environ | {"PYTHONHASHSEED": seed},
                 check=True,
                 capture_output=True,

@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from helpers.each import each
 from helpers.pages import sample, score
 
 from langchain_rageval import Finding, PromptSet, Row, Sample, Score, Testset
@@ -55,7 +56,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_foreign_text_is_escaped(name):
     page = HOSTILE[name]._repr_html_()
     assert EVIL in " ".join(Tags(page).texts)
@@ -63,12 +64,12 @@ def test_foreign_text_is_escaped(name):
     assert "\u202e" not in re.sub(r"<bdi>[^<]*</bdi>", "", page)  # turns the direction of nothing outside
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_the_html_sets_no_colours(name):
     assert not re.findall(r"color|background|#[0-9a-f]{3}", HOSTILE[name]._repr_html_())
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@each("name", HOSTILE)
 def test_every_tag_is_closed(name):
     page = Tags(HOSTILE[name]._repr_html_())
     assert sorted(page.opened) == sorted(page.closed)

@@ -7,6 +7,7 @@ from functools import partial
 import httpx
 import openai
 import pytest
+from helpers.each import each
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
@@ -83,7 +84,7 @@ MODELS = {
         (lambda x: lambda messages: x)(openai.OpenAI(api_key="x", default_headers={"x-tenant": SECRET}))
     ),
 }
-every_model = pytest.mark.parametrize("build", MODELS.values(), ids=MODELS)
+every_model = each("build", MODELS.values(), ids=MODELS)
 
 
 @every_model

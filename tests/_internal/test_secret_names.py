@@ -1,11 +1,11 @@
 """Which names of fields hold secrets, and removal of keys from texts."""
 
-import pytest
+from helpers.each import each
 
 from langchain_rageval._internal.secret_names import is_carrier_name, is_secret_name, without_keys
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
     [
         *("api_key", "OPENAI_API_KEY", "apiKey", "x-functions-key", "client_secret", "password", "credentials", "auth"),
@@ -16,7 +16,7 @@ def test_names_of_secrets_are_recognised(name):
     assert is_secret_name(name)
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "eos_token", "text_key", "author", "design", "tokenizer", "keyboard"])
+@each("name", ["max_tokens", "eos_token", "text_key", "author", "design", "tokenizer", "keyboard"])
 def test_other_names_are_no_secrets(name):
     assert not is_secret_name(name)
 
@@ -26,7 +26,7 @@ def test_names_of_headers_cookies_and_queries_are_recognised():
     assert [is_carrier_name(name) for name in names] == [True, True, True, True, True, True, False, False]
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "clean"),
     [
         ("http://user:pass@host/v1", "http://host/v1"),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypedDict
 from uuid import UUID, uuid4
 
 import pytest
+from helpers.each import each
 from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
 from helpers.waiting import PATIENCE, auntil
 from helpers.watched import Search, Words, joined, rag, watching, with_callback
@@ -161,7 +162,7 @@ CHAINS = {
 
 
 @every_door
-@pytest.mark.parametrize("name", CHAINS)
+@each("name", CHAINS)
 async def test_question_answer_and_contexts_are_found_whatever_the_chain_and_the_door(name, door):
     chain, given = CHAINS[name]
     callback, rows = watching()
@@ -343,8 +344,8 @@ async def test_a_chain_that_raises_is_counted_and_not_scored():
     assert (rows, stats["sampled"], stats["failed"], stats["broken_off"], stats["running"]) == ([], 2, 2, 2, 0)
 
 
-@pytest.mark.parametrize(("chain", "given"), [(rag(), QUESTION), (graph(), {"question": QUESTION})])
-@pytest.mark.parametrize("chunks", [1, 3])
+@each(("chain", "given"), [(rag(), QUESTION), (graph(), {"question": QUESTION})])
+@each("chunks", [1, 3])
 async def test_a_stream_that_is_left_half_way_is_not_scored(chain, given, chunks):
     callback, rows = watching()
     config = with_callback(callback)
@@ -390,6 +391,7 @@ async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_
     assert (rows, stats["seen"], stats["broken_off"], stats["running"]) == ([], 1, 1, 0)
 
 
+@pytest.mark.gate
 async def test_long_use_leaves_nothing_behind():
     callback, _ = watching(sample_rate=0.5, max_pending=10)
     trees = callback._state.trees

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
+from helpers.each import each
 from helpers.munich import (
     ANSWER,
     CONTEXTS,
@@ -78,6 +79,7 @@ class Gate:
 # Sampling
 
 
+@pytest.mark.gate
 def test_the_id_of_a_run_decides_whether_it_is_scored_the_same_everywhere():
     ids = [UUID(int=number << 64) for number in range(400)]
     chosen = []
@@ -93,7 +95,7 @@ def test_the_id_of_a_run_decides_whether_it_is_scored_the_same_everywhere():
     assert 60 <= len(chosen[0]) <= 140
 
 
-@pytest.mark.parametrize(("rate", "scored"), [(0, 0), (1, 5)])
+@each(("rate", "scored"), [(0, 0), (1, 5)])
 def test_the_sample_rate_may_be_0_or_1(rate, scored):
     callback, rows = watching(sample_rate=rate)
     with callback:
@@ -450,11 +452,11 @@ def itself():
     return ring
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [None, 7, b"\xff", object(), [], {}, Hostile(question="q"), itself(), {"a": 1, "b": 2}, {"messages": [3]}, "\ud800",
      {"question": "q" * 2_000_000}, {"question": "{x} </script> '; DROP TABLE scores; --\x00"}],
-    ids=lambda given: type(given).__name__,
+    ids=range(13),  # the texts of some cannot be shown
 )  # fmt: skip
 async def test_whatever_goes_in_and_out_the_chain_is_not_disturbed(given):
     def answer(_):
@@ -497,7 +499,10 @@ JUDGES = {
 """Builders of judges; the slow one replies when the event that it takes is set."""
 
 
-@pytest.mark.parametrize("judge", JUDGES)
+@pytest.mark.gate
+@pytest.mark.parametrize(
+    "judge", ["raising", *(pytest.param(name, marks=pytest.mark.gate) for name in JUDGES if name != "raising")]
+)
 def test_thousands_of_calls_with_a_bad_judge_are_what_they_are_without_one(judge, tmp_path):
     def chain(number):
         return {"answer": f"{number}. {ANSWER}", "context": CONTEXTS}
@@ -609,12 +614,14 @@ def lines(folder):
     return (folder / "rows.jsonl").read_text(encoding="utf-8").count('{"index"')
 
 
+@pytest.mark.gate
 def test_a_script_that_just_ends_has_its_last_runs_scored(tmp_path):
     done = run("for _ in range(2): chain.invoke('q', config)", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert lines(tmp_path) == 2
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_process_that_forks_and_its_child_each_score_their_own(tmp_path):
     done = run(
@@ -660,6 +667,7 @@ def test_a_copy_watches_for_itself(again, tmp_path):
     assert lines(tmp_path) == 3
 
 
+@pytest.mark.gate
 def test_what_was_flushed_is_there_when_the_process_is_killed(tmp_path):
     done = run(
         """
@@ -695,7 +703,7 @@ def test_a_row_of_a_sink_that_returns_a_coroutine_is_counted_as_lost(monkeypatch
     assert (callback.stats()["lost"], callback.stats()["sink_errors"]) == (1, 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "told"),
     [
         ({"sample_rate": 5}, "sample_rate is a share from 0 to 1, got 5"),
@@ -796,7 +804,7 @@ def test_tags_that_no_file_could_hold_are_replaced(tmp_path):
     assert Report.load(tmp_path / "live.db").rows[0].tags == {"версия": "1.4\ufffd"}
 
 
-@pytest.mark.parametrize("tags", [{"version": 1.4}, ["version"], {1: "a"}])
+@each("tags", [{"version": 1.4}, ["version"], {1: "a"}])
 def test_tags_that_are_no_texts_are_refused(tags):
     with pytest.raises(ConfigError) as raised:
         watching(tags=tags)

@@ -20,6 +20,7 @@ from helpers.waiting import PATIENCE
 
 from langchain_rageval import Report, trend
 
+pytestmark = pytest.mark.gate
 HELPERS = Path(__file__).parents[1] / "helpers"
 ANSWER = "Munich was founded in 1158. A million elephants live there."
 

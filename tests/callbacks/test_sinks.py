@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pytest
 import requests
+from helpers.each import each
 from helpers.munich import ANSWER, CONTEXTS, QUESTION
 from helpers.watched import row
 from langsmith import Client
@@ -63,8 +64,8 @@ def test_its_file_is_a_report(tmp_path):
     sink = JsonlSink(tmp_path / "new" / "rows.jsonl")
     sink.notes.append("From production.")
     given = [row(0.25), row(0.75, question="Когда?", metadata={"when": object}), row(None)]
-    for each in given:
-        sink(each)
+    for one in given:
+        sink(one)
     report = Report.load(sink.path)
     assert [each.sample.id for each in report.rows] == [each.sample.id for each in given]
     assert [each.scores for each in report.rows] == [each.scores for each in given]
@@ -103,8 +104,8 @@ def test_a_file_whose_first_line_is_incomplete_is_started_again(tmp_path):
 def test_a_large_file_is_rotated_and_the_last_backups_are_kept(tmp_path):
     sink = JsonlSink(tmp_path / "rows.jsonl", max_bytes=3000, backups=2)
     given = [row() for _ in range(20)]
-    for each in given:
-        sink(each)
+    for one in given:
+        sink(one)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["rows.jsonl", "rows.jsonl.1", "rows.jsonl.2"]
     assert all(path.stat().st_size <= 3000 for path in tmp_path.iterdir())
@@ -121,7 +122,8 @@ def test_without_backups_a_large_file_is_replaced_and_a_row_above_the_limit_is_k
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
-@pytest.mark.parametrize("most", [100_000_000, 60_000])
+@pytest.mark.gate
+@pytest.mark.parametrize("most", [60_000, 100_000_000])
 def test_processes_share_a_file_also_while_it_is_rotated(tmp_path, most):
     script = (
         HEAD
@@ -132,7 +134,7 @@ def test_processes_share_a_file_also_while_it_is_rotated(tmp_path, most):
     """
     )
     together(script, 2, tmp_path)
-    found = [each.sample.id for path in tmp_path.iterdir() for each in Report.load(path).rows]
+    found = [one.sample.id for path in tmp_path.iterdir() for one in Report.load(path).rows]
     assert sorted(found) == sorted(f"{process}-{number}" for process in range(2) for number in range(100))
     assert (len(list(tmp_path.iterdir())) > 5) == (most < 100_000)
 
@@ -177,6 +179,7 @@ def test_threads_share_a_sink(tmp_path):
     assert sum(len(Report.load(path)) for path in tmp_path.iterdir()) == 100
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_fork_in_the_middle_of_a_row_leaves_the_file_unlocked(tmp_path):
     script = (
@@ -239,7 +242,7 @@ def test_a_file_that_is_not_a_report_is_not_changed(tmp_path, content):
     assert path.read_text() == content
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "told"),
     [
         ({"max_bytes": 0}, "max_bytes must be a whole number of at least 1, or None, got 0"),
@@ -360,6 +363,7 @@ def test_a_row_that_is_written_twice_is_stored_once(tmp_path):
     sink.close()
 
 
+@pytest.mark.gate
 def test_processes_and_threads_share_a_database_and_readers_do_not_wait(tmp_path):
     script = (
         HEAD
@@ -519,7 +523,7 @@ def test_scores_are_log_records_that_hold_no_question(caplog):
     assert QUESTION not in caplog.text
 
 
-@pytest.mark.parametrize("sink", [LangSmithSink, OpenTelemetrySink])
+@each("sink", [LangSmithSink, OpenTelemetrySink])
 def test_a_sink_refuses_what_it_cannot_use(sink):
     with pytest.raises(ConfigError, match=r"takes a (meter|langsmith\.Client\(\)), got str"):
         sink("http://localhost")

@@ -13,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from helpers.chains import TEXT_TOOL, Agent, search, with_history
+from helpers.each import each
 from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS
 from helpers.watched import joined, watching, with_callback
 from langchain.agents import create_agent
@@ -64,7 +65,7 @@ CHATS: dict[str, Any] = {
         {"configurable": {"thread_id": "t1"}},
     ),
 }
-every_chat = pytest.mark.parametrize(("build", "given", "config"), CHATS.values(), ids=CHATS)
+every_chat = each(("build", "given", "config"), CHATS.values(), ids=CHATS)
 
 
 async def invoked(chat, given, config):
@@ -111,7 +112,7 @@ async def test_each_turn_has_the_earlier_ones_as_its_history(build, given, confi
     assert (whole.question, len(whole.history)) == ("Third?", 4)
 
 
-@pytest.mark.parametrize("name", ["thread_id", "session_id", "conversation_id", "conversation"])
+@each("name", ["thread_id", "session_id", "conversation_id", "conversation"])
 def test_a_thread_is_named_by_the_metadata_of_a_run_too(name):
     callback, rows = watching(METRIC)
     chain = RunnableLambda(lambda given: ANSWER)
@@ -150,10 +151,13 @@ def sampled_threads(build, given, key, *, threads=40, copies=1, **options):
     return dict(scored), sum(one["sampled"] for one in stats)
 
 
+@pytest.mark.gate  # quick, with one kind of chat: test_another_seed_samples_other_threads
 @pytest.mark.parametrize(
     ("build", "given", "key"),
-    [(chat_graph, by_messages, "thread_id"), (with_history, by_input, "session_id")],
-    ids=["a graph with a checkpointer", "a chain with a message history"],
+    [
+        pytest.param(chat_graph, by_messages, "thread_id", id="a graph with a checkpointer"),
+        pytest.param(with_history, by_input, "session_id", id="a chain with a message history", marks=pytest.mark.gate),
+    ],
 )
 def test_a_thread_is_sampled_as_a_whole_or_not_at_all(build, given, key):
     scored, sampled = sampled_threads(build, given, key)
@@ -165,12 +169,13 @@ def test_a_thread_is_sampled_as_a_whole_or_not_at_all(build, given, key):
 
 
 def test_another_seed_samples_other_threads():
-    first, _ = sampled_threads(chat_graph, by_messages, "thread_id")
-    other, _ = sampled_threads(chat_graph, by_messages, "thread_id", seed=1)
+    first, _ = sampled_threads(chat_graph, by_messages, "thread_id", threads=10)
+    other, _ = sampled_threads(chat_graph, by_messages, "thread_id", threads=10, seed=1)
     assert set(other.values()) == {3}
     assert first.keys() != other.keys()
 
 
+@pytest.mark.gate
 def test_every_process_samples_the_same_threads():
     program = (
         "from langchain_rageval import OfflineJudge, RagEvalCallback, aspect_critique\n"
@@ -184,7 +189,7 @@ def test_every_process_samples_the_same_threads():
     assert outputs == {f"{expected}\n".encode()}
 
 
-@pytest.mark.parametrize("seed", ["a", 1.5, True, None])
+@each("seed", ["a", 1.5, True, None])
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(ConfigError, match=f"^seed must be a whole number, got {seed!r}$"):
         RagEvalCallback(METRIC, seed=seed)

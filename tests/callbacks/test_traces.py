@@ -1,6 +1,7 @@
 """Scores on the traces of the runs: Langfuse's client, OpenTelemetry's events, OTLP and Prometheus."""
 
 import asyncio
+import importlib
 import json
 import re
 from pathlib import Path
@@ -11,19 +12,12 @@ from helpers.munich import SAMPLE
 from helpers.servers.loopback import Loopback, Response
 from helpers.watched import row
 from langchain_core.runnables import RunnableLambda
-from langfuse import Langfuse
-from langfuse.langchain import CallbackHandler
-from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import format_span_id, format_trace_id
-from prometheus_client import CollectorRegistry, generate_latest
 
 from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, faithfulness
 from langchain_rageval.sinks import LangfuseSink, OpenTelemetrySink
@@ -110,21 +104,27 @@ class LangfuseServer(Loopback):
 @pytest.fixture
 def langfuse():
     """A real client of Langfuse, and the server that it posts to."""
+    package = pytest.importorskip("langfuse")
     with LangfuseServer() as server:
         provider = TracerProvider()
         key = f"pk-{uuid4()}"  # the client keeps one exporter for each key
-        client = Langfuse(public_key=key, secret_key="sk-1", base_url=server.url, tracer_provider=provider)
+        client = package.Langfuse(public_key=key, secret_key="sk-1", base_url=server.url, tracer_provider=provider)
         yield client, server, key
         client.shutdown()
         provider.shutdown()
 
 
+@pytest.mark.gate
 @pytest.mark.filterwarnings("ignore")  # of Langfuse's own imports
 def test_a_score_is_posted_to_the_trace_of_a_synchronous_chain_in_any_order_of_the_handlers(langfuse):
     client, server, key = langfuse
+    langchain = importlib.import_module("langfuse.langchain")
     expected = []
     for is_first in (True, False):
-        handler, callback = CallbackHandler(public_key=key), watching(LangfuseSink(client), tags={"version": "1.4"})
+        handler, callback = (
+            langchain.CallbackHandler(public_key=key),
+            watching(LangfuseSink(client), tags={"version": "1.4"}),
+        )
         handlers = [handler, callback] if is_first else [callback, handler]
         CHAIN.invoke({"question": SAMPLE["question"]}, {"callbacks": handlers})
         assert callback.close()
@@ -138,6 +138,7 @@ def test_a_score_is_posted_to_the_trace_of_a_synchronous_chain_in_any_order_of_t
     assert len(score["observationId"]) == 16
 
 
+@pytest.mark.gate
 def test_a_score_is_posted_to_the_observation_around_an_asynchronous_chain(langfuse):
     client, server, _ = langfuse
     callback = watching(LangfuseSink(client))
@@ -153,6 +154,7 @@ def test_a_score_is_posted_to_the_observation_around_an_asynchronous_chain(langf
     assert (score["traceId"], score["observationId"]) == (observation.trace_id, observation.id)
 
 
+@pytest.mark.gate
 def test_the_code_of_the_guide_posts_scores(langfuse, monkeypatch):
     client, server, _ = langfuse
     monkeypatch.setattr("langfuse.get_client", lambda: client)
@@ -165,6 +167,7 @@ def test_the_code_of_the_guide_posts_scores(langfuse, monkeypatch):
     assert [score["name"] for score in server.scores] == ["faithfulness"]
 
 
+@pytest.mark.gate
 def test_a_score_posted_again_has_the_same_id_and_one_without_a_value_is_not_posted(langfuse):
     client, server, _ = langfuse
     sink = LangfuseSink(client)
@@ -177,6 +180,7 @@ def test_a_score_posted_again_has_the_same_id_and_one_without_a_value_is_not_pos
     assert first["comment"] == "because"
 
 
+@pytest.mark.gate
 def test_a_run_without_a_trace_and_another_client_are_refused(langfuse):
     expected = (
         'run r-1 belongs to no trace: call the chain in `with client.start_as_current_observation(name="answer")`, or '
@@ -231,16 +235,24 @@ def test_another_logger_is_refused():
 # OTLP
 
 
+@pytest.mark.gate
 def test_metrics_and_events_arrive_by_otlp(spans):
+    http = "opentelemetry.exporter.otlp.proto.http"
+    log_exporter, metric_exporter = (
+        pytest.importorskip(f"{http}.{name}") for name in ("_log_exporter", "metric_exporter")
+    )
+    proto = "opentelemetry.proto.collector"
+    log_requests = importlib.import_module(f"{proto}.logs.v1.logs_service_pb2").ExportLogsServiceRequest
+    metric_requests = importlib.import_module(f"{proto}.metrics.v1.metrics_service_pb2").ExportMetricsServiceRequest
     with Loopback() as server:
         server.routes = dict.fromkeys(
             ("/v1/metrics", "/v1/logs"), lambda received: Response(200, b"", "application/x-protobuf")
         )
         reader = PeriodicExportingMetricReader(
-            OTLPMetricExporter(f"{server.url}/v1/metrics"), export_interval_millis=float("inf")
+            metric_exporter.OTLPMetricExporter(f"{server.url}/v1/metrics"), export_interval_millis=float("inf")
         )
         meters, logs = MeterProvider([reader]), LoggerProvider()
-        logs.add_log_record_processor(SimpleLogRecordProcessor(OTLPLogExporter(f"{server.url}/v1/logs")))
+        logs.add_log_record_processor(SimpleLogRecordProcessor(log_exporter.OTLPLogExporter(f"{server.url}/v1/logs")))
         sink = OpenTelemetrySink(meters.get_meter("rag"), logger=logs.get_logger("rag"))
         callback = watching(sink)
         with spans.start_as_current_span("request") as span:
@@ -250,9 +262,9 @@ def test_metrics_and_events_arrive_by_otlp(spans):
         bodies = {request.path: request.raw for request in server.requests}
         meters.shutdown()
         logs.shutdown()
-    sent = ExportMetricsServiceRequest.FromString(bodies["/v1/metrics"]).resource_metrics[0].scope_metrics[0].metrics
+    sent = metric_requests.FromString(bodies["/v1/metrics"]).resource_metrics[0].scope_metrics[0].metrics
     assert {"rageval.score", "rageval.runs", "rageval.runs.open"} <= {metric.name for metric in sent}
-    events = ExportLogsServiceRequest.FromString(bodies["/v1/logs"]).resource_logs[0].scope_logs[0].log_records
+    events = log_requests.FromString(bodies["/v1/logs"]).resource_logs[0].scope_logs[0].log_records
     assert [event.event_name for event in events] == ["gen_ai.evaluation.result"]
     assert events[0].trace_id == span.get_span_context().trace_id.to_bytes(16)
 
@@ -260,9 +272,11 @@ def test_metrics_and_events_arrive_by_otlp(spans):
 # Prometheus
 
 
+@pytest.mark.gate
 def test_prometheus_serves_every_series_and_label_of_the_dashboard():
     exporter = pytest.importorskip("opentelemetry.exporter.prometheus")
-    registry = CollectorRegistry()
+    client = importlib.import_module("prometheus_client")
+    registry = client.CollectorRegistry()
     reader = exporter.PrometheusMetricReader()
     registry.register(reader._collector)
     meters = MeterProvider([reader])
@@ -272,7 +286,7 @@ def test_prometheus_serves_every_series_and_label_of_the_dashboard():
     assert callback.close()
     sink(row(None))
     series = {}
-    for line in generate_latest(registry).decode().splitlines():
+    for line in client.generate_latest(registry).decode().splitlines():
         if found := re.match(r"(rageval_\w+)\{(.*)\} ", line):
             series.setdefault(found[1], set()).update(re.findall(r'(\w+)="', found[2]))
     dashboard = json.loads((GUIDES / "rageval-grafana.json").read_text(encoding="utf-8"))

@@ -1,8 +1,11 @@
 """Fixtures of the command-line tests."""
 
 import pytest
+from helpers.certificates import certificates
 
 from langchain_rageval.cli.main import run
+
+__all__ = ["certificates", "rageval"]
 
 
 @pytest.fixture

@@ -164,11 +164,12 @@ def many(path, good):
     return path
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("good", "gate", "code", "verdicts"),
     [
-        (280, (), 0, {"faithfulness": "no worse"}),
-        (100, (), 1, {"faithfulness": "worse"}),
+        pytest.param(280, (), 0, {"faithfulness": "no worse"}, marks=pytest.mark.gate),
+        pytest.param(100, (), 1, {"faithfulness": "worse"}, marks=pytest.mark.gate),
         (
             280,
             ("--fail-under", "faithfulness=0.6"),

@@ -8,8 +8,16 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize(("threshold", "code"), [(0.8, 1), (0.0, 0)])
-@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.gate
+@pytest.mark.parametrize(
+    ("threshold", "code", "more"),
+    [
+        (0.8, 1, []),
+        pytest.param(0.0, 0, [], marks=pytest.mark.gate),
+        pytest.param(0.8, 1, ["--json"], marks=pytest.mark.gate),
+        pytest.param(0.0, 0, ["--json"], marks=pytest.mark.gate),
+    ],
+)
 def test_the_gate_decides_the_exit_code_although_nobody_reads_stdout(tmp_path, threshold, code, more):
     lines = [json.dumps({"question": f"{number}?", "answer": "no", "reference": "5 km"}) for number in range(20)]
     (tmp_path / "answers.jsonl").write_text("\n".join(lines), encoding="utf-8")

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE, TRUE_SAMPLE
 from helpers.reports import failed, report_of, row, scored
 
@@ -27,7 +28,7 @@ LITTLE_WORSE, FAIR = report_of(*[scored(0.49)] * 400), report_of(*[scored(0.5)] 
 FEW_GAINS = report_of(*[scored(0.9)] * 50), report_of(*[scored(0.95)] * 50)
 
 
-@pytest.mark.parametrize(
+@each(
     ("baseline", "candidate", "options", "code", "verdict"),
     [
         (BAD, GOOD, ["--fail-if-worse"], 0, "better"),
@@ -107,7 +108,7 @@ def test_different_instruments_are_refused_unless_allowed(rageval, files):
     assert "Different instruments" in told
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "problem"),
     [
         (["nowhere.jsonl", "good.jsonl"], "nowhere.jsonl cannot be read"),

@@ -4,6 +4,8 @@ import json
 
 import pytest
 from helpers.corpus import corpus
+from helpers.each import each
+from helpers.pauses import Pauses
 
 from langchain_rageval.testset import Testset
 
@@ -53,7 +55,7 @@ def test_a_journal_and_a_budget(rageval, folder, tmp_path):
     assert Testset.load(tmp_path / "b.jsonl").complete
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "told"),
     [
         (["--focus", "saana.md"], "focus: no passage has the source 'saana.md'; "),
@@ -86,7 +88,8 @@ def test_missing_documents_are_rejected(rageval, tmp_path):
     assert complaints.count("\n") == 1
 
 
-def test_an_unreachable_server_is_reported_in_one_line(rageval, folder, tmp_path):
+def test_an_unreachable_server_is_reported_in_one_line(rageval, folder, tmp_path, monkeypatch):
+    Pauses(monkeypatch)
     words = ["--writer", "vllm:m", "--base-url", "http://127.0.0.1:9/v1", "--embeddings", "offline", "--quiet"]
     code, _, complaints = rageval("generate", folder, "--size", 2, "--out", tmp_path / "t.jsonl", *words)
     assert code == 2

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 
-import pytest
+from helpers.each import each
 
 from langchain_rageval.cli import main
 from langchain_rageval.cli.help_texts import EXAMPLES
@@ -18,7 +18,7 @@ def test_every_command_has_examples():
     assert commands().keys() == EXAMPLES.keys()
 
 
-@pytest.mark.parametrize("command", EXAMPLES)
+@each("command", EXAMPLES)
 def test_its_examples_are_shown_whole_and_parse(rageval, command):
     code, told, _ = rageval(command, "--help")
     assert code == 0

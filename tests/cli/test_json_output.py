@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from helpers.each import each
 from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
 from helpers.pages import report
 from helpers.servers.batch_runner import BatchRunner
@@ -71,7 +72,9 @@ def documented(command, name):
 # --json
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command", [pytest.param(name, marks=pytest.mark.gate if name == "qualify" else ()) for name in COMMANDS]
+)
 def test_stdout_has_one_object_with_the_keys_that_the_help_lists(rageval, folder, command):
     code, out, err = rageval(command, *COMMANDS[command], "--json")
     assert (code, err) == (0, "")
@@ -153,7 +156,7 @@ def test_samples_come_from_stdin(rageval, folder, given, command):
     assert told == expected
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "mend"),
     [
         (b"", "stdin contains no samples"),
@@ -182,6 +185,7 @@ def test_a_trec_run_on_stdin_is_rejected(rageval, folder):
     assert "--qrels and --topics need a TREC run in a file; stdin is read as JSON lines" in err
 
 
+@pytest.mark.gate  # quick, with a failed gate: test_closed_stdout.py
 @pytest.mark.parametrize("words", [["evaluate", "samples.jsonl", "--out", "-"], ["plan", "samples.jsonl", "--json"]])
 def test_a_program_that_stops_reading_is_no_error(folder, words):
     read, write = os.pipe()
@@ -227,6 +231,7 @@ def test_a_resumed_run_reads_stdin_again_and_writes_to_the_original_path(rageval
     assert again["metrics"]["faithfulness"]["mean"] == first["metrics"]["faithfulness"]["mean"]
 
 
+@pytest.mark.gate
 def test_a_pipe_of_any_locale_carries_utf_8(folder):
     words = [*PROGRAM, "evaluate", "-", "--quiet", "--out", "-"]
     line = '{"question": "Где?", "answer": "Тут.", "contexts": ["Тут."]}\n'.encode()

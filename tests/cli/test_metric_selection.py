@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.each import each
 from helpers.servers.brain import offline
 from helpers.trec import expected, unpacked
 
@@ -34,7 +35,7 @@ def scored(rageval, tmp_path, *options):
     return Report.load(tmp_path / "out.jsonl").rows[0].scores
 
 
-@pytest.mark.parametrize(
+@each(
     ("grader", "best"),
     [([], "1"), (["--grader", "ids"], "1"), (["--grader", "labels"], "4"), (["--grader", "llm"], "3")],
 )
@@ -80,7 +81,7 @@ def test_topics_name_the_questions_of_a_run(rageval, tmp_path):
     assert scores["ndcg@10"].reason.startswith("Лучшая оценка")
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "mend"),
     [
         (["--metrics", "ndcg"], "'ndcg' needs a cutoff, a whole number of at least 1, as in ndcg@5"),

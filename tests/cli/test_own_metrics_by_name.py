@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from helpers.each import each
 
 from langchain_rageval import Report
 
@@ -73,7 +74,7 @@ def test_an_entry_point_of_a_package_is_listed_and_used(rageval, written, tmp_pa
     assert [*Report.load(tmp_path / "out.jsonl").rows[0].scores] == ["politeness"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "message"),
     [
         ("no_such:metric", "no_such:metric cannot be imported: ModuleNotFoundError: No module named 'no_such'"),

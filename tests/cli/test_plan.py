@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.each import each
 from helpers.munich import CONTEXTS
 from helpers.servers.brain import offline
 
@@ -70,7 +71,7 @@ def test_what_the_journal_holds_costs_nothing(rageval, samples, judged, tmp_path
     assert total.split()[3] == "10"
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "mend"),
     [
         (["--metrics", "faith"], "faith"),
@@ -173,8 +174,8 @@ def test_a_gate_on_one_of_two_metrics_that_was_left_out(rageval, samples, tmp_pa
     assert "faithfulness has nothing scored, all of it was left out; answer_similarity is " in complaints
 
 
-@pytest.mark.parametrize("name", ["calls", "tokens", "embeddings"])
-@pytest.mark.parametrize("bound", ["-1", "many", "1.5"])
+@each("name", ["calls", "tokens", "embeddings"])
+@each("bound", ["-1", "many", "1.5"])
 def test_what_bounds_nothing_is_refused_and_nothing_begun(rageval, samples, judged, tmp_path, name, bound):
     server, judge = judged
     journal = tmp_path / "run.db"
@@ -253,7 +254,7 @@ def test_a_plan_of_a_folder_without_generate_names_the_option(rageval, tmp_path)
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     [["--audit", "offline"], ["--batch"], ["--fail-under", "faithfulness=1"], ["--journal", "j.db"], ["--pilot", "3"]],
 )

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.each import each
 
 
 def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
@@ -26,6 +27,7 @@ def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
     assert json.loads(out.read_text(encoding="utf-8"))["language"] == "ru"
 
 
+@pytest.mark.gate
 def test_json_on_stdout_has_the_right_verdicts_by_kind_of_item(rageval):
     code, told, complaints = rageval("qualify", "--language", "en", "--repeats", 1, "--quiet", "--json")
     assert (code, complaints) == (0, "")
@@ -36,16 +38,23 @@ def test_json_on_stdout_has_the_right_verdicts_by_kind_of_item(rageval):
     assert tables["of"] == 4
 
 
-def test_a_requirement_decides_the_exit_code(rageval):
+@pytest.mark.gate
+def test_with_its_requirements_met_it_ends_with_0(rageval):
     words = ["qualify", "--language", "en", "--repeats", 1, "--quiet"]
     assert rageval(*words, "--require", "answer_similarity=fit")[0] == 0
+
+
+@pytest.mark.gate
+def test_a_requirement_that_is_not_met_ends_with_1(rageval):
+    words = ["qualify", "--language", "en", "--repeats", 1, "--quiet"]
     code, told, complaints = rageval(*words, "--require", "context_precision=fit", "--require", "answer_similarity=fit")
     assert code == 1
     assert "grade_contexts" in told
     assert complaints == "rageval: context_precision: required fit, got cannot tell\n"
 
 
-@pytest.mark.parametrize(
+@pytest.mark.gate
+@each(
     ("words", "told"),
     [
         (["--language", "tlh"], "language must be one of"),

@@ -45,6 +45,7 @@ def test_the_samples_that_the_demo_shows_are_bundled():
     assert {*SHOWN} <= {json.loads(line)["id"] for line in lines}
 
 
+@pytest.mark.gate
 def test_wrapped_lines_keep_their_indentation(tmp_path):
     question = "Which rivers flow through the capital of Bavaria and in which order do they reach it from the south?"
     reason = "The contexts support one of three statements; not found: «It lies in Saxony»; not found: «It is old»."
@@ -81,7 +82,8 @@ def test_a_report_says_why_scores_are_missing(rageval, tmp_path):
     assert "Unscored: 1 of claim_noise: the answer states no facts" in out
 
 
-def test_the_question_of_a_conversation_is_followed_by_the_one_that_was_judged(tmp_path):
+def test_the_question_of_a_conversation_is_followed_by_the_one_that_was_judged(rageval, tmp_path):
     Report([turn_row(judged_as(STANDALONE), reason="")]).to_jsonl(tmp_path / "report.jsonl")
-    lines = [line.rstrip() for line in shown(80, "report", tmp_path / "report.jsonl")]
+    _, out, _ = rageval("report", tmp_path / "report.jsonl")
+    lines = [line.rstrip() for line in out.splitlines()]
     assert f"  0.500  {QUESTION} → {STANDALONE} (sample-0)" in lines

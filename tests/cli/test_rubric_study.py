@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.each import each
 
 from langchain_rageval import Report
 
@@ -46,7 +47,7 @@ def test_one_choice_of_examples_makes_one_row(rageval, sheets):
     assert "0-3, examples" not in told
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "told"),
     [
         (["--scale", "three"], "--scale takes LOW-HIGH, such as 0-3, got 'three'"),

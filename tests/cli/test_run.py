@@ -5,6 +5,7 @@ import sys
 from textwrap import dedent
 
 import pytest
+from helpers.each import each
 from helpers.munich import CONTEXTS, QUESTION
 
 from langchain_rageval import load_samples
@@ -148,7 +149,7 @@ def test_an_interrupted_run_writes_what_it_has(rageval, app, testset):
     assert [sample.question for sample in load_samples("answers.jsonl")] == [QUESTION]
 
 
-@pytest.mark.parametrize(
+@each(
     ("words", "problem"),
     [
         (["munich_app", "testset.jsonl"], "name the chain as MODULE:CHAIN, such as app:chain; got munich_app"),

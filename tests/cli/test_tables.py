@@ -4,6 +4,7 @@ import io
 import re
 
 import pytest
+from helpers.each import each
 from helpers.pages import report
 from helpers.terminals import seen, shown
 from rich.table import Table
@@ -15,7 +16,9 @@ HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b1m\x1b]8;;http://h\x1b\\\\b\u202e\u2066c\
 FORBIDDEN = set("\x07\x1b\x9b\r\u202e\u2066\u200f\u061c\u2028")
 
 
-@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+@pytest.mark.parametrize(
+    ("environment", "coloured"), [({}, True), pytest.param({"NO_COLOR": "1"}, False, marks=pytest.mark.gate)]
+)
 def test_progress_and_tables_have_colours_unless_disabled(tmp_path, environment, coloured):
     samples = tmp_path / "samples.jsonl"
     samples.write_text('{"question": "Q?", "answer": "It is so.", "contexts": ["It is so."]}\n' * 3)
@@ -41,7 +44,7 @@ def printed(width, made, *, terminal=True):
     return re.sub(r"\x1b\[[0-9;]*m", "", captured.get()), out.width
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 120])
+@each("width", [60, 80, 100, 120])
 def test_no_name_and_no_number_is_cut(width):
     told, _ = printed(width, table())
     assert "…" not in told
@@ -75,17 +78,17 @@ def test_a_column_of_words_is_broken_rather_than_the_frame():
     assert max(map(len, told.splitlines())) <= 60
 
 
-def test_reports_and_comparisons_fit_eighty_columns(tmp_path):
+@pytest.mark.parametrize(
+    "words",
+    [["compare", "before.jsonl", "after.jsonl"], pytest.param(["report", "after.jsonl"], marks=pytest.mark.gate)],
+)
+def test_reports_and_comparisons_fit_eighty_columns(tmp_path, words):
     for name in ("before", "after"):
         report([1.0, 0.0, 0.5] * 3).to_jsonl(tmp_path / f"{name}.jsonl")
-    for words in (
-        ["report", tmp_path / "after.jsonl"],
-        ["compare", tmp_path / "before.jsonl", tmp_path / "after.jsonl"],
-    ):
-        lines = shown(80, *words)
-        assert max(map(len, lines)) <= 80
-        assert not [line for line in lines if "…" in line]
-        assert any(line.startswith(("faithfulness ", "│ faithfulness ")) for line in lines)
+    lines = shown(80, *(tmp_path / word if word.endswith("jsonl") else word for word in words))
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if "…" in line]
+    assert any(line.startswith(("faithfulness ", "│ faithfulness ")) for line in lines)
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
@@ -115,7 +116,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@each("form", FORMS)
 def test_every_form_of_a_conversation_gives_the_same_samples(form):
     first, second = samples_of(FORMS[form])
     assert (first.question, first.answer, first.history) == ("Кто основал Мюнхен?", "Генрих Лев.", [])
@@ -124,7 +125,7 @@ def test_every_form_of_a_conversation_gives_the_same_samples(form):
     assert first.metadata["conversation"] == second.metadata["conversation"]
 
 
-@pytest.mark.parametrize(
+@each(
     "form",
     [
         form
@@ -321,7 +322,7 @@ def test_a_message_with_a_number_as_its_text_is_an_error_of_the_sample():
         samples_of([{"role": "user", "content": 5}, {"role": "assistant", "content": "a"}])
 
 
-@pytest.mark.parametrize("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, "just a text", [1, 2]])
+@each("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, "just a text", [1, 2]])
 def test_no_message_of_the_user_is_an_error(conversation):
     with pytest.raises(SampleError):
         samples_of(conversation)

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import numpy as np
 import pandas as pd
 import pytest
+from helpers.each import each
 from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
@@ -393,7 +394,7 @@ def test_rows_of_a_data_frame_are_read_and_all_its_missing_values_are_missing():
         Sample.parse(row).model_dump_json()
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT", "s"), pd.NaT, pd.NA])
+@each("missing", [None, float("nan"), np.float32("nan"), np.datetime64("NaT", "s"), pd.NaT, pd.NA])
 def test_none_nan_and_their_like_are_missing(missing):
     assert read_fields({"question": "q", "answer": missing, "topic": missing}) == {"question": "q", "metadata": {}}
 

@@ -3,6 +3,7 @@ import math
 from typing import Any
 
 import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -92,7 +93,7 @@ def test_documents_and_messages_are_taken_where_texts_are():
     assert (sample.answer, sample.contexts, sample.references) == ("a", ["c"], ["r"])
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         {"metadata": {"run": 2}},

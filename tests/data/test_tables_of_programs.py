@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from helpers.each import each
 
 from langchain_rageval.data.loading import load_samples
 
@@ -31,7 +32,7 @@ def test_a_russian_spreadsheet_is_read_in_every_dialect(name):
     assert [sample.metadata for sample in samples] == [{"Тема": "звери"}, {}]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "number"),
     [
         ("pandas_lists.csv", "5000.0"),

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from hypothesis import given, settings, strategies
+from helpers.each import each
+from hypothesis import given, strategies
 
 from langchain_rageval.data.cells import decode_row, parse_literal
 from langchain_rageval.data.encodings import guess_encoding
@@ -228,9 +229,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
     assert str(caught.value) == f"a.csv: {problem}: rename one of them"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(42, "42"), (42.0, "42"), (0.5, "0.5"), (True, "True"), ("42", "42"), (float("nan"), None)]
-)
+@each(("value", "text"), [(42, "42"), (42.0, "42"), (0.5, "0.5"), (True, "True"), ("42", "42"), (float("nan"), None)])
 def test_a_number_is_a_text_and_nan_is_missing(value, text):
     sample = Sample.parse({"question": "q", "answer": value, "reference": value})
     assert (sample.answer, sample.references) == (text, [] if text is None else [text])
@@ -367,7 +366,6 @@ VALUES = strategies.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(strategies.dictionaries(strategies.sampled_from(KEYS), VALUES, max_size=7))
 def test_any_record_is_a_sample_or_a_sample_error(record):
     for read_record in (Sample.parse, lambda row: Sample.parse(decode_row(row, {}))):
@@ -378,7 +376,6 @@ def test_any_record_is_a_sample_or_a_sample_error(record):
             pass
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
 @given(strategies.text(alphabet="[]{}()'\",abN \n\\-1:#", max_size=40))
 def test_any_cell_is_a_list_or_a_mapping_or_a_text(text):
     parse_literal(text)
@@ -387,7 +384,7 @@ def test_any_cell_is_a_list_or_a_mapping_or_a_text(text):
 # Encodings
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "encoding"),
     [
         ("Баню страхуют вместе с домом.", "cp1251"),

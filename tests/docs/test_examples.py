@@ -5,6 +5,7 @@ import warnings
 from contextlib import nullcontext
 
 import pytest
+from helpers.each import each
 from helpers.manual import TEXT, blocks, page, prose, sections, table
 from helpers.munich import offline_reply, recording_judge
 from helpers.reports import report_of, scored
@@ -70,7 +71,7 @@ def test_metrics(ran):
     assert all(score.value is not None for score in row.scores.values())
 
 
-@pytest.mark.parametrize("row", table(page("reference/metrics")), ids=lambda row: row[0])
+@each("row", table(page("reference/metrics")), ids=lambda row: row[0])
 def test_the_table_of_metrics_states_calls_and_fields(row):
     built, _, reads, calls = row
     judge, embeddings = recording_judge(), HashingEmbeddings()
@@ -183,6 +184,7 @@ def test_rubric_grading(ran, capsys):
     assert "no examples" in printed
 
 
+@pytest.mark.gate
 def test_judge_qualification(ran, capsys):
     qualification = ran("how-to/qualify-a-judge")["qualification"]
     assert qualification.verdict["faithfulness"] == "unfit"
@@ -235,6 +237,7 @@ def test_langsmith(ran, capsys, monkeypatch):
     assert "{'faithfulness': 1.0, 'context_recall': 1.0}" in capsys.readouterr().out
 
 
+@pytest.mark.gate
 def test_mlflow(ran, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     for name in ("MLFLOW_DISABLE_TELEMETRY", "LITELLM_LOCAL_MODEL_COST_MAP"):
@@ -253,6 +256,7 @@ def test_mlflow(ran, monkeypatch):
     assert scored == {"faithfulness/mean": 1.0, "exact_match/mean": 0.0}
 
 
+@pytest.mark.gate
 def test_dashboards(ran, capsys, monkeypatch):
     served = []
     monkeypatch.setattr("prometheus_client.start_http_server", lambda port, addr: served.append((port, addr)))
@@ -326,7 +330,7 @@ MUNICH = {
 }
 
 
-@pytest.mark.parametrize("row", table(page("reference/edge-cases")), ids=lambda row: row[0])
+@each("row", table(page("reference/edge-cases")), ids=lambda row: row[0])
 def test_the_table_of_edge_cases_is_true(row):
     name, *cells = row
     judge, embeddings = recording_judge(), HashingEmbeddings()

@@ -133,6 +133,7 @@ def test_auto_chooses_a_good_rung_and_scores_are_right(build, rungs):
         assert set(server.rungs) <= set(rungs)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("build", "rungs"), CLIENTS)
 def test_scores_are_right_on_three_event_loops(build, rungs):
     """In a process of its own: connections of closed loops would be left to the garbage collector of other tests."""
@@ -155,6 +156,7 @@ def score_on_three_loops(build):
     sys.stdout.write("no failure\n")
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("build", "rungs"), CLIENTS)
 def test_the_mode_prompt_works_with_every_client(build, rungs):
     with VendorServer(refused=(STRICT, TOOLS, "json_mode")) as server:

@@ -5,6 +5,7 @@ from typing import TypedDict
 
 import pytest
 from helpers.chains import CHAINS, FOUND, SEARCH, Agent, State
+from helpers.each import each
 from helpers.munich import ANSWER, CONTEXTS, QUESTION
 from helpers.watched import Search, Words, rag, watching, with_callback
 from langchain.agents import create_agent
@@ -45,7 +46,7 @@ def ask(chain):
     return sample
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@each("name", CHAINS)
 async def test_question_answer_contexts_ids_and_sources_come_out(name):
     sample = ask(CHAINS[name])
     assert sample == Sample(
@@ -277,7 +278,7 @@ def test_the_cause_of_a_failed_call_stands_in_the_sample_and_in_the_failed_score
         evaluate([lost], faithfulness(OfflineJudge()), progress=False)
 
 
-@pytest.mark.parametrize(
+@each(
     ("output", "error"),
     [
         (None, "TypeError: the chain returned None: "),
@@ -359,7 +360,7 @@ def test_a_function_gets_the_type_that_it_names():
     assert given == [Request(query=QUESTION), Asked(QUESTION), QUESTION]
 
 
-@pytest.mark.parametrize(
+@each(
     "found",
     [
         FOUND,
@@ -404,7 +405,7 @@ INPUTS = {"RetrievalQA": {"query": QUESTION}, "a chain with a message history": 
 WATCHED = ("RetrievalQA", "RetrievalQA without its sources", "a graph with names of its own", "history-aware retrieval")
 
 
-@pytest.mark.parametrize("name", WATCHED)
+@each("name", WATCHED)
 def test_the_callback_reads_what_asking_reads(name):
     key = {"a graph with names of its own": "question", "history-aware retrieval": "input"}.get(name, "query")
     callback, rows = watching()

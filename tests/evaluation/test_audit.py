@@ -4,6 +4,7 @@ import random
 from statistics import fmean
 
 import pytest
+from helpers.each import each
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
@@ -368,7 +369,7 @@ def test_samples_on_which_the_strong_judge_fails_do_not_raise_the_mean_that_is_d
     assert decision.low < MEAN < 0.9 < decision.high
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"share": 0}, "share must be a number above 0 and at most 1, such as 0.1, got 0"),

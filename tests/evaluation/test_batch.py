@@ -3,8 +3,11 @@
 import _thread
 import asyncio
 import json
+import time
+from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
 from helpers.servers.batch_server import BatchServer
 from helpers.servers.brain import RICH, offline
 from helpers.servers.openai_server import OpenAIServer
@@ -33,6 +36,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JudgeUnavailable
+from langchain_rageval.run.batch.reply_store import StoredReply
 
 FAST = Batch(poll=0.01)
 
@@ -128,7 +132,7 @@ def test_a_batch_is_split_at_the_limits_of_the_provider(live, monkeypatch):
     assert max(len(batch["_lines"]) for batch in server.sent) == 3
 
 
-@pytest.mark.parametrize("outcome", ["expired", "failed", "lost"])
+@pytest.mark.parametrize("outcome", ["expired", *(pytest.param(n, marks=pytest.mark.gate) for n in ("failed", "lost"))])
 def test_requests_that_a_batch_does_not_answer_are_sent_again_in_the_next_wave(live, outcome):
     def becomes(batch, place):
         return outcome if batch == 1 and place % 2 else "answered"
@@ -195,7 +199,7 @@ def test_a_judge_without_a_batch_api_is_refused_before_any_call():
     )
 
 
-@pytest.mark.parametrize("poll", [0, -1.5, float("inf"), float("nan"), "fast", True, None])
+@each("poll", [0, -1.5, float("inf"), float("nan"), "fast", True, None])
 def test_the_seconds_between_polls_are_checked(poll):
     with pytest.raises(ConfigError) as caught:
         Batch(poll=poll)
@@ -385,6 +389,7 @@ def test_ctrl_c_without_a_journal_says_that_the_replies_are_lost():
 
 def test_the_command_line_resumes_an_interrupted_batch(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Batch.__init__, "__defaults__", (0.01,))
     lines = "".join(f"{sample.model_dump_json()}\n" for sample in RICH)
     (tmp_path / "answers.jsonl").write_text(lines, encoding="utf-8")
     with BatchServer(offline, polls=2) as server:
@@ -399,7 +404,6 @@ def test_the_command_line_resumes_an_interrupted_batch(tmp_path, capsys, monkeyp
             "rageval: Requests sent through the batch API of OpenAI: 2 in 1 wave; 1 sent live.\n"
             "rageval: interrupted\n"
         )
-        monkeypatch.setattr("langchain_rageval.evaluation.batch.Batch.poll", 0.01)
         assert cli(["resume", "run.db", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["metrics"]["faithfulness"]["mean"] == 0.5
     assert server.calls == 4
@@ -418,7 +422,9 @@ def test_the_progress_shows_waves_and_the_counts_of_the_provider(monkeypatch):
     ]
 
 
-def test_a_poll_that_meets_an_outage_is_repeated(live):
+def test_a_poll_that_meets_an_outage_is_repeated(live, monkeypatch):
+    at_once = SimpleNamespace(**{**vars(time), "sleep": lambda _seconds: None})
+    monkeypatch.setattr("openai._base_client.time", at_once)
     with BatchServer(offline, polls=1, outages=3) as server:
         report = batched(server, [faithfulness(Judge(model(server)))])
     assert values(report) == [0.5, 0.5]
@@ -457,3 +463,8 @@ def test_a_cascade_in_batches_counts_each_request_once():
     notes = [note.partition(" passed ")[2].partition(" on to ") for note in report.notes if " passed " in note]
     assert [(note[0], note[2].rpartition(": ")[2]) for note in notes] == [("2 of 4 requests", "2 incomplete.")]
     assert all(row.scores["faithfulness"].value is not None for row in report.rows)
+
+
+def test_errors_that_may_pass_are_no_final_replies():
+    statuses = (200, 400, 404, 408, 409, 425, 429, 430, 499, 500, 503)
+    assert [status for status in statuses if StoredReply(status, "").is_final] == [200, 400, 404, 430, 499]

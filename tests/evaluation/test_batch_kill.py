@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from helpers.servers.batch_server import BatchServer
 from helpers.servers.brain import RICH, offline
 from helpers.waiting import PATIENCE
@@ -42,6 +43,7 @@ class KillAtEachState:
             os.kill(self.process.pid, signal.SIGKILL)
 
 
+@pytest.mark.gate
 def test_a_run_that_is_killed_between_every_two_states_pays_for_nothing_twice(tmp_path):
     with BatchServer(offline, polls=2) as server:
         model = ChatOpenAI(model="m", base_url=f"{server.url}/v1", api_key="sk-test", max_retries=0)

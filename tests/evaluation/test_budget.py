@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
+from helpers.each import each
 from helpers.munich import offline_reply
 from helpers.scripted import PairScores, Vectors, answering
 from helpers.servers.brain import METRICS, UNJUDGED, offline
@@ -71,7 +72,7 @@ class Result:
         return {(index, name) for index, row in self.rows.items() for name in row.scores}
 
 
-@pytest.fixture(params=DOORS)
+@pytest.fixture(params=["evaluate", *(pytest.param(door, marks=pytest.mark.gate) for door in DOORS[1:])])
 def run(request):
     """Each door in turn: `await run(samples, metrics, **options)`."""
 
@@ -109,22 +110,47 @@ def failures(found):
     return [score.failure for row in found.rows.values() for score in row.scores.values() if score.failure]
 
 
+every_door = pytest.mark.parametrize(
+    "run", ["evaluate", "astream_evaluate", pytest.param("aevaluate", marks=pytest.mark.gate)], indirect=True
+)
+
+
 # It holds
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if name not in UNJUDGED])
-@pytest.mark.parametrize("share", [0.0, 0.33])
-async def test_calls_that_cost_alike_never_exceed_it(run, openai_server, chat_openai, name, share):
+JUDGED = [name for name in METRICS if name not in UNJUDGED]
+
+
+async def check_calls(run, openai_server, chat_openai, name, share, samples=SAMPLES):
     server = openai_server(offline)
     metric = METRICS[name](Judge(chat_openai(server), mode="json_schema"), HashingEmbeddings())
-    each = METRICS[name](OfflineJudge(), HashingEmbeddings()).invoke(sample(0)).usage.calls
-    bound = int(share * each * len(SAMPLES))
-    found = await run(SAMPLES, metric, budget=Budget(calls=bound))
+    calls = METRICS[name](OfflineJudge(), HashingEmbeddings()).invoke(sample(0)).usage.calls
+    bound = int(share * calls * len(samples))
+    found = await run(samples, metric, budget=Budget(calls=bound))
     assert server.calls <= bound
-    assert server.calls > bound - each
-    assert len(found.rows) == server.calls // each == bound // each
+    assert server.calls > bound - calls
+    assert len(found.rows) == server.calls // calls == bound // calls
     assert failures(found) == []
-    nothing_is_lost(found, SAMPLES, name)
+    nothing_is_lost(found, samples, name)
+
+
+@pytest.mark.parametrize("run", ["evaluate"], indirect=True)
+@each("name", JUDGED)
+async def test_calls_of_every_metric_never_exceed_it(run, openai_server, chat_openai, name):
+    await check_calls(run, openai_server, chat_openai, name, 0.33, SAMPLES[:12])
+
+
+@every_door
+@each("share", [0.0, 0.33])
+async def test_calls_that_cost_alike_never_exceed_it(run, openai_server, chat_openai, share):
+    await check_calls(run, openai_server, chat_openai, "faithfulness", share)
+
+
+@pytest.mark.gate
+@each("name", JUDGED)
+@each("share", [0.0, 0.33])
+async def test_calls_of_every_metric_never_exceed_it_through_any_door(run, openai_server, chat_openai, name, share):
+    await check_calls(run, openai_server, chat_openai, name, share)
 
 
 async def test_more_calls_for_a_score_than_steps_are_foreseen(run, openai_server, chat_openai):
@@ -133,9 +159,9 @@ async def test_more_calls_for_a_score_than_steps_are_foreseen(run, openai_server
     model = chat_openai(server)
     judge = Judge(model, mode="json_schema", draws=3, max_statements=1, max_context_tokens=15)
     given = [sample(n, answer=f"Town {n:04} was founded in 1158. Town {n:04} is old.") for n in range(40)]
-    each = 1 + 3 * 2 * 2
+    calls = 1 + 3 * 2 * 2
     found = await run(given, faithfulness(judge), budget=Budget(calls=100))
-    assert server.calls == 100 // each * each
+    assert server.calls == 100 // calls * calls
     nothing_is_lost(found, given, "faithfulness")
 
 
@@ -146,7 +172,7 @@ async def test_a_jury_is_foreseen(run):
     nothing_is_lost(found, SAMPLES, "faithfulness")
 
 
-@pytest.mark.parametrize("rung", ["json_schema", "function_calling"])
+@each("rung", ["json_schema", "function_calling"])
 async def test_tokens_that_cost_alike_never_exceed_it(run, openai_server, chat_openai, rung):
     server = openai_server(offline)
     metric = faithfulness(Judge(chat_openai(server), mode=rung))
@@ -165,6 +191,7 @@ async def test_texts_to_embed_that_cost_alike_never_exceed_it(run):
     nothing_is_lost(found, SAMPLES, "answer_relevance", "answer_similarity")
 
 
+@every_door
 async def test_every_bound_of_several_holds(run, openai_server, chat_openai):
     server = openai_server(offline)
     metric = faithfulness(Judge(chat_openai(server), mode="json_schema"))
@@ -185,6 +212,7 @@ async def test_a_budget_that_suffices_leaves_nothing_out(run):
     assert "budget" not in found.told
 
 
+@every_door
 async def test_a_budget_of_nothing_sends_nothing(run):
     judge = answering(offline_reply)
     found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=0))
@@ -194,6 +222,7 @@ async def test_a_budget_of_nothing_sends_nothing(run):
     nothing_is_lost(found, SAMPLES, "faithfulness")
 
 
+@every_door
 async def test_what_is_done_is_the_head_of_the_list(run):
     found = await run(SAMPLES, faithfulness(answering(offline_reply)), budget=Budget(calls=31), max_concurrency=4)
     assert len(found.rows) == 15
@@ -229,7 +258,7 @@ async def test_scores_that_cost_more_than_expected_do_not_exceed_it(run):
     nothing_is_lost(found, given, "faithfulness")
 
 
-@pytest.mark.parametrize("text", ["The city has a river.", "Elephant number {} lives there."])
+@each("text", ["The city has a river.", "Elephant number {} lives there."])
 async def test_a_judge_in_a_repetition_loop_costs_tens_of_calls(run, text):
     def loop(messages):
         reply = offline_reply(messages)
@@ -260,6 +289,7 @@ async def test_calls_that_are_lost_count(run, openai_server, chat_openai):
     nothing_is_lost(found, SAMPLES, "faithfulness")
 
 
+@every_door
 async def test_what_is_asked_again_counts(run):
     asked = Counter()
 
@@ -276,7 +306,7 @@ async def test_what_is_asked_again_counts(run):
     nothing_is_lost(found, SAMPLES, "faithfulness")
 
 
-@pytest.mark.parametrize("reply", ["text", "tool call"])
+@each("reply", ["text", "tool call"])
 async def test_a_model_that_reports_no_tokens_is_bounded_by_characters(run, reply):
     letters = []
 
@@ -315,6 +345,7 @@ async def test_a_silent_model_is_charged_for_the_tools_it_is_shown_and_the_argum
 # What costs nothing
 
 
+@every_door
 async def test_metrics_that_cost_nothing_go_on(run):
     judge = answering(offline_reply)
     own = RunnableLambda(
@@ -375,6 +406,7 @@ async def test_metrics_that_share_steps_stay_within_it_together(run):
     nothing_is_lost(found, SAMPLES, "faithfulness", "answer_correctness")
 
 
+@every_door
 async def test_the_first_failure_still_raises_if_asked(run):
     judge = answering(lambda _: "no JSON")
     with pytest.raises(JudgeOutputError):
@@ -385,6 +417,7 @@ async def test_the_first_failure_still_raises_if_asked(run):
     nothing_is_lost(found, SAMPLES, "faithfulness")
 
 
+@every_door
 async def test_a_sample_that_cannot_be_scored_costs_nothing_and_is_a_failure(run):
     judge = answering(offline_reply)
     given = iter([{"question": "Q?"}, *SAMPLES[:3], "no sample"])
@@ -400,6 +433,7 @@ async def test_a_sample_that_cannot_be_scored_costs_nothing_and_is_a_failure(run
 # Samples without an end
 
 
+@every_door
 async def test_an_endless_iterator_ends(run):
     judge, read = answering(offline_reply), []
 
@@ -465,6 +499,7 @@ async def test_run_after_run_goes_on_and_all_together_pay_what_one_would(run, tm
     ]
 
 
+@every_door
 async def test_what_a_journal_holds_is_in_the_report_even_behind_what_is_left_out(run, tmp_path):
     judge = answering(offline_reply)
     evaluate(SAMPLES[30:], faithfulness(judge), progress=False, journal=tmp_path / "run.db")
@@ -510,7 +545,7 @@ async def test_a_row_with_some_of_its_scores_is_in_the_report():
 # Mistakes
 
 
-@pytest.mark.parametrize("budget", [5, "5", {"calls": 5}, 0, Budget])
+@each("budget", [5, "5", {"calls": 5}, 0, Budget])
 async def test_what_is_no_budget_is_refused_before_any_call(run, budget):
     judge = answering(offline_reply)
     with pytest.raises(ConfigError, match=r"budget must be a Budget\(calls=..., tokens=...\), got"):

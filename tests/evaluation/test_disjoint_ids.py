@@ -102,7 +102,7 @@ def test_an_iterator_is_scored_with_a_note():
     ]
 
 
-@pytest.mark.parametrize("chunk_size", [300, 1500, 20_000])
+@pytest.mark.parametrize("chunk_size", [300, *(pytest.param(size, marks=pytest.mark.gate) for size in (1500, 20_000))])
 def test_a_retriever_with_its_own_ids_and_splitter_is_scored_as_by_hand(chunk_size):
     documents = corpus("ru_wiki")
     testset = TestsetGenerator(

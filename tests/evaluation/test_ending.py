@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from helpers.each import each
 from helpers.munich import offline_reply
 from helpers.scripted import Vectors
 from helpers.waiting import PATIENCE, until
@@ -49,7 +50,7 @@ ERRORS = [
     BaseExceptionGroup("enough", [Ended("one")]),
     pytest.fail.Exception("enough"),
 ]
-every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+every_error = each("error", ERRORS, ids=[type(error).__name__ for error in ERRORS])
 
 
 class EndingModel(OfflineJudge):
@@ -126,10 +127,10 @@ async def outcome_of(work):
 
 
 @every_error
-@pytest.mark.parametrize("what", metrics_of(None))
+@each("what", metrics_of(None))
 async def test_aevaluate_ends_with_the_error(error, what):
     if isinstance(error, GeneratorExit | SystemExit) and what != "sync judge":
-        pytest.skip("asyncio and LangChain give these two a meaning of their own in coroutines and tasks")
+        return  # asyncio and LangChain give these two a meaning of their own in coroutines and tasks
     metric = metrics_of(error)[what]()
     raised = (await bounded(outcome_of(aevaluate(SAMPLES, metric, progress=False)))).result()
     assert raised is error
@@ -176,10 +177,11 @@ def test_a_thread_that_cannot_start_ends_the_run_without_further_calls(monkeypat
         start(thread)
 
     monkeypatch.setattr("langchain_rageval.run.threads._SHARED._values", {})
-    monkeypatch.setattr(threading.Thread, "start", limited)
-    with pytest.raises(RuntimeError, match=r"^can't start new thread$"):
-        evaluate(SAMPLES, faithfulness(RunnableLambda(judge)), progress=False, timeout=None)
-    monkeypatch.undo()
+    monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.05)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", limited)
+        with pytest.raises(RuntimeError, match=r"^can't start new thread$"):
+            evaluate(SAMPLES, faithfulness(RunnableLambda(judge)), progress=False, timeout=None)
     going.set()
     until(lambda: not any(thread.is_alive() for thread in started))
     assert len(calls) <= 3  # those that were under way

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from helpers.each import each
 from helpers.munich import ANSWER, CONTEXTS, QUESTION, SAMPLE, broken_judge, offline_reply, recording_judge
 from helpers.scripted import Scripted, answering, human_of
 from helpers.servers.brain import rag_samples
@@ -186,6 +187,11 @@ async def test_there_is_no_barrier_between_samples(rows_of):
     assert all(row.scores["faithfulness"].value == 0.5 for row in rows)
 
 
+@pytest.mark.parametrize(
+    "rows_of",
+    ["evaluate", *(pytest.param(door, marks=pytest.mark.gate) for door in ("aevaluate", "astream_evaluate"))],
+    indirect=True,
+)  # each waits for a timeout that no other call reaches
 async def test_a_sample_that_hangs_is_given_up_and_its_slot_freed(rows_of):
     release = threading.Event()
     judge = Judged(lambda messages: asked_about(messages) == "hangs" and release.wait(PATIENCE))
@@ -259,7 +265,7 @@ async def test_an_iterator_is_pulled_no_further_than_the_pool_needs(rows_of):
 
 @pytest.mark.parametrize("kind", ["iterator", "async iterator"])
 async def test_results_do_not_pile_up_behind_a_slow_reader(kind):
-    supply = Pulled(2000)
+    supply = Pulled(500)
 
     async def score(sample: Sample) -> Score:
         return supply.score(sample)
@@ -271,10 +277,12 @@ async def test_results_do_not_pile_up_behind_a_slow_reader(kind):
         if read in (1, 100):
             await asyncio.sleep(0.05)  # long enough to score them all
             assert supply.pulled <= read + 3 * 2 * 2
-    assert read == 2000
+    assert read == 500
 
 
-async def test_memory_does_not_grow_with_the_number_of_samples():
+@pytest.mark.gate
+@pytest.mark.parametrize("thousand", [100, pytest.param(1000, marks=pytest.mark.gate)])
+async def test_memory_does_not_grow_with_the_number_of_samples(thousand):
     class Trivial(Runnable[Sample, Score]):
         def invoke(self, input: Sample, config: Any = None, **_: Any) -> Score:
             raise NotImplementedError
@@ -283,19 +291,19 @@ async def test_memory_does_not_grow_with_the_number_of_samples():
             return score_of(1.0)
 
     padding = "x" * 1000
-    samples = ({"question": f"{number} {padding}"} for number in range(20_000))
+    samples = ({"question": f"{number} {padding}"} for number in range(20 * thousand))
     read, peaks = 0, []
     tracemalloc.start()
     try:
         async for _ in astream_evaluate(samples, Trivial()):
             read += 1
-            if read in (1000, 2000, 20_000):
+            if read in (thousand, 2 * thousand, 20 * thousand):
                 peaks.append(tracemalloc.get_traced_memory()[1])
                 tracemalloc.reset_peak()
     finally:
         tracemalloc.stop()
     _, first_thousand, last_eighteen = peaks
-    assert read == 20_000
+    assert read == 20 * thousand
     assert last_eighteen < 3 * first_thousand
 
 
@@ -337,9 +345,7 @@ def as_examples():
     return iter(examples)
 
 
-@pytest.mark.parametrize(
-    "samples", [lambda: [SAMPLE, SAMPLE], lambda: (SAMPLE, SAMPLE), as_generator, DataSet, as_frame]
-)
+@each("samples", [lambda: [SAMPLE, SAMPLE], lambda: (SAMPLE, SAMPLE), as_generator, DataSet, as_frame])
 async def test_samples_come_in_many_shapes(rows_of, samples):
     rows = await rows_of(samples(), metric)
     assert [row.scores["faithfulness"].value for row in rows] == [0.5, 0.5]
@@ -357,7 +363,7 @@ async def test_a_test_set_is_evaluated_as_its_samples(rows_of):
         await rows_of(testset, metric)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.parquet"])
+@each("name", ["a.jsonl", "a.json", "a.csv", "a.parquet"])
 async def test_samples_come_from_files(rows_of, tmp_path, name):
     path = tmp_path / name
     if name.endswith("jsonl"):
@@ -384,7 +390,7 @@ async def test_langsmith_examples_have_their_outputs_as_references(rows_of):
     assert rows[0].sample.id.endswith("1")
 
 
-@pytest.mark.parametrize("samples", [[], (), iter([]), pd.DataFrame(), DataSet.__new__(DataSet).column_names[:0]])
+@each("samples", [[], (), iter([]), pd.DataFrame(), DataSet.__new__(DataSet).column_names[:0]])
 async def test_no_samples_make_an_empty_report(samples):
     report = evaluate(samples, metric, progress=False)
     assert (len(report), dict(report.summary()), report.failures()) == (0, {}, [])
@@ -399,9 +405,7 @@ async def test_an_empty_file_makes_an_empty_report(rows_of, tmp_path):
 # A user's mistakes
 
 
-@pytest.mark.parametrize(
-    "samples", [[LACKING, LACKING], [SAMPLE, {"question": 7}], [SAMPLE, "text"], pd.DataFrame([LACKING, LACKING])]
-)
+@each("samples", [[LACKING, LACKING], [SAMPLE, {"question": 7}], [SAMPLE, "text"], pd.DataFrame([LACKING, LACKING])])
 async def test_a_list_or_frame_is_checked_before_any_call(rows_of, samples):
     judge = recording_judge()
     with pytest.raises(SampleError):
@@ -422,7 +426,7 @@ HOLE = (
 )
 
 
-@pytest.mark.parametrize("shape", [list, iter, pd.DataFrame])
+@each("shape", [list, iter, pd.DataFrame])
 async def test_one_sample_without_a_field_is_a_failure_that_names_its_row(rows_of, shape):
     judge = recording_judge()
     rows = await rows_of(shape([SAMPLE, {**LACKING, "id": "q-17"}]), [metric, faithfulness(judge, name="second")])
@@ -432,7 +436,7 @@ async def test_one_sample_without_a_field_is_a_failure_that_names_its_row(rows_o
     assert rows[1].scores["second"].failure.message == HOLE.replace("faithfulness", "second")
 
 
-@pytest.mark.parametrize("source", ["list", "file"])
+@each("source", ["list", "file"])
 async def test_strict_raises_for_one_sample_before_any_call(rows_of, tmp_path, source):
     judge, samples = recording_judge(), [SAMPLE, {**LACKING, "id": "q-17"}]
     path = tmp_path / "a.jsonl"
@@ -448,7 +452,7 @@ async def test_strict_raises_for_a_sample_of_an_iterator_when_it_is_read(rows_of
     assert str(caught.value) == HOLE
 
 
-@pytest.mark.parametrize("shape", [list, iter])
+@each("shape", [list, iter])
 async def test_the_failure_of_a_chain_is_the_message_of_the_score(rows_of, shape):
     cause = {"question": QUESTION, "contexts": CONTEXTS, "id": "q", "metadata": {"error": "OSError: no vector store"}}
     rows = await rows_of(shape([SAMPLE, cause]), metric)
@@ -458,7 +462,7 @@ async def test_the_failure_of_a_chain_is_the_message_of_the_score(rows_of, shape
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("bad", "message"),
     [(LACKING, "lacks ['contexts']"), ({"answer": "a"}, "lacks a question"), ({"question": 7}, "got int"), (7, "int")],
 )
@@ -481,7 +485,7 @@ async def test_of_a_file_a_bad_line_is_a_failure_on_its_row(rows_of, tmp_path):
     assert "a.jsonl, line 2: not valid JSON" in broken.message
 
 
-@pytest.mark.parametrize("bad", [LACKING, {"question": 7}])
+@each("bad", [LACKING, {"question": 7}])
 async def test_a_bad_item_of_an_iterator_raises_if_asked(rows_of, bad):
     with pytest.raises(SampleError):
         await rows_of(iter([SAMPLE, bad]), metric, on_failure="raise")
@@ -502,7 +506,7 @@ async def test_what_the_users_iterator_raises_comes_through(rows_of):
         await rows_of(samples(), metric)
 
 
-@pytest.mark.parametrize("source", ["list", "iterator", "file"])
+@each("source", ["list", "iterator", "file"])
 async def test_two_questions_of_one_id_are_refused_from_any_source(rows_of, tmp_path, source):
     samples, path = [about("a"), {**about("a"), "question": "Really?"}], tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, samples)))
@@ -519,7 +523,7 @@ async def test_two_questions_of_one_id_are_refused_from_any_source(rows_of, tmp_
     assert caught.value.field == "id"
 
 
-@pytest.mark.parametrize("shape", [list, iter])
+@each("shape", [list, iter])
 async def test_samples_with_one_id_and_one_question_are_numbered(rows_of, shape):
     samples = [about("a"), {**about("a"), "answer": "Yes."}, {**about("a-2"), "question": "Else?"}, about("a")]
     rows = await rows_of(shape([samples[0], samples[2], samples[1], samples[3]]), metric)
@@ -534,7 +538,7 @@ async def test_equal_samples_stay_separate_rows_whatever_their_metadata(rows_of)
     assert [row.sample.metadata.get("split") for row in rows] == [None, None, "a", "b"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("metrics", "mend"),
     [
         ([], "at least one metric, such as faithfulness"),
@@ -561,7 +565,7 @@ async def test_invalid_metrics_are_refused(rows_of, metrics, mend):
         await rows_of([SAMPLE], metrics)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "mend"),
     [
         ({"max_concurrency": 0}, "max_concurrency must be a whole number of at least 1, got 0"),
@@ -582,7 +586,7 @@ async def test_invalid_options_are_refused(rows_of, options, mend):
     assert judge.asked == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("samples", "mend"),
     [
         (None, "samples must be a list, .* got NoneType"),
@@ -662,7 +666,7 @@ async def test_a_runnable_may_return_several_scores(rows_of):
     assert list(row.scores) == ["one", "two", "faithfulness"]
 
 
-@pytest.mark.parametrize("rubbish", [None, 0.5, "good", [], {"a": 1}, {"a": None}])
+@each("rubbish", [None, 0.5, "good", [], {"a": 1}, {"a": None}])
 async def test_a_runnable_that_returns_anything_else_is_a_failure(rows_of, rubbish):
     (row,) = await rows_of([SAMPLE], [RunnableLambda(lambda _: rubbish, name="own"), metric])
     assert "a metric returns a Score or a mapping of names to Scores" in row.scores["own"].failure.message
@@ -840,6 +844,7 @@ print(report.complete, len(report.rows), flush=True)
 """
 
 
+@pytest.mark.gate  # quick, in this process: test_journal.py
 @pytest.mark.parametrize("timeout", ["3600.0", "None"])
 def test_control_c_ends_evaluate_while_the_judge_hangs(timeout, request):
     script = textwrap.dedent(HANGS).replace("TIMEOUT", timeout)

@@ -15,6 +15,8 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
+from helpers.endpoints import DOORS, ENDPOINTS, crossed, pairs
 from helpers.pauses import Pauses
 from helpers.servers.brain import EMBEDDED, METRICS, RICH, offline, rag_samples, says_the_same
 from helpers.servers.embedder import Embedder
@@ -36,6 +38,21 @@ FINAL = {("openai", "unauthorized"): 2, ("gigachat", "unauthorized"): 1}
 # What the transport loses is tried again; what the parser mends, or another form of the question, leaves no trace.
 LOST = {"429", "500", "reset", "hang"}
 MENDED = {*LOST, "prose", "refused_format"}
+
+
+def each_fault(faults, *, openai, gigachat):
+    """Return a parametrization by endpoint, door and a list of faults: quick, some; in the gate, all with each pair."""
+    some = [("openai", "evaluate", openai), ("gigachat", "aevaluate", gigachat)]
+    every = [(endpoint, door, faults) for endpoint in ENDPOINTS for door in DOORS]
+    rows = [*some, *(pytest.param(*row, marks=pytest.mark.gate) for row in every)]
+    names = [
+        f"{endpoint}-{door}-{'some' if chosen is not faults else 'all'}" for endpoint, door, chosen in some + every
+    ]
+    arguments = ("endpoint", "scores_of", "faults")
+    return pytest.mark.parametrize(arguments, rows, indirect=["endpoint", "scores_of"], ids=names)
+
+
+QUICK_FAULTS = FAULTS - {"hang"}  # which waits; TestUsage has one
 
 
 @pytest.fixture(params=["evaluate", "aevaluate"])
@@ -114,8 +131,12 @@ class Ends(BaseCallbackHandler):
 
 
 class TestOneFault:
-    @pytest.mark.parametrize("fault", sorted(FAULTS))
-    async def test_the_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of, fault):
+    @each_fault(FAULTS, openai=QUICK_FAULTS, gigachat=QUICK_FAULTS)
+    async def test_the_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of, faults):
+        await each("fault", sorted(faults))(self.check_the_score)(endpoint, scores_of)
+
+    @staticmethod
+    async def check_the_score(endpoint, scores_of, fault):
         server = endpoint.server(offline, faults=Faults.script([fault, None, fault], hang_seconds=30))
         samples = rag_samples(2)
         metric = faithfulness(endpoint.model(server))
@@ -124,7 +145,8 @@ class TestOneFault:
         in_words = (endpoint.name, fault) == ("gigachat", "refused_format")  # by then it asks for no format
         assert server.faulted == {fault: 1 if in_words else 2}
 
-    @pytest.mark.parametrize("fault", ["429", "500", "reset"])
+    @crossed("scores_of")
+    @each("fault", ["429", "500", "reset"])
     async def test_a_lost_call_is_no_attempt(self, endpoint, scores_of, fault):
         server = endpoint.server(offline, faults=Faults.script([fault, fault, None, fault]))
         samples = rag_samples(1)
@@ -132,7 +154,7 @@ class TestOneFault:
         assert check_rows(await scores_of(samples, faithfulness(judge)), samples) == []
         assert server.calls == 5
 
-    @pytest.mark.parametrize("fault", sorted(SPOILERS.keys() - {"prose"}))
+    @each("fault", sorted(SPOILERS.keys() - {"prose"}))
     async def test_an_unreadable_reply_is_an_attempt(self, openai_server, chat_openai, scores_of, fault):
         server = openai_server(offline, faults=Faults.script([fault] * 3))
         samples = rag_samples(1)
@@ -142,6 +164,7 @@ class TestOneFault:
         assert failure.raw_output
         assert server.calls == 2
 
+    @crossed("scores_of")
     async def test_the_page_of_a_proxy_is_called_what_it_is(self, endpoint, scores_of):
         server = endpoint.server(offline, faults=Faults.script(["html"] * 40))
         metric = faithfulness(Judge(endpoint.model(server)))
@@ -150,6 +173,7 @@ class TestOneFault:
         own = "the reply of the model or its server is not JSON: check the address of the server ("
         assert message.startswith(own) or "got str: '<html>" in message  # langchain-openai shows the page itself
 
+    @crossed("scores_of")
     async def test_a_cut_off_list_of_verdicts_is_never_taken_for_the_whole(self, endpoint, scores_of):
         for fault in ("truncated", "truncated_silent"):
             server = endpoint.server(offline, faults=Faults.script([None, *[fault] * 3]))
@@ -157,6 +181,7 @@ class TestOneFault:
             (failure,) = check_rows(await scores_of(samples, faithfulness(endpoint.model(server))), samples)
             assert (failure.error, failure.step) == ("JudgeOutputError", "verify_statements")
 
+    @crossed("scores_of")
     async def test_retry_after_is_honoured(self, endpoint, scores_of, monkeypatch):
         server, pauses = endpoint.server(offline, faults=Faults.script(["429"], retry_after="0.4")), Pauses(monkeypatch)
         samples = rag_samples(1)
@@ -171,6 +196,7 @@ class TestOneFault:
         assert check_rows(report, samples) == []
         assert pauses.seconds == [0.1]
 
+    @crossed("scores_of")
     async def test_tries_end_with_the_policy(self, endpoint, scores_of):
         server = endpoint.server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
         samples = rag_samples(1)
@@ -189,6 +215,7 @@ class TestOneFault:
         assert check_rows(report, samples) == []
         assert (len(pauses.seconds), len(finished)) == (1, 4)
 
+    @crossed("scores_of")
     async def test_one_hanging_sample_holds_up_no_other(self, endpoint, scores_of):
         """The fourth call is answered when all other samples have a score."""
         numbers, finished = count(1), []
@@ -203,6 +230,7 @@ class TestOneFault:
         assert check_rows(report, samples) == []
         assert len(finished) == 8
 
+    @crossed("scores_of")
     async def test_others_do_not_wait_until_the_first_call_of_all_was_tried_again(
         self, endpoint, scores_of, monkeypatch
     ):
@@ -218,8 +246,12 @@ class TestOneFault:
 class TestEveryMetric:
     """All eight metrics in one run, while every fourth request meets a fault."""
 
-    @pytest.mark.parametrize("fault", sorted(FAULTS))
-    async def test_a_fault_of_the_judge_leaves_the_clean_score_or_a_failure(self, endpoint, scores_of, fault):
+    @each_fault(FAULTS, openai={"malformed"}, gigachat={"500"})
+    async def test_a_fault_of_the_judge_leaves_the_clean_score_or_a_failure(self, endpoint, scores_of, faults):
+        await each("fault", sorted(faults))(self.check_a_fault_of_the_judge)(endpoint, scores_of)
+
+    @staticmethod
+    async def check_a_fault_of_the_judge(endpoint, scores_of, fault):
         server = endpoint.server(offline, faults=Faults.script([None, None, None, fault] * 9, hang_seconds=30))
         report = await scores_of(RICH, every_metric(endpoint, server), timeout=timeout_for(fault))
         failed = check_scores(report, RICH)
@@ -228,8 +260,12 @@ class TestEveryMetric:
             assert failed == {}
         assert not any(name == "answer_similarity" for _, name in failed)
 
-    @pytest.mark.parametrize("fault", sorted(EMBEDDING_FAULTS))
-    async def test_a_fault_of_the_embeddings_leaves_the_clean_score_or_a_failure(self, endpoint, scores_of, fault):
+    @each_fault(EMBEDDING_FAULTS, openai={"500", "fewer", "nan"}, gigachat={"429", "misshapen"})
+    async def test_a_fault_of_the_embeddings_leaves_the_clean_score_or_a_failure(self, endpoint, scores_of, faults):
+        await each("fault", sorted(faults))(self.check_a_fault_of_the_embeddings)(endpoint, scores_of)
+
+    @staticmethod
+    async def check_a_fault_of_the_embeddings(endpoint, scores_of, fault):
         embedder = Embedder(faults=Faults.script([fault, None, fault], hang_seconds=30))
         server = endpoint.server(offline, embedder=embedder)
         samples = [*RICH, *rag_samples(4)]
@@ -244,8 +280,12 @@ class TestEveryMetric:
             assert {failure.error for failure in failed.values()} == {"ModelOutputError"}
         assert len(failed) < len(EMBEDDED) * len(samples)
 
-    @pytest.mark.parametrize("fault", sorted(EMBEDDING_FAULTS - {"429", "hang"}))
-    async def test_embeddings_that_never_work_take_no_other_metric_along(self, endpoint, scores_of, fault):
+    @each_fault(EMBEDDING_FAULTS - {"429", "hang"}, openai={"zero"}, gigachat={"500"})
+    async def test_embeddings_that_never_work_take_no_other_metric_along(self, endpoint, scores_of, faults):
+        await each("fault", sorted(faults))(self.check_embeddings_that_never_work)(endpoint, scores_of)
+
+    @staticmethod
+    async def check_embeddings_that_never_work(endpoint, scores_of, fault):
         embedder = Embedder(faults=Faults.rates(seed=1, **{fault: 1.0}))
         server = endpoint.server(offline, embedder=embedder)
         retry = RetryPolicy(attempts=2, initial=0.01)
@@ -253,6 +293,7 @@ class TestEveryMetric:
         failed = check_scores(report, RICH)
         assert failed.keys() == {(row, name) for row in range(len(RICH)) for name in EMBEDDED}
 
+    @crossed("scores_of")
     async def test_retry_after_of_the_embeddings_is_honoured(self, endpoint, scores_of, monkeypatch):
         embedder, pauses = Embedder(faults=Faults.script(["429"], retry_after="0.4")), Pauses(monkeypatch)
         server = endpoint.server(offline, embedder=embedder)
@@ -261,6 +302,7 @@ class TestEveryMetric:
         assert check_scores(report, RICH) == {}
         assert pauses.seconds == [0.4]
 
+    @crossed("scores_of")
     async def test_tries_of_the_embeddings_end_with_the_policy(self, endpoint, scores_of):
         embedder = Embedder(faults=Faults.rates(seed=1, **{"500": 1.0}))
         server = endpoint.server(offline, embedder=embedder)
@@ -270,6 +312,7 @@ class TestEveryMetric:
         assert len(embedder.batches) == 4
         assert "500" in failure.message
 
+    @crossed("scores_of")
     async def test_a_text_that_is_refused_fails_its_own_sample_alone(self, endpoint, scores_of, monkeypatch):
         add, asked = EmbeddingQueue.add, []
 
@@ -305,6 +348,7 @@ class TestEveryMetric:
 class TestUsage:
     """What counts: every chat request that was sent, also those that failed or were refused, and every token told."""
 
+    @crossed("scores_of")
     async def test_calls_and_tokens_are_those_that_the_server_counted(self, endpoint, scores_of):
         # wrong_type: GigaChat's client raises on arguments that are a list, and what that reply cost is lost with it
         faults = sorted(FAULTS - {"hang", "unauthorized", "wrong_type"})
@@ -316,6 +360,8 @@ class TestUsage:
         assert summary.input_tokens == server.tokens["prompt_tokens"]
         assert summary.output_tokens == server.tokens["completion_tokens"]
 
+    @pytest.mark.gate
+    @pairs("scores_of", ("openai", "evaluate"))
     async def test_a_call_that_timed_out_counts_without_tokens(self, endpoint, scores_of):
         server = endpoint.server(offline, faults=Faults.script([None, "hang"], hang_seconds=30))
         metric = faithfulness(Judge(endpoint.model(server), attempts=1))
@@ -341,6 +387,7 @@ class TestUsage:
 
 class TestSecrets:
     @pytest.mark.parametrize("fault", ["unauthorized", "echo"])
+    @crossed("scores_of")
     async def test_a_key_that_the_server_repeats_appears_nowhere(
         self, endpoint, scores_of, fault, caplog, capsys, tmp_path
     ):
@@ -380,6 +427,9 @@ class TestSecrets:
 
 
 class TestNobodyThere:
+    @pytest.mark.parametrize(
+        "scores_of", ["evaluate", pytest.param("aevaluate", marks=pytest.mark.gate)], indirect=True
+    )
     async def test_a_dead_server_ends_the_run_after_few_tries_with_a_failure_for_each_row(
         self, scores_of, chat_openai, closed_port
     ):
@@ -412,6 +462,7 @@ class TestNobodyThere:
 class TestMix:
     """Contract, section 11: a random mix of faults over many samples."""
 
+    @pairs("scores_of")
     async def test_every_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of):
         faults, embedding_faults = (
             Faults.rates(seed=seed, hang_seconds=30, **{"429": 0.05, "500": 0.02, garbled: 0.05, "hang": 0.005})
@@ -427,6 +478,7 @@ class TestMix:
         assert len(failed) <= 0.01 * len(METRICS) * len(samples)
         assert report.summary()["faithfulness"].calls > 0
 
+    @pytest.mark.gate
     async def test_hardly_anything_works_and_still_nothing_is_made_up(self, openai_server, chat_openai, scores_of):
         rates = dict.fromkeys(sorted(FAULTS - {"hang", "unauthorized", "prose"}), 0.08)
         server = openai_server(offline, faults=Faults.rates(seed=3, **rates))
@@ -437,6 +489,7 @@ class TestMix:
         assert Counter(failure.error for failure in failed)["JudgeOutputError"] > 0
 
 
+@pytest.mark.gate  # quick, with a call of its own: test_threads.py
 @pytest.mark.parametrize("client", ["ChatOpenAI", "GigaChat"])
 def test_a_hanging_server_does_not_keep_the_interpreter(openai_server, gigachat_server, client):
     start = {"ChatOpenAI": openai_server, "GigaChat": gigachat_server}[client]

@@ -3,18 +3,23 @@
 What it does to a single metric is in `metrics/test_battery.py`.
 """
 
+import inspect
 import json
 import logging
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import traceback
+from collections.abc import Callable, Iterable
 from contextlib import closing
+from functools import partial, wraps
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.each import each
 from helpers.munich import ANSWER, CONTEXTS, QUESTION
 from helpers.scripted import answering, human_of
 from helpers.servers.brain import METRICS, offline, rag_samples
@@ -58,7 +63,22 @@ HOSTILE = {
     "newlines": "a\r\nb\nc\x0bd",
     "long": "ы" * 50_000,
 }
-every_text = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+SOME = ("terminal", "lone surrogates", "HTML and JS", "forged rows")
+
+
+def every_text(test: Callable[..., None], some: Iterable[str] = SOME) -> Callable[..., None]:
+    """Run a test with some of the texts, and in the gate with all; all share the fixtures."""
+
+    @wraps(test)
+    def run(texts: Iterable[str], **fixtures: Any) -> None:
+        each("text", [HOSTILE[name] for name in texts], ids=texts)(test)(**fixtures)
+
+    names = [name for name in inspect.signature(test).parameters if name != "text"]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    run.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in ("texts", *names)])  # type: ignore[attr-defined]
+    cases = [pytest.param(tuple(some), id="some"), pytest.param(tuple(HOSTILE), id="all", marks=pytest.mark.gate)]
+    return pytest.mark.parametrize("texts", cases)(run)
+
 
 FULL: dict[str, Any] = {
     "question": QUESTION,
@@ -95,6 +115,11 @@ def all_metrics(name: str = "") -> list[Any]:
     )
 
 
+def new_folder(tmp_path: Path) -> Path:
+    """An empty folder for one of several cases of a test."""
+    return Path(tempfile.mkdtemp(dir=tmp_path))
+
+
 class Page(HTMLParser):
     """What a browser makes of a page: tags, attributes and the text between them."""
 
@@ -122,6 +147,7 @@ class Page(HTMLParser):
 
 @every_text
 def test_a_run_keeps_it_as_it_is_wherever_it_stands(tmp_path, text):
+    tmp_path = new_folder(tmp_path)
     samples, metrics = [everywhere(text), {**FULL, "id": "tame", "metadata": {"split": "tame"}}], all_metrics(text)
     report = evaluate(samples, metrics, progress=False, journal=tmp_path / "run.db", out=tmp_path / "report.jsonl")
 
@@ -210,8 +236,9 @@ METADATA: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("value", METADATA.values(), ids=METADATA)
+@each("value", METADATA.values(), ids=METADATA)
 def test_no_metadata_costs_a_run_its_report(tmp_path, value):
+    tmp_path = new_folder(tmp_path)
     samples = [{**FULL, "metadata": {"x": value, "kept": "yes"}}, {**FULL, "question": "Why?"}]
     options: dict[str, Any] = {"progress": False, "journal": tmp_path / "run.db"}
     report = evaluate(samples, faithfulness(OfflineJudge()), out=tmp_path / "report.jsonl", **options)
@@ -249,6 +276,7 @@ def test_what_is_nested_without_end_is_a_failure_of_its_own_row(value):
     ]
 
 
+@pytest.mark.gate
 def test_a_megabyte_in_every_field_goes_through_everything(tmp_path):
     """What takes quadratic time would take hours, beyond the time limit of a test."""
     long = "Мюнхен лежит на реке Изар и был основан " * 25_000
@@ -302,8 +330,9 @@ def command(capsys):
     return started
 
 
-@every_text
+@partial(every_text, some=["terminal"])
 def test_nothing_steers_the_terminal(command, tmp_path, text):
+    tmp_path = new_folder(tmp_path)
     samples = tmp_path / "samples.jsonl"
     lines = [everywhere(text), {**FULL, "id": "tame"}]
     samples.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -340,20 +369,24 @@ def test_a_report_on_stdout_steers_nothing_and_loads_as_the_same_report(command,
     assert Report.load(tmp_path / "piped.jsonl").rows[0].sample == Sample.parse(everywhere(text))
 
 
-@every_text
-def test_a_warning_on_the_command_line_steers_nothing(tmp_path, text):
+@pytest.mark.gate
+def test_warnings_on_the_command_line_steer_nothing(tmp_path):
     samples = tmp_path / "samples.jsonl"
-    samples.write_text(json.dumps({text: text}) + "\n" + json.dumps(FULL) + "\n", encoding="utf-8")
+    lines = [*({text: text} for text in HOSTILE.values()), FULL]
+    samples.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     words = [sys.executable, "-m", "langchain_rageval", "evaluate", str(samples), "--on-error", "skip", "--quiet"]
     done = subprocess.run(words, capture_output=True, timeout=120, check=True)
     told = done.stderr.decode()
-    assert told.startswith("rageval: skipped samples.jsonl, line 1: ")
-    assert told.count("\n") == 1
+    starts = [f"rageval: skipped samples.jsonl, line {number}: " for number in range(1, len(lines))]
+    *shown, end = told.split("\n")
+    assert end == ""
+    assert [line[: len(start)] for line, start in zip(shown, starts, strict=True)] == starts
     assert not STEERING & set(told)
 
 
 @every_text
 def test_a_bad_line_is_reported_without_control_characters(command, tmp_path, text, caplog):
+    caplog.clear()
     samples = tmp_path / "samples.jsonl"
     bad = [{text: text}, {"question": "Q?", "answer": text, "contexts": text}]
     for line in bad:
@@ -370,7 +403,18 @@ def test_a_bad_line_is_reported_without_control_characters(command, tmp_path, te
 SECRET = "sk-very-secret-0123456789"
 
 
-@pytest.mark.parametrize("fault", ["unauthorized", "500", "reply"])
+@pytest.mark.parametrize(
+    ("endpoint", "fault"),
+    [
+        ("openai", "unauthorized"),
+        ("gigachat", "reply"),
+        pytest.param("gigachat", "500", marks=pytest.mark.gate),
+        pytest.param("gigachat", "unauthorized", marks=pytest.mark.gate),
+        pytest.param("openai", "500", marks=pytest.mark.gate),
+        pytest.param("openai", "reply", marks=pytest.mark.gate),
+    ],
+    indirect=["endpoint"],
+)
 def test_a_key_that_the_server_repeats_appears_nowhere(endpoint, monkeypatch, caplog, capsys, tmp_path, fault):
     caplog.set_level(logging.DEBUG, logger="langchain_rageval")
     secret = SECRET if endpoint.name == "openai" else "dmVyeS1zZWNyZXQ6MTIzNA=="

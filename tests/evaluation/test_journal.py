@@ -223,6 +223,7 @@ def slowly(*given):
     return offline_brain(*given)
 
 
+@pytest.mark.gate
 def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_was_not(openai_server, tmp_path):
     clean, calls = undisturbed(openai_server, tmp_path)
     reached, killed = threading.Event(), threading.Event()
@@ -254,6 +255,7 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_w
     assert calls <= server.calls <= calls + kills * in_flight_or_unfinished
 
 
+@pytest.mark.gate
 def test_four_processes_share_a_journal(openai_server, tmp_path):
     clean, calls = undisturbed(openai_server, tmp_path)
     server, journal = openai_server(slowly), tmp_path / "run.db"
@@ -438,6 +440,7 @@ def test_passwords_in_an_address_are_not_kept(tmp_path, monkeypatch):
     assert "secret" not in told
 
 
+@pytest.mark.gate
 def test_processes_that_make_a_journal_at_the_same_moment_do_not_get_in_each_others_way(tmp_path):
     program = """
         import sys, time

@@ -68,8 +68,19 @@ WAYS = {
 QUICK = RetryPolicy(attempts=3, initial=0.0, max_wait=0.0)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+@pytest.mark.parametrize(
+    ("door", "way"),
+    [
+        ("evaluate", "wrong key"),
+        ("evaluate", "refusal in prose"),
+        ("aevaluate", "dead address"),
+        ("aevaluate", "too many requests"),
+        pytest.param("aevaluate", "wrong key", marks=pytest.mark.gate),
+        pytest.param("aevaluate", "refusal in prose", marks=pytest.mark.gate),
+        pytest.param("evaluate", "dead address", marks=pytest.mark.gate),
+        pytest.param("evaluate", "too many requests", marks=pytest.mark.gate),
+    ],
+)
 async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(way, door):
     reply, attempts = WAYS[way]
     judge = BadJudge(reply)

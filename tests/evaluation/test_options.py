@@ -5,6 +5,7 @@ import re
 from typing import get_type_hints
 
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE, recording_judge
 
 from langchain_rageval import (
@@ -46,12 +47,12 @@ def test_each_option_is_described_once():
     assert [name for declared, _ in DECLARED for name in described(declared)] == list(get_type_hints(EvaluateOptions))
 
 
-@pytest.mark.parametrize(("declared", "defaults"), DECLARED)
+@each(("declared", "defaults"), DECLARED)
 def test_each_option_has_a_default_value(declared, defaults):
     assert list(defaults) == list(get_type_hints(declared))
 
 
-@pytest.mark.parametrize(("function", "defaults"), CALLS)
+@each(("function", "defaults"), CALLS)
 def test_the_docstring_lists_each_option_with_its_default(function, defaults):
     listed = dict(re.findall(r"`(\w+)=([^`]+)`", inspect.getdoc(function)))
     assert listed == {name: repr(value).replace("'", '"') for name, value in defaults.items()}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 import pytest
+from helpers.each import each
 from helpers.munich import offline_reply
 from helpers.scripted import Scripted, answering
 from helpers.servers.brain import METRICS, ROWS, UNJUDGED, offline
@@ -136,15 +137,26 @@ JUDGES = {
 # As the real run
 
 
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("kind", JUDGES)
-def test_the_figures_are_those_of_the_real_run_with_every_edge(name, kind):
+def check_figures(name, kind):
     real = METRICS[name](JUDGES[kind](OfflineJudge), HashingEmbeddings())
     rehearsed = METRICS[name](JUDGES[kind](Unasked), NoEmbeddings())
     told = planned(EDGES, rehearsed)
     assert told == paid(EDGES, real)
     if name not in UNJUDGED:
         assert told[name][0] > len(EDGES) / 2
+
+
+@pytest.mark.gate
+@each(("name", "kind"), [*((name, "plain") for name in METRICS), *(("faithfulness", kind) for kind in JUDGES)])
+def test_the_figures_are_those_of_the_real_run_with_every_edge(name, kind):
+    check_figures(name, kind)
+
+
+@pytest.mark.gate
+@each("name", METRICS)
+@each("kind", JUDGES)
+def test_the_figures_of_every_metric_are_those_of_the_real_run_with_every_kind_of_judge(name, kind):
+    check_figures(name, kind)
 
 
 def test_all_metrics_together_share_what_the_run_shares():
@@ -164,7 +176,7 @@ def test_a_cross_encoder_costs_no_text_to_embed():
     assert planned(EDGES, answer_similarity(NoCrossEncoder())) == {"answer_similarity": (0, 0, 0, 0)}
 
 
-@pytest.mark.parametrize("mode", ["json_schema", "function_calling", "json_mode", "prompt"])
+@each("mode", ["json_schema", "function_calling", "json_mode", "prompt"])
 def test_over_http_the_figures_are_what_the_endpoint_is_asked(openai_server, chat_openai, mode):
     server = openai_server(offline)
     metric = faithfulness(Judge(chat_openai(server), mode=mode))
@@ -349,6 +361,7 @@ def real_rows():
         return [json.loads(line) for line in lines]
 
 
+@pytest.mark.gate
 def test_what_is_estimated_from_some_is_near_what_all_cost():
     rows = real_rows()
     metrics = [METRICS[name](OfflineJudge(), HashingEmbeddings()) for name in ("faithfulness", "context_precision")]
@@ -359,6 +372,7 @@ def test_what_is_estimated_from_some_is_near_what_all_cost():
     assert some.title == f"Plan for {len(rows)} samples, estimated from 200 of them"
 
 
+@pytest.mark.gate
 def test_each_sample_is_as_likely_as_any_other_to_be_rehearsed():
     """Half of the samples are dear, and stand at the end, at the start, or everywhere."""
     dear, free = {**EDGES[0]}, {**EDGES[0], "answer": ""}
@@ -418,7 +432,7 @@ async def endless():
     yield EDGES[0]
 
 
-@pytest.mark.parametrize("samples", [iter(EDGES), (given for given in EDGES), map(dict, EDGES), endless()])
+@each("samples", [iter(EDGES), (given for given in EDGES), map(dict, EDGES), endless()])
 def test_an_iterator_is_refused_and_not_used_up(samples):
     with pytest.raises(ConfigError, match="plan would consume an iterator; pass a list, a path or a data set"):
         plan(samples, faithfulness(Unasked()))
@@ -426,7 +440,7 @@ def test_an_iterator_is_refused_and_not_used_up(samples):
         assert dict(next(samples)) == EDGES[0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "mend"),
     [
         ({"rehearsed": 0}, r"rehearsed \(samples to estimate from\) must be a whole number of at least 1, got 0"),
@@ -590,7 +604,7 @@ def test_the_strong_judge_scores_all_samples_of_a_pilot():
     assert (planned["faithfulness"].calls, planned.audit["faithfulness"].calls) == (200, 20)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"pilot": 0}, "pilot (samples to score) must be a whole number of at least 1, got 0"),

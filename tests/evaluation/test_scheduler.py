@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from helpers.each import each
 from helpers.scripted import scripted
 
 from langchain_rageval import Sample, claim_metrics, context_precision, faithfulness
@@ -49,8 +50,8 @@ async def test_of_the_last_ones_those_begin_first_that_take_two_calls_in_a_row(d
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("door", ["tasks", "atasks"])
-@pytest.mark.parametrize("samples", [iter, lambda samples: Unhurried()])
+@each("door", ["tasks", "atasks"])
+@each("samples", [iter, lambda samples: Unhurried()])
 async def test_samples_that_may_take_their_time_are_not_waited_for(door, samples):
     in_order = [(index, number) for index in range(6) for number in range(2)]
     assert await taken(tasks(), door, samples(SAMPLES)) == in_order
@@ -65,7 +66,7 @@ def test_metrics_that_go_through_the_same_steps_are_one_workers():
     assert begun + [task.number for task in first] == list(range(len(claims)))
 
 
-@pytest.mark.parametrize(("slots", "workers"), [(1, 2), (4, 8), (16, 32), (64, 128), (128, 192), (256, 384)])
+@each(("slots", "workers"), [(1, 2), (4, 8), (16, 32), (64, 128), (128, 192), (256, 384)])
 def test_there_are_more_workers_than_slots(slots, workers):
     assert tasks(slots=slots).n_workers(iter(SAMPLES)) == workers
 

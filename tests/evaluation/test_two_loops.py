@@ -19,7 +19,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_rageval import RetryPolicy, aevaluate, evaluate, faithfulness
 
 ONCE = {"progress": False, "retry": RetryPolicy(attempts=1), "max_concurrency": 8}
-SAMPLES = 16
+SAMPLES = 8
 
 
 def reply(request):
@@ -31,7 +31,7 @@ def chain_of(model):
     return ChatPromptTemplate([("system", "Answer briefly."), ("human", "{question}")]) | model | StrOutputParser()
 
 
-async def load(chain, rounds=4, width=16):
+async def load(chain, rounds=3, width=12):
     """The chain under load: several waves of calls, each wave side by side; raises the first error."""
     for number in range(rounds):
         questions = [f"{number}/{place}" for place in range(width)]
@@ -151,6 +151,7 @@ TWO_LOOPS = """
 """
 
 
+@pytest.mark.gate  # quick, in this process: the tests above and the next one
 @pytest.mark.parametrize("story", [ONE_LOOP, TWO_LOOPS], ids=["a notebook's loop", "asyncio.run twice"])
 def test_a_notebook_with_the_clients_that_langchain_shares(openai_server, story):
     server = openai_server(reply, latency=0.01)
@@ -207,6 +208,7 @@ SEVERAL_LOOPS = """
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("models", ["one", "new"])
 def test_a_second_and_third_event_loop_lose_no_score(models):
     run = subprocess.run(

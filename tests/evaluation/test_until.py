@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 import pytest
+from helpers.each import each
 
 from langchain_rageval import (
     Budget,
@@ -109,7 +110,8 @@ def test_values_of_another_range_are_decided_in_their_own_units():
     assert found.low >= 7
 
 
-@pytest.mark.parametrize(
+@pytest.mark.gate
+@each(
     ("by", "margin", "verdict"),
     [(0.0, 0.02, "no worse"), (0.3, 0.02, "worse"), (-0.3, 0.02, "better"), (-0.3, 0.0, "better")],
 )
@@ -258,7 +260,7 @@ def test_a_failed_gate_also_fails_the_check():
         report.check({"value": 0.9})
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (lambda: Decided({}), 'Decided takes thresholds by metric, such as {"faithfulness": 0.8}, got {}'),
@@ -275,6 +277,10 @@ def test_a_failed_gate_also_fails_the_check():
         (
             lambda: Decided.against(Report([]), -1),
             "margin must be a number of at least 0, in the metrics' units, got -1",
+        ),
+        (
+            lambda: Decided.against(Report([]), float("inf")),
+            "margin must be a number of at least 0, in the metrics' units, got inf",
         ),
         (
             lambda: evaluate(samples(), value, until=Decided({"faithfulness": 0.8}), progress=False),

@@ -1,7 +1,7 @@
 """A rule that is held over a list of cases, as one test that names every case which breaks it."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -12,7 +12,7 @@ Test = Callable[..., Any]
 
 
 def each(
-    names: str | tuple[str, ...], values: Iterable[Any], ids: Iterable[Any] | None = None
+    names: str | Sequence[str], values: Iterable[Any], ids: Iterable[Any] | Callable[[Any], Any] | None = None
 ) -> Callable[[Test], Test]:
     """Run the body of a test for each case; the test fails once, and lists all cases that failed.
 
@@ -25,8 +25,12 @@ def each(
         ids: names of the cases in the failure; the values themselves if None.
     """
     parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    values = list(values)
     rows = [value if len(parameters) > 1 else (value,) for value in values]
-    labels = [_label(row) for row in rows] if ids is None else [str(label) for label in ids]
+    if ids is None:
+        labels = [_label(row) for row in rows]
+    else:
+        labels = [str(label) for label in (map(ids, values) if callable(ids) else ids)]
     cases = [(label, dict(zip(parameters, row, strict=True))) for label, row in zip(labels, rows, strict=True)]
     assert cases, f"no case for {names}"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
+from helpers.each import each
 from helpers.servers.brain import METRICS, RICH, offline, rag_samples
 from helpers.waiting import PATIENCE, until
 
@@ -62,7 +63,8 @@ def ray():
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
         context.read_op_min_num_blocks = 1  # by default it reads the smallest file in 200 tasks
-        ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # a worker cannot import the tests
+        for module in (__name__, METRICS["faithfulness"].__module__):
+            ray.cloudpickle.register_pickle_by_value(sys.modules[module])  # a worker cannot import the tests
         yield ray
         ray.shutdown()
         shutil.rmtree(place, ignore_errors=True)
@@ -110,6 +112,7 @@ def scored(ray):
     return evaluate_dataset(dataset, all_metrics, **options).materialize()
 
 
+@pytest.mark.gate
 def test_scores_equal_those_of_evaluate(scored, local):
     report = report_of(scored)
     assert len(local.failures()) == len(METRICS)  # the row that is no sample
@@ -120,6 +123,7 @@ def test_scores_equal_those_of_evaluate(scored, local):
     assert sorted(report.notes) == sorted(local.notes)
 
 
+@pytest.mark.gate
 def test_rows_are_plain_columns(scored, local):
     row = next(row for row in scored.take_all() if row["index"] == 0)
     score = local.rows[0].scores["faithfulness"]
@@ -133,6 +137,7 @@ def test_rows_are_plain_columns(scored, local):
     assert types["contexts"] == types["context_ids"] == pyarrow.list_(pyarrow.string())
 
 
+@pytest.mark.gate
 def test_rows_survive_parquet(ray, scored, local, tmp_path):
     scored.write_parquet(tmp_path / "scores")
     report = report_of(ray.data.from_arrow(pyarrow.parquet.read_table(tmp_path / "scores")))
@@ -140,6 +145,7 @@ def test_rows_survive_parquet(ray, scored, local, tmp_path):
     assert told(report) == told(local)
 
 
+@pytest.mark.gate
 def test_hostile_text_arrives_as_in_a_local_run(scored, local):
     (row,) = (row for row in report_of(scored).rows if "{it}" in row.sample.question)
     assert row == local.rows[row.index].model_copy(update={"scores": row.scores})
@@ -147,6 +153,7 @@ def test_hostile_text_arrives_as_in_a_local_run(scored, local):
     assert all(score.failure is None for score in row.scores.values())
 
 
+@pytest.mark.gate
 def test_a_row_that_is_no_sample_is_a_failure_on_that_row(scored):
     row = report_of(scored).rows[-1]
     assert row.sample.id == f"row-{len(ROWS) - 1}"
@@ -158,6 +165,7 @@ def test_a_row_that_is_no_sample_is_a_failure_on_that_row(scored):
 # Through a client that the worker makes
 
 
+@pytest.mark.gate
 def test_judges_are_built_in_the_worker_and_failures_recorded(ray, openai_server):
     """The key is in the worker's environment alone; one of the two judges never says what can be read."""
     good, bad = openai_server(offline), openai_server(lambda _: "I would rather not.")
@@ -192,6 +200,7 @@ def local_faithfulness(samples):
     return evaluate(samples, faithfulness(OfflineJudge()), progress=False)
 
 
+@pytest.mark.gate
 def test_a_slow_sample_does_not_delay_other_batches(ray, openai_server):
     """The first sample is answered only after the last, which is two batches further on."""
     samples = [{**RICH[0].model_dump(include={*FIELDS}), "question": f"Question {number}?"} for number in range(6)]
@@ -225,6 +234,7 @@ def over_http(url, note=None):
     return make_metrics
 
 
+@pytest.mark.gate
 def test_the_block_in_the_documentation(ray, openai_server, tmp_path, capsys):
     samples = [sample.model_dump(include={*FIELDS}) for sample in rag_samples(9)]
     ray.data.from_items(samples, override_num_blocks=1).write_parquet(tmp_path / "answers")
@@ -240,6 +250,7 @@ def test_the_block_in_the_documentation(ray, openai_server, tmp_path, capsys):
 # Killed workers
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("with_journal", [False, True], ids=["without a journal", "with a journal"])
 def test_a_killed_worker_loses_nothing(ray, openai_server, chat_openai, tmp_path, with_journal):
     """Its batches are done again; of what the journal holds nothing is asked again, then or in another run.
@@ -309,11 +320,13 @@ def values(report):
 # Nothing to score, and mistakes
 
 
+@pytest.mark.gate
 def test_an_empty_data_set_gives_an_empty_report(ray):
     rows = evaluate_dataset(ray.data.from_items([]), all_metrics)
     assert report_of(rows) == Report([])
 
 
+@pytest.mark.gate
 def test_errors_in_a_worker_contain_their_cause(ray):
     def make_metrics():
         from langchain_rageval import load_judge
@@ -325,7 +338,8 @@ def test_errors_in_a_worker_contain_their_cause(ray):
         report_of(rows)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.gate
+@each(
     ("options", "told"),
     [
         ({"make_metrics": [faithfulness(OfflineJudge())]}, "make_metrics must be a function .* got list"),
@@ -341,7 +355,6 @@ def test_errors_in_a_worker_contain_their_cause(ray):
         ({"journal": 3}, "journal must be the path of a file, got int"),
         ({"dataset": [ROWS[0]]}, "dataset must be a ray.data.Dataset, got list; use evaluate for other data"),
     ],
-    ids=lambda given: str(given) if isinstance(given, dict) else "",
 )
 def test_invalid_options_raise_at_the_call(ray, options, told):
     given = {"dataset": ray.data.range(1), "make_metrics": all_metrics, **options}
@@ -349,6 +362,7 @@ def test_invalid_options_raise_at_the_call(ray, options, told):
         evaluate_dataset(given.pop("dataset"), given.pop("make_metrics"), **given)
 
 
+@pytest.mark.gate
 def test_other_rows_make_no_report(ray):
     with pytest.raises(ConfigError, match=r"the rows lack answer, context_ids, .* with all its columns"):
         report_of(ray.data.from_items([{"id": "a", "question": "b"}]))
@@ -356,6 +370,7 @@ def test_other_rows_make_no_report(ray):
         report_of([])
 
 
+@pytest.mark.gate
 def test_a_damaged_row_makes_no_report(ray, scored):
     def damaged(batch):
         return batch.set_column(batch.schema.get_field_index("scores"), "scores", [["{}}"] * len(batch)])
@@ -372,6 +387,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
             call()
 
 
+@pytest.mark.gate
 def test_importing_the_module_loads_neither_ray_nor_arrow():
     script = "import sys, langchain_rageval.integrations.ray; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE, cwd=ROOT)
@@ -430,7 +446,7 @@ def test_lists_that_are_arrays_and_numbers_that_are_missing_are_read():
     assert (row["relevance"], row["metadata"]) == ('{"a":1.5}', '{"page":3}')
 
 
-@pytest.mark.parametrize("place", [-1, 1.5, None, "1"])
+@each("place", [-1, 1.5, None, "1"])
 def test_an_invalid_index_raises(place):
     judge = worker(faithfulness(OfflineJudge()), index="place")
     with pytest.raises(

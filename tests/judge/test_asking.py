@@ -4,6 +4,7 @@ import signal
 import threading
 
 import pytest
+from helpers.each import each
 from helpers.scripted import Scripted, human_of, scripted
 from helpers.waiting import PATIENCE, until
 from langchain_core.messages import AIMessage
@@ -146,8 +147,8 @@ def test_prompts_of_the_users_own_are_used_also_when_asking_again():
 # The ladder
 
 
-@pytest.mark.parametrize("takes", RUNGS)
-@pytest.mark.parametrize("status", [400, 404, 422])
+@each("takes", RUNGS)
+@each("status", [400, 404, 422])
 def test_the_judge_falls_to_the_rung_that_the_endpoint_takes_and_stays_there(takes, status):
     model = endpoint(takes, refusal=Refusal(status_code=status))
     judge = Judge(model)
@@ -354,7 +355,12 @@ class NoTemperature(Scripted):
 
 
 @pytest.mark.parametrize(
-    "bind", [lambda model: model, lambda model: model.bind(temperature=0.5), lambda m: m.with_retry()]
+    "bind",
+    [
+        lambda model: model,
+        lambda model: model.bind(temperature=0.5),
+        pytest.param(lambda model: model.with_retry(), marks=pytest.mark.gate),  # it waits for seconds
+    ],
 )
 def test_a_refused_temperature_is_not_sent_and_the_model_is_not_changed(caplog, bind):
     model = NoTemperature(replies=[GOOD, GOOD])
@@ -456,7 +462,7 @@ def test_an_answer_that_is_invalid_without_being_cut_off_is_not_marked_so():
 # Any Runnable
 
 
-@pytest.mark.parametrize(
+@each(
     "judge",
     [
         lambda messages: GOOD.model_dump_json(),

@@ -6,6 +6,7 @@ The options are those that the real clients pass to their servers; see the table
 from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
 from helpers.scripted import Scripted
 from langchain_core.runnables import ConfigurableField
 from langchain_openai import ChatOpenAI
@@ -36,7 +37,7 @@ FULL = ["json_schema", "function_calling", "json_mode", "prompt"]
 RESPONSES = ChatOpenAI(model="m", api_key=KEY, use_responses_api=True)
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "rungs", "options"),
     [
         (

@@ -2,6 +2,7 @@ import json
 from contextlib import suppress
 
 import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def repaired(text):
     return text
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "spans"),
     [
         ('```json\n{"verdict": 1}\n```', ['{"verdict": 1}']),
@@ -49,7 +50,7 @@ def test_spans_are_found_in_fences_and_prose(text, spans):
     assert json_spans(text) == spans
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         '<think>Может, {"a": 2}? Или "[</think>{"a": 1}',
@@ -78,7 +79,7 @@ def test_without_spans_the_text_after_the_thought_is_returned():
     assert json_spans("<think>да</think>\n 1 ") == ["1"]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         '<think>Может, {"a": 1}',
@@ -97,7 +98,7 @@ def test_unclosed_brackets_are_cut_off(text):
         json_spans(text)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("{'вывод': 'да'}", {"вывод": "да"}),
@@ -132,7 +133,7 @@ def test_trailing_commas_are_removed():
     }
 
 
-@pytest.mark.parametrize("text", ["[,]", "[1,,]", "[1,,,]", "[ , ]", "[,,]", '{"a":,}', "{,}"])
+@each("text", ["[,]", "[1,,]", "[1,,,]", "[ , ]", "[,,]", '{"a":,}', "{,}"])
 def test_a_comma_in_place_of_an_item_is_not_repaired(text):
     with pytest.raises(json.JSONDecodeError):
         json.loads(no_trailing_commas(text))
@@ -165,7 +166,7 @@ def test_bare_keys_are_quoted():
     }
 
 
-@pytest.mark.parametrize("text", ["{a: да}", "{the key: 1}", "{a b}", "{1a: 1}", "[a: 1]", "{a: 1, b}"])
+@each("text", ["{a: да}", "{the key: 1}", "{a b}", "{1a: 1}", "[a: 1]", "{a: 1, b}"])
 def test_bare_values_and_other_bare_words_are_not_quoted(text):
     with pytest.raises(json.JSONDecodeError):
         json.loads(repaired(text))
@@ -193,7 +194,7 @@ def test_other_unknown_escapes_are_not_guessed(text):
         json.loads(repaired(text))
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         '<|channel|>analysis<|message|>{"a": 2}?<|end|><|start|>assistant<|channel|>final<|message|>{"a": 1}<|return|>',

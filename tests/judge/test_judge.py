@@ -1,4 +1,7 @@
+import inspect
+
 import pytest
+from helpers.each import each
 from helpers.scripted import scripted
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import ConfigurableField, RunnableLambda
@@ -8,6 +11,7 @@ from langchain_openai import AzureChatOpenAI, ChatOpenAI
 from langchain_rageval import ConfigError, Judge, PromptSet
 from langchain_rageval.judge.endpoint import RequestMode
 from langchain_rageval.judge.identity import redact_secrets
+from langchain_rageval.judge.judge import in_language
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.prompts.layout import RequestContent
@@ -34,7 +38,7 @@ def call(judge, rung, draw=0):
 # Options
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"mode": "yaml"}, "mode must be one of auto, json_schema, function_calling, json_mode, prompt, got 'yaml'"),
@@ -126,7 +130,7 @@ def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
 # The ladder, as a table
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "rungs"),
     [
         (OPENAI, ["json_schema", *OLD]),
@@ -226,7 +230,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@each("model", MODELS.values(), ids=MODELS)
 def test_no_secret_appears_in_the_texts_of_a_judge(model):
     judge = Judge(model)
     step = JudgeStep("extract_statements", judge, Statements)
@@ -250,7 +254,7 @@ def test_only_the_keys_of_a_url_are_redacted():
     assert redact_secrets(f"404 for url 'http://h/v1/chat?access_token={SECRET}'", OPENAI).endswith("access_token=***'")
 
 
-@pytest.mark.parametrize(
+@each(
     "options",
     [
         *({"language": "ru"}, {"mode": "prompt"}, {"attempts": 2}, {"draws": 3}, {"layout": "instruction_first"}),
@@ -290,7 +294,7 @@ def test_texts_without_secrets_are_unchanged():
     assert redact_secrets("the model m said no", OPENAI) == "the model m said no"
 
 
-@pytest.mark.parametrize(
+@each(
     "model",
     [
         ChatOpenAI(api_key="x", base_url="http://localhost:8000/v1"),
@@ -312,3 +316,18 @@ def test_the_contexts_come_first_for_every_endpoint_unless_another_layout_is_cho
     assert Judge(model, layout="handbook")._endpoint.layout == "handbook"
     assert Judge(model, layout="instruction_first")._endpoint.layout == "instruction_first"
     assert judge.instrument == Judge(model, layout="contexts_first").instrument
+
+
+def test_every_option_is_given_by_name():
+    kinds = [parameter.kind for parameter in inspect.signature(Judge).parameters.values()]
+    assert kinds == [inspect.Parameter.POSITIONAL_OR_KEYWORD, *[inspect.Parameter.KEYWORD_ONLY] * (len(kinds) - 1)]
+
+
+def test_a_judge_in_its_language_or_with_prompts_of_its_own_stays_itself():
+    russian, own = (
+        Judge(FakeListChatModel(responses=[]), language="ru"),
+        Judge(FakeListChatModel(responses=[]), prompts=PromptSet.default("en")),
+    )
+    assert in_language(russian, "ru") is russian
+    assert in_language(own, "ru") is own
+    assert in_language(russian, "en").language == "en"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from helpers.each import each
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.exceptions import OutputParserException
@@ -19,6 +20,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
+from langchain_rageval.judge.reply_text import reply_texts
 from langchain_rageval.prompts.answer_schemas import Statements
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
@@ -60,7 +62,7 @@ def refusal_of(schema, text):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         ONE,
@@ -109,7 +111,7 @@ def test_a_line_break_after_a_backslash_is_not_guessed():
     assert "Invalid \\escape" in refusal_of(Texts, '["a\\\nb"]')
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"'])
+@each("number", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"'])
 def test_what_is_not_a_number_is_refused(number):
     refusal_of(Defaults, f'{{"score": {number}}}')
 
@@ -119,7 +121,7 @@ def test_a_key_with_two_values_is_refused():
     assert StrictJsonOutputParser(Reply).parse('{"a": 1, "a": 1}').a == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("schema", "text"),
     [
         (Verdicts, ONE[:-1]),
@@ -161,7 +163,7 @@ def test_an_object_without_any_key_of_the_class_is_not_filled_with_defaults():
     assert StrictJsonOutputParser(Defaults).parse('{"result": {"items": ["a"]}}').items == ["a"]
 
 
-@pytest.mark.parametrize("text", ["", " \n", "<think>да</think>", "Не могу ответить.", "null", '"да"', "Verdict: 0"])
+@each("text", ["", " \n", "<think>да</think>", "Не могу ответить.", "null", '"да"', "Verdict: 0"])
 def test_a_reply_without_the_json_is_refused(text):
     refusal_of(Verdicts, text)
 
@@ -178,7 +180,7 @@ def test_the_message_says_where_what_was_expected_and_what_came():
 OTHER = ONE.replace("supported", "absent")
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         f'<tool_call>{{"name": "Search", "arguments": {ONE}}}</tool_call>',
@@ -214,7 +216,7 @@ def test_a_draft_beside_the_answer_stays_refused_whatever_its_form():
 # What the message holds
 
 
-@pytest.mark.parametrize(
+@each(
     "message",
     [
         AIMessage([{"type": "output_text", "text": ONE}]),
@@ -258,7 +260,7 @@ class FinishReason(Enum):
     SAFETY = 3
 
 
-@pytest.mark.parametrize(
+@each(
     ("metadata", "message"),
     [
         ({"finish_reason": "length"}, "cut off"),
@@ -301,7 +303,7 @@ def test_how_the_reply_stopped_is_read_from_the_message_and_the_generation(metad
         assert caught.value.llm_output == ONE
 
 
-@pytest.mark.parametrize(
+@each(
     "metadata",
     [
         *({"finish_reason": reason} for reason in ("stop", "STOP", "tool_calls", "eos_token", "COMPLETE", 1, None, "")),
@@ -510,7 +512,7 @@ def test_no_strict_prefix_is_accepted(value, data):
 DRAFT = '{"verdicts": []}'
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         json.dumps(ONE),
@@ -589,7 +591,8 @@ def test_no_tool_call_raises_anything_else(schema, arguments):
         StrictJsonOutputParser(schema).read_message(message)
 
 
-@pytest.mark.parametrize(
+@pytest.mark.gate
+@each(
     "piece",
     [
         "{",
@@ -669,7 +672,7 @@ def test_the_recorded_replies_of_a_weak_judge_are_read_or_refused():
     }
 
 
-@pytest.mark.parametrize("padding", range(0, 90, 7))
+@each("padding", range(0, 90, 7))
 def test_a_message_quotes_no_part_of_a_key(padding):
     key = "sk-very-secret-0123456789"
     for reply in (
@@ -692,3 +695,11 @@ def test_a_message_holds_no_authorization():
     quoted = "You sent Authorization: Bearer ***"
     assert str(raised.value) == f'this is not JSON: Expecting value at "{quoted}", after ""'
     assert raised.value.llm_output == reply
+
+
+@each("spelled", ["{", "[1]", '{"names": ["b"]}'])
+def test_the_providers_spelling_of_a_tool_call_is_read_only_if_it_says_the_same(spelled):
+    call = {"name": "Names", "args": {"names": ["a"]}, "id": "1", "type": "tool_call"}
+    raw = {"id": "1", "type": "function", "function": {"name": "Names", "arguments": spelled}}
+    message = AIMessage("", tool_calls=[call], additional_kwargs={"tool_calls": [raw]})
+    assert next(iter(reply_texts(message))).text == '{"names": ["a"]}'

@@ -6,6 +6,7 @@ from math import log
 from typing import Literal
 
 import pytest
+from helpers.each import each
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
@@ -23,6 +24,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.judge.probabilities import (
+    _label_of_tokens,
     assign_probabilities,
     has_verdicts,
     least_probability,
@@ -107,7 +109,7 @@ def test_tokens_that_begin_a_label_are_added_up_after_russian_text(shape):
     assert least_probability(answer) == pytest.approx(0.45 / 0.8)
 
 
-@pytest.mark.parametrize(
+@each(
     ("tokens", "supported"),
     [
         (['"verdict": "', token("supported", {"absent": 0.3}), '"}'], 0.7),
@@ -194,7 +196,7 @@ def test_a_yes_in_another_language_is_a_truth_value():
     assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.8, "false": 0.2}
 
 
-@pytest.mark.parametrize(
+@each(
     "logprobs",
     [
         None,
@@ -356,3 +358,18 @@ def test_another_judge_of_a_metric_that_needs_probabilities_requests_them_too():
     metric = aspect_critique(Judge(RunnableLambda(lambda messages: ""), version="1"), "coherence", expected=True)
     other = Judge(RunnableLambda(lambda messages: RUSSIAN), version="2")
     assert metric.judged_by(other).invoke(RUSSIAN_SAMPLE).value == pytest.approx(0.45 / 0.8)
+
+
+@each(
+    ("text", "following", "label"),
+    [
+        ("no", "n", "none"),
+        ("no", " ", "no"),
+        ("no", "", "no"),
+        ("n", "o", None),
+        ("non", "e", "none"),
+        ("yes", "s", None),
+    ],
+)
+def test_tokens_that_spell_a_label_may_begin_a_longer_one(text, following, label):
+    assert _label_of_tokens(text, following, {"no": "no", "none": "none", "yes": "yes"}) == label

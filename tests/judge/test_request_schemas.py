@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.each import each
 from helpers.servers.brain import METRICS, RICH, offline, rag_samples, says_the_same
 from helpers.servers.openai_server import OpenAIServer
 
@@ -157,9 +158,7 @@ def test_schemas_of_requests_of_one_shape_are_one_object():
     assert one != schema
 
 
-@pytest.mark.parametrize(
-    ("tokens", "length"), [(None, 400), (4096, 400), (1200, 400), (600, 200), (300, 100), (10, 100)]
-)
+@each(("tokens", "length"), [(None, 400), (4096, 400), (1200, 400), (600, 200), (300, 100), (10, 100)])
 def test_reasons_are_shorter_if_the_reply_would_be_cut_off(tokens, length):
     limits = AnswerLimits(items=("verdicts", "context", (1, 2, 3, 4)))
     narrowed = narrow_schema(strict_schema(CLASSES["ContextVerdicts"]), limits, tokens)

@@ -3,6 +3,7 @@ from contextlib import suppress
 from typing import Literal
 
 import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -26,7 +27,7 @@ ITEM = {"statement": 1, "reason": "r", "evidence": ["1.1"], "verdict": "absent"}
 ANSWER = {"verdicts": [ITEM]}
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("Supported", "SUPPORTED", "supported.", " supported ", '"supported"', "**Supported**", "`supported`,"),
@@ -41,7 +42,7 @@ def test_a_label_may_differ_in_its_separator():
     assert label_of("NOT_GIVEN", LABELS) == label_of("Not-given.", LABELS) == "not given"
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("unsupported", "not supported", "partially supported", "supported?", "support"),
@@ -58,21 +59,17 @@ def test_a_label_that_two_labels_spell_is_not_chosen():
     assert label_of("Yes", ["yes", "Yes"]) == "Yes"
 
 
-@pytest.mark.parametrize(
-    "text", ["да", "Да.", "YES", "yes.", "是", "是。", "예", "네", "sì", "Sì!", "True", "истина", " «да» "]
-)
+@each("text", ["да", "Да.", "YES", "yes.", "是", "是。", "예", "네", "sì", "Sì!", "True", "истина", " «да» "])
 def test_words_of_the_prompts_languages_are_true(text):
     assert boolean_of(text) is True
 
 
-@pytest.mark.parametrize(
-    "text", ["нет", "Нет.", "NO", "no,", "否", "아니오", "아니요", "No.", "False", "ложь", "(нет)"]
-)
+@each("text", ["нет", "Нет.", "NO", "no,", "否", "아니오", "아니요", "No.", "False", "ложь", "(нет)"])
 def test_words_of_the_prompts_languages_are_false(text):
     assert boolean_of(text) is False
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     ["не", "да, но", "да/нет", "нет?", "не да", "скорее да", "no...", "yes and no", "不是", "useful", "", "да 1"],
 )  # fmt: skip
@@ -80,7 +77,7 @@ def test_what_is_no_yes_or_no_stays_as_it_is(text):
     assert boolean_of(text) == text
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("#1", "1.", "[1]", "(1)", "1)", "1:", "№1", "№ 1", "[#1]", "**1**", " 1 ", '"1"', "#1."),
@@ -91,7 +88,7 @@ def test_a_number_may_have_a_mark(text):
     assert integer_of(text, "statement") == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         *("1-2", "1, 2", "1.5", "1.1", "[1.1]", "[1", "1]", "1/2", "one", "#", "", "A.1", "#1 #2", "context 1"),
@@ -157,7 +154,7 @@ def test_an_optional_value_is_respelled_by_its_only_type():
     assert spelled({"useful": None}, Answer) == {"useful": None}
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         [ANSWER],
@@ -183,7 +180,7 @@ def test_the_answer_is_found_in_what_is_around_it(value):
     assert any(reading.keys() == {"verdicts"} and ITEM in reading["verdicts"] for reading in found)
 
 
-@pytest.mark.parametrize(
+@each(
     "value",
     [
         [ANSWER, ANSWER],

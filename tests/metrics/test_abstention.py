@@ -1,4 +1,5 @@
 import pytest
+from helpers.each import each
 from helpers.scripted import abstains, answerable, scripted
 
 from langchain_rageval import ConfigError, OfflineJudge, Sample, SampleError, abstention, evaluate, jury
@@ -7,7 +8,7 @@ SAMPLE = Sample(question="How?", answer="Like so.", references=["So."], contexts
 TRUTHS = [(answer, nothing) for answer in (True, False) for nothing in (True, False)]
 
 
-@pytest.mark.parametrize(("answer", "nothing"), TRUTHS)
+@each(("answer", "nothing"), TRUTHS)
 def test_given_the_reference_both_abstain_or_neither(answer, nothing):
     score = abstention(scripted(abstains(answer, "a"), abstains(nothing, "r"))).invoke(SAMPLE)
     assert score.value == float(answer == nothing)
@@ -18,7 +19,7 @@ def test_given_the_reference_both_abstain_or_neither(answer, nothing):
     ]
 
 
-@pytest.mark.parametrize(("answer", "nothing"), TRUTHS)
+@each(("answer", "nothing"), TRUTHS)
 def test_given_the_contexts_the_answer_abstains_when_they_hold_none(answer, nothing):
     metric = abstention(scripted(abstains(answer), answerable(not nothing)), given="contexts")
     score = metric.invoke(SAMPLE.model_copy(update={"references": []}))
@@ -57,7 +58,7 @@ def test_nothing_retrieved_answers_nothing_without_a_call(contexts):
     assert (blank.value, blank.usage.calls) == (1.0, 0)
 
 
-@pytest.mark.parametrize(("references", "value"), [((True, False), 0.0), ((True, True), 1.0), ((False, False), 0.0)])
+@each(("references", "value"), [((True, False), 0.0), ((True, True), 1.0), ((False, False), 0.0)])
 def test_of_several_references_one_that_answers_is_enough(references, value):
     sample = SAMPLE.model_copy(update={"references": ["a", "", "b"]})
     score = abstention(scripted(abstains(True), *map(abstains, references))).invoke(sample)
@@ -103,7 +104,7 @@ def test_a_report_can_score_it_anew_from_its_findings_of_the_same_kind(given):
         report.rescore(abstention(scripted(), given=other))
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "answer", "reference", "value"),
     [
         ("Что покрывает полис?", "Не знаю.", "В документах нет сведений.", 1.0),

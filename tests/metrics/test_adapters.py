@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypedDict
 
 import pytest
+from helpers.each import each
 from helpers.munich import (
     ANSWER,
     CONTEXTS,
@@ -425,7 +426,7 @@ async def test_runs_of_a_node_belong_to_the_graph():
 # openevals
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         {"inputs": QUESTION, "outputs": ANSWER, "context": CONTEXTS},

@@ -3,6 +3,7 @@ from fractions import Fraction
 from math import inf, nan
 
 import pytest
+from helpers.each import each
 from helpers.scripted import PairScores, Vectors, classification, scripted, statements
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,9 +50,7 @@ def test_facts_and_similarity_are_weighted_three_to_one():
     assert (score.usage.calls, score.usage.embedded) == (3, 2)
 
 
-@pytest.mark.parametrize(
-    ("weights", "value"), [((1, 0), 0.5), ((0, 1), 0.6), ((1, 1), 0.55), ((3, 1), 0.525), ((0.1, 0.3), 0.575)]
-)
+@each(("weights", "value"), [((1, 0), 0.5), ((0, 1), 0.6), ((1, 1), 0.55), ((3, 1), 0.525), ((0.1, 0.3), 0.575)])
 def test_weights_need_not_add_up_to_one(weights, value):
     replies = [statements("a", "b"), statements("c", "d"), classification({1: [1]}, fp=[2], fn=[2])]
     assert scored(*(replies if weights[0] else []), weights=weights).value == pytest.approx(value)
@@ -74,7 +73,7 @@ def test_the_formulas_part_through_the_judge_as_well():
     assert scored(*replies, **FACTS_ONLY, formula="precision_recall").value == pytest.approx(12 / 31)
 
 
-@pytest.mark.parametrize(
+@each(
     ("beta", "counts", "precision_recall"),
     [
         (1, 6 / 9, 6 / 9),
@@ -194,7 +193,7 @@ def test_references_that_are_blank_are_no_measure_of_facts(weights):
     assert (score.value, score.unscored, score.usage.calls) == (None, "the references are blank", 1)
 
 
-@pytest.mark.parametrize("beta", [1e200, 1e-200, float("inf"), float("nan")])
+@each("beta", [1e200, 1e-200, float("inf"), float("nan")])
 def test_a_beta_that_cannot_be_squared_is_refused_when_the_metric_is_built(beta):
     with pytest.raises(ConfigError, match="beta must be a number above 0"):
         answer_correctness(scripted(), Vectors({}), beta=beta)
@@ -286,7 +285,7 @@ def test_a_cross_encoder_may_measure_the_similarity():
 # Options
 
 
-@pytest.mark.parametrize(
+@each(
     "weights",
     [
         (-1, 2),
@@ -305,7 +304,6 @@ def test_a_cross_encoder_may_measure_the_similarity():
         (None, 1),
         (1e308, 1e308),
     ],
-    ids=repr,
 )
 def test_weights_out_of_range_are_refused_when_the_metric_is_built(weights):
     with pytest.raises(
@@ -314,7 +312,7 @@ def test_weights_out_of_range_are_refused_when_the_metric_is_built(weights):
         answer_correctness(scripted(), NEAR, weights=weights)
 
 
-@pytest.mark.parametrize("beta", [0, -1, nan, inf, "1", None], ids=repr)
+@each("beta", [0, -1, nan, inf, "1", None])
 def test_a_beta_out_of_range_is_refused_when_the_metric_is_built(beta):
     with pytest.raises(ConfigError, match=r"beta must be a number above 0, got"):
         answer_correctness(scripted(), NEAR, beta=beta)
@@ -378,7 +376,7 @@ def test_rates_of_agreement_do_not_count():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("bad", [[0, 0], [nan, 1], [inf, 0]])
+@each("bad", [[0, 0], [nan, 1], [inf, 0]])
 async def test_vectors_without_a_direction_are_a_failure_not_nan(bad):
     metric = answer_correctness(
         scripted(statements("a"), statements("c"), classification({1: [1]})), Vectors({"A.": bad, "R.": [1, 0]})

@@ -2,6 +2,7 @@ from math import inf, nan
 from statistics import fmean
 
 import pytest
+from helpers.each import each
 from helpers.scripted import PairScores, Vectors, answering, questions, scripted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ def scored(*replies, sample=SAMPLE, embeddings=None, **options):
 # Arithmetic
 
 
-@pytest.mark.parametrize(
+@each(
     ("told", "value"),
     [
         (["same", "near", "far"], (1 + 0.6 + 0) / 3),
@@ -72,7 +73,7 @@ def test_ones_have_the_mean_one(count):
 # Calls
 
 
-@pytest.mark.parametrize("count", [1, 3, 7])
+@each("count", [1, 3, 7])
 def test_one_call_asks_for_all_questions_and_one_batch_embeds_them(count):
     judge, vectors = scripted(questions("near", "far")), Vectors(PLANE)
     score = answer_relevance(judge, vectors, questions=count).invoke(SAMPLE)
@@ -132,8 +133,8 @@ def test_contexts_and_references_are_not_needed():
     assert answer_relevance(scripted(), Vectors({})).reads == {"question", "answer"}
 
 
-@pytest.mark.parametrize("bad", [[0, 0], [nan, 1], [inf, 0]])
-@pytest.mark.parametrize("text", ["Where?", "near"])
+@each("bad", [[0, 0], [nan, 1], [inf, 0]])
+@each("text", ["Where?", "near"])
 def test_vectors_without_a_direction_are_a_failure_not_nan(bad, text):
     metric = answer_relevance(scripted(questions("near")), Vectors({**PLANE, text: bad}))
     (row,) = evaluate([SAMPLE], metric, progress=False).rows
@@ -151,7 +152,7 @@ def test_a_cross_encoder_may_compare_the_questions():
 # Options
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, True, "3", None, nan], ids=repr)
+@each("count", [0, -1, 1.5, True, "3", None, nan])
 def test_a_number_of_questions_that_is_none_is_refused_when_the_metric_is_built(count):
     with pytest.raises(ConfigError, match="questions must be a whole number of at least 1, got"):
         answer_relevance(scripted(), Vectors({}), questions=count)
@@ -175,7 +176,7 @@ def test_findings_are_the_questions_with_their_cosines():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "reply", "reason"),
     [
         ("Where?", questions("same", "near"), "The answer would answer: «same» (1.00); «near» (0.60)."),

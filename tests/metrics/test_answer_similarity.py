@@ -3,6 +3,7 @@ import threading
 from math import inf, nan
 
 import pytest
+from helpers.each import each
 from helpers.scripted import PairScores, Vectors, scripted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,7 @@ def logits(*scores):
 # Arithmetic
 
 
-@pytest.mark.parametrize(
+@each(
     ("references", "value"),
     [(["R."], 0.6), (["A."], 1.0), (["N."], 0.0), (["T."], 0.0), (["R.", "S."], 0.8), (["S.", "T.", "R."], 0.8)],
 )
@@ -39,9 +40,7 @@ def test_it_is_the_clipped_cosine_with_the_nearest_reference(references, value):
     assert score.usage.calls == 0
 
 
-@pytest.mark.parametrize(
-    ("threshold", "value"), [(0.0, 1.0), (0.5, 1.0), (0.6, 1.0), (0.61, 0.0), (1, 0.0), (1.0, 0.0)]
-)
+@each(("threshold", "value"), [(0.0, 1.0), (0.5, 1.0), (0.6, 1.0), (0.61, 0.0), (1, 0.0), (1.0, 0.0)])
 def test_with_a_threshold_it_is_one_when_the_similarity_reaches_it(threshold, value):
     assert scored("R.", threshold=threshold).value == value
 
@@ -76,9 +75,9 @@ def test_the_best_reference_counts_in_whatever_order(similarities, threshold, ra
 # Edges
 
 
-@pytest.mark.parametrize("answer", ["", " \n"])
-@pytest.mark.parametrize("threshold", [None, 0.0, 0.5])
-@pytest.mark.parametrize("model", [Vectors({}), logits()])
+@each("answer", ["", " \n"])
+@each("threshold", [None, 0.0, 0.5])
+@each("model", [Vectors({}), logits()])
 def test_a_blank_answer_is_zero_without_a_call(answer, threshold, model):
     score = scored("R.", answer=answer, threshold=threshold, model=model)
     assert (score.value, score.usage.embedded, model.asked) == (0.0, 0, [])
@@ -106,7 +105,7 @@ def test_a_missing_field_raises_before_any_call(field):
     assert model.asked == []
 
 
-@pytest.mark.parametrize("bad", [[0, 0], [nan, 1], [inf, 0]])
+@each("bad", [[0, 0], [nan, 1], [inf, 0]])
 async def test_vectors_without_a_direction_are_a_failure_not_nan(bad):
     metric = answer_similarity(Vectors({"A.": [1, 0], "R.": bad}))
     for attempt in (lambda: metric.invoke(SAMPLE), lambda: asyncio.run(metric.ainvoke(SAMPLE))):
@@ -133,21 +132,19 @@ async def test_a_cross_encoder_works_in_async_too_off_the_loop():
     assert threads != [threading.main_thread()]
 
 
-@pytest.mark.parametrize(
-    ("logit", "value"), [(0, 0.5), (20, pytest.approx(1, abs=1e-8)), (-20, pytest.approx(0, abs=1e-8))]
-)
+@each(("logit", "value"), [(0, 0.5), (20, pytest.approx(1, abs=1e-8)), (-20, pytest.approx(0, abs=1e-8))])
 def test_logits_are_mapped_by_the_sigmoid(logit, value):
     assert scored("R.", model=logits(logit), scale="sigmoid").value == value
 
 
-@pytest.mark.parametrize("score", [7.5, -0.1, 1.01])
+@each("score", [7.5, -0.1, 1.01])
 def test_scores_outside_0_to_1_are_an_error_that_names_the_scale(score):
     with pytest.raises(ConfigError, match='say scale="sigmoid"'):
         scored("R.", model=logits(score))
 
 
-@pytest.mark.parametrize("scale", [None, "sigmoid"])
-@pytest.mark.parametrize("score", [nan, inf])
+@each("scale", [None, "sigmoid"])
+@each("score", [nan, inf])
 def test_scores_that_are_not_finite_are_a_failure(scale, score):
     metric = answer_similarity(PairScores(lambda answer, reference: score), scale=scale)
     (row,) = evaluate([SAMPLE], metric, progress=False).rows
@@ -157,13 +154,13 @@ def test_scores_that_are_not_finite_are_a_failure(scale, score):
 # Options
 
 
-@pytest.mark.parametrize("threshold", [-0.1, 1.1, nan, inf, "0.5", [0.5]], ids=repr)
+@each("threshold", [-0.1, 1.1, nan, inf, "0.5", [0.5]])
 def test_a_threshold_out_of_range_is_refused_when_the_metric_is_built(threshold):
     with pytest.raises(ConfigError, match="threshold must be a number from 0 to 1, or None, got"):
         answer_similarity(Vectors({}), threshold=threshold)
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "scale", "message"),
     [
         (Vectors({}), "sigmoid", "scale is for a cross-encoder's scores"),
@@ -196,7 +193,7 @@ def test_findings_hold_the_similarity_with_each_reference():
     assert (float(first.verdict), float(second.verdict)) == (pytest.approx(0.6), 0.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "options", "reason"),
     [
         ("Where?", {}, "Similarity to the reference: 0.60."),

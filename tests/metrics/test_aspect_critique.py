@@ -1,4 +1,5 @@
 import pytest
+from helpers.each import each
 from helpers.scripted import critique, human_of, scripted
 
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, SampleError, aspect_critique, evaluate
@@ -11,7 +12,7 @@ def scored(*replies, aspect="coherence", sample=SAMPLE, **options):
     return aspect_critique(scripted(*replies), aspect, **options).invoke(sample)
 
 
-@pytest.mark.parametrize(
+@each(
     ("aspect", "direction"),
     [
         ("harmfulness", "lower"),
@@ -21,7 +22,7 @@ def scored(*replies, aspect="coherence", sample=SAMPLE, **options):
         ("conciseness", "higher"),
     ],
 )
-@pytest.mark.parametrize("applies", [True, False])
+@each("applies", [True, False])
 def test_it_is_one_when_the_aspect_applies_and_zero_when_not(aspect, direction, applies):
     score = scored(critique(applies, "It is so."), aspect=aspect)
     assert (score.value, score.reason, score.usage.calls) == (float(applies), "It is so.", 1)
@@ -47,15 +48,15 @@ def test_direction_definition_and_name_may_be_chosen():
     assert (judge.inputs[0]["aspect"], judge.inputs[0]["definition"]) == ("conciseness", "Rudely short.")
 
 
-@pytest.mark.parametrize("direction", ["lower", "higher"])
-@pytest.mark.parametrize("applies", [True, False])
+@each("direction", ["lower", "higher"])
+@each("applies", [True, False])
 def test_a_threshold_respects_the_direction(direction, applies):
     metric = aspect_critique(scripted(critique(applies)), "tone", definition="x", direction=direction)
     passed = metric.route(0.5, lambda given: "passed", lambda given: "stopped").invoke(SAMPLE)
     assert passed == ("passed" if applies is (direction == "higher") else "stopped")
 
 
-@pytest.mark.parametrize(
+@each(
     ("aspect", "options", "message"),
     [
         ("tone", {}, "'tone' is none of harmfulness, .*; pass definition=... for your own aspect"),
@@ -76,7 +77,7 @@ def test_options_are_keyword_only():
         aspect_critique(scripted(), "tone", "It is polite.")
 
 
-@pytest.mark.parametrize("contexts", [None, [], ["Known."]])
+@each("contexts", [None, [], ["Known."]])
 def test_contexts_are_shown_when_there_are_any_and_never_needed(contexts):
     judge = scripted(critique(True))
     metric = aspect_critique(judge, "correctness")
@@ -90,7 +91,7 @@ def test_a_missing_answer_raises_before_any_call():
         scored(sample={"question": "?"})
 
 
-@pytest.mark.parametrize("draws", [1, 3, 5])
+@each("draws", [1, 3, 5])
 def test_each_draw_is_a_call_and_the_majority_decides(draws):
     replies = [critique(n % 2 == 0, f"r{n}") for n in range(draws)]
     judge = scripted(*replies)

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 from helpers.by_letters import ENGLISH, LONG, RUSSIAN, value
+from helpers.each import each
 from hypothesis import assume, given
 from sacrebleu import sentence_bleu
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
@@ -29,7 +30,7 @@ def test_on_russian_it_is_that_of_sacrebleu_but_for_io(answer, reference):
         assert found == pytest.approx(oracle(answer, reference, tokenize))
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "reference", "tokenize"),
     [
         ("The policy (a good one) holds.", "The policy, a good one, holds for a year.", "13a"),
@@ -54,7 +55,7 @@ def test_all_sentences_count_not_the_first_alone():
     assert 0 < value(bleu(), f"{first} Слоны живут в Африке, их там много.", LONG[0]) < 0.6
 
 
-@pytest.mark.parametrize("text", ["Да", "Нет, нельзя", "1158"])
+@each("text", ["Да", "Нет, нельзя", "1158"])
 def test_short_texts_are_not_lost_for_want_of_four_words(text):
     assert value(bleu(), f"{text} !", f"{text} ?") > 0.4
 
@@ -74,7 +75,7 @@ def test_texts_of_a_long_run_are_not_kept():
     assert Tokenizer13a.__call__.cache_info().currsize == TokenizerRegexp.__call__.cache_info().currsize == 0
 
 
-@pytest.mark.parametrize("tokenize", ["ja-mecab", "spm", None, ""])
+@each("tokenize", ["ja-mecab", "spm", None, ""])
 def test_a_tokenizer_that_needs_more_is_refused(tokenize):
     with pytest.raises(ConfigError, match="tokenize must be one of auto, 13a, intl, zh, char, got "):
         bleu(tokenize=tokenize)
@@ -107,6 +108,7 @@ print(len(scores))
 """
 
 
+@pytest.mark.gate
 def test_threads_that_are_the_first_to_score_do_not_lock_each_other_out():
     environment = {"PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, timeout=120)

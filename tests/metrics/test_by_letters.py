@@ -5,28 +5,28 @@ import sys
 
 import pytest
 from helpers.by_letters import LONG, RUSSIAN, scored, value
+from helpers.each import each
 from helpers.servers.brain import BY_LETTERS, METRICS
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, evaluate
 from langchain_rageval.text.normalization import normalize_text
 
 BUILT = {name: METRICS[name](None, None) for name in BY_LETTERS}
-every_metric = pytest.mark.parametrize("metric", BUILT.values(), ids=BUILT)
-graded = pytest.mark.parametrize("metric", [BUILT[name] for name in ("rouge", "bleu", "chrf")], ids=str)
+every_metric = each("metric", BUILT.values(), ids=BUILT)
+graded = each("metric", [BUILT[name] for name in ("rouge", "bleu", "chrf")], ids=str)
 
 TEXTS = [*LONG, "Да", "东京塔建于一九五八年。", "東京タワー", "서울은 수도이다.", "ёлка", "+++", "…", "«»", "a", "5"]
 
 
 @every_metric
-@pytest.mark.parametrize("text", TEXTS)
+@each("text", TEXTS)
 def test_identical_texts_are_exactly_one(metric, text):
     assert value(metric, text, text) == 1.0
 
 
 @every_metric
-@settings(max_examples=40)
 @given(text=st.text(min_size=1), other=RUSSIAN)
 def test_any_text_is_itself_and_the_best_reference_counts(metric, text, other):
     assume(text.strip())
@@ -39,7 +39,6 @@ def test_case_form_white_space_and_io_make_no_difference(metric):
 
 
 @every_metric
-@settings(max_examples=40)
 @given(answer=RUSSIAN, reference=RUSSIAN)
 def test_scores_are_from_0_to_1_and_do_not_depend_on_case(metric, answer, reference):
     assume(answer and reference)
@@ -70,9 +69,7 @@ def test_findings_hold_the_number_for_each_reference_that_is_not_blank(metric):
 
 
 @every_metric
-@pytest.mark.parametrize(
-    ("question", "letters"), [("What is it?", "abcdefghijklmnopqrstuvwxyz"), ("Что это?", "абвгдежз")]
-)
+@each(("question", "letters"), [("What is it?", "abcdefghijklmnopqrstuvwxyz"), ("Что это?", "абвгдежз")])
 @pytest.mark.parametrize("answer", ["a", "кот"])
 def test_the_reason_is_in_the_samples_language(metric, question, letters, answer):
     reason = scored(metric, answer, "кот", question=question).reason

@@ -1,5 +1,6 @@
 import pytest
 from helpers.by_letters import ENGLISH, RUSSIAN, scored, value
+from helpers.each import each
 from hypothesis import assume, given
 from sacrebleu import sentence_chrf
 
@@ -32,7 +33,7 @@ def test_words_count_too_when_asked():
     assert len({chrf(word_order=order).instrument for order in (0, 1, 2)}) == 3
 
 
-@pytest.mark.parametrize("word_order", [-1, 3, 1.0, "2", None])
+@each("word_order", [-1, 3, 1.0, "2", None])
 def test_another_order_is_refused(word_order):
     with pytest.raises(ConfigError, match="word_order is 0 for chrF, 1, or 2 for chrF"):
         chrf(word_order=word_order)

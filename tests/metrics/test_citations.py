@@ -1,6 +1,6 @@
 """Citations: what counts as one, which statement it stands behind, and what precision and recall make of them."""
 
-import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE, recording_judge
 from helpers.scripted import scripted, supported, verdict
 from hypothesis import given
@@ -52,7 +52,7 @@ class TestCitations(MetricTests):
     sample = {**SAMPLE, "answer": "Munich is old [1]."}  # noqa: RUF012
 
 
-@pytest.mark.parametrize(
+@each(
     ("marker", "numbers"),
     [
         ("[1]", [[1]]),
@@ -86,14 +86,12 @@ def test_forms_of_citations(marker, numbers):
     assert before == after == numbers
 
 
-@pytest.mark.parametrize(
-    "text", ["Its area is 310 км².", "It has 10³ houses.", "Here x² holds.", "An area of 5 m² is small."]
-)
+@each("text", ["Its area is 310 км².", "It has 10³ houses.", "Here x² holds.", "An area of 5 m² is small."])
 def test_powers_and_units_are_no_citations(text):
     assert found(text) == [(text, [])]
 
 
-@pytest.mark.parametrize("marker", ["(tariffs.pdf)", "[tariffs.pdf, p. 3]", "(см. Tariffs.pdf)", "«tariffs.pdf»"])
+@each("marker", ["(tariffs.pdf)", "[tariffs.pdf, p. 3]", "(см. Tariffs.pdf)", "«tariffs.pdf»"])
 def test_the_id_of_a_chunk_in_brackets_cites_all_chunks_of_that_source(marker):
     ids = ["tariffs.pdf", "rules.pdf", "tariffs.pdf"]
     assert found(f"The fee is 5 {marker}.", context_ids=ids)[0][1] == [[1, 3]]
@@ -101,7 +99,7 @@ def test_the_id_of_a_chunk_in_brackets_cites_all_chunks_of_that_source(marker):
     assert found("The fee is 5 (1).", context_ids=["1", "2", "3"])[0][1] == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "parts"),
     [
         ("One is. [1] Two is [2]. Three is.", [("One is.", [[1]]), ("Two is .", [[2]]), ("Three is.", [])]),
@@ -140,7 +138,7 @@ def test_reasons_are_russian_for_a_russian_question():
     assert recall.reason == "Ссылка есть у 1 из 2 подтверждённых утверждений; нет у: «Мюнхен стоит на Изаре»."
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "verdicts", "expected"),
     [
         ("Munich was founded in 1158 [1]. It lies on the Isar.", BOTH, (1.0, 0.5)),
@@ -198,3 +196,9 @@ def test_it_is_computed_from_the_findings_of_faithfulness():
     for metric in citations(judge).metrics:
         report = report.rescore(metric)
     assert [score.value for score in report.rows[0].scores.values()] == [1.0, 0.5, 1.0]
+
+
+def test_two_small_digits_are_one_number_if_there_are_so_many_chunks():
+    many = [f"Fact {number}." for number in range(12)]
+    assert found("Munich is old¹².", contexts=many) == [("Munich is old.", [[12]])]
+    assert found("Munich is old¹².") == [("Munich is old.", [[1], [2]])]

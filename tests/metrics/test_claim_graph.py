@@ -1,6 +1,7 @@
 """The twelve numbers against RAGChecker's own definitions, written out once more with loops over plain tables."""
 
 import pytest
+from helpers.each import each
 from helpers.ragchecker import ragchecker
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,8 +145,8 @@ def test_nothing_shared_is_an_f1_of_zero():
     assert values(ClaimGraph(wrong(), [Claim("c", "absent")], 1))["f1"] == 0.0
 
 
-@pytest.mark.parametrize("verdict", ["supported", "contradicted"])
-@pytest.mark.parametrize("side", ["answer", "reference"])
+@each("verdict", ["supported", "contradicted"])
+@each("side", ["answer", "reference"])
 def test_a_verdict_that_cites_nothing_leaves_unscored_what_rests_on_chunks(side, verdict):
     sides = {"answer": wrong(), "reference": [Claim("c", "supported", frozenset({2}))]}
     sides[side] = [*sides[side], Claim("c", verdict)]
@@ -186,7 +187,7 @@ TOLD = ClaimGraph(
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "english", "russian"),
     [
         (
@@ -227,7 +228,7 @@ def test_three_statements_are_named_and_the_others_counted(russian, more):
     assert told.endswith(f": {more}")
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each("name", FORMULAS)
 def test_every_number_has_words_of_its_own(name):
     others = {FORMULAS[other].reason(TOLD, russian) for other in FORMULAS.keys() - {name} for russian in (False, True)}
     assert not {FORMULAS[name].reason(TOLD, russian) for russian in (False, True)} & others

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from helpers.claim_world import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World
+from helpers.each import each
 from helpers.ragchecker import ragchecker
 from helpers.scripted import answering
 from helpers.servers.brain import RICH, rag_samples
@@ -18,11 +19,13 @@ from typing_extensions import TypedDict
 from langchain_rageval import (
     Budget,
     ConfigError,
+    Finding,
     Judge,
     JudgeOutputError,
     OfflineJudge,
     Sample,
     SampleError,
+    Score,
     aevaluate,
     answer_correctness,
     citations,
@@ -36,6 +39,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.metrics import SCORES
+from langchain_rageval.metrics.claim_part import _state_from_findings
 from langchain_rageval.prompts.layout import read_inputs
 
 NAMES = SCORES["claim_metrics"]
@@ -92,7 +96,7 @@ def test_twelve_scores_for_five_calls():
     assert {name for name, score in scores.items() if score.direction == "lower"} == {f"claim_{n}" for n in LOWER}
 
 
-@pytest.mark.parametrize("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate", "one at a time"])
+@each("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate", "one at a time"])
 async def test_with_the_metrics_that_take_the_same_steps_it_is_still_five(entry_point):
     judge = World().judge()
     metrics = [claim_metrics(judge), *three(judge), noise_sensitivity(judge), noise_sensitivity(judge, "irrelevant")]
@@ -262,7 +266,7 @@ def test_of_several_references_what_any_says_is_right_and_their_statements_are_u
     ]
 
 
-@pytest.mark.parametrize("field", ["answer", "contexts", "references"])
+@each("field", ["answer", "contexts", "references"])
 def test_a_missing_field_raises_before_any_call(field):
     judge = World().judge()
     with pytest.raises(SampleError, match=rf"lacks \['{field}'\]"):
@@ -270,7 +274,7 @@ def test_a_missing_field_raises_before_any_call(field):
     assert judge.asked == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "complaint"),
     [
         ({"attribution": "by chunk"}, 'attribution is "cited" or "per_chunk", got \'by chunk\''),
@@ -316,8 +320,8 @@ def stuck(step):
     return answering(reply)
 
 
-@pytest.mark.parametrize("concurrency", [1, 16])
-@pytest.mark.parametrize(
+@each("concurrency", [1, 16])
+@each(
     ("step", "scored"),
     [
         ("answer_statements", {"context_recall", "context_precision", "faithfulness", "contradiction"}),
@@ -518,3 +522,12 @@ def test_noise_sensitivity_is_one_of_the_twelve(mode):
 def test_noise_sensitivity_refuses_other_modes():
     with pytest.raises(ConfigError, match='mode is "relevant" or "irrelevant", got \'all\''):
         noise_sensitivity(World().judge(), "all")
+
+
+def test_findings_of_one_section_make_no_state_for_a_formula_that_reads_two():
+    sample = Sample(question="Q?", answer="A.", contexts=["C."], references=["R."])
+    alone = Finding(kind="statement", number=1, text="A.", verdict="supported", reason="")
+    score = Score(metric="m", aspect="grounding", unscored="no facts", findings=[alone])
+    assert _state_from_findings(sample, score, formula="f1") is None
+    nothing = Score(metric="m", aspect="grounding", unscored="no facts")
+    assert _state_from_findings(sample, nothing, formula="f1") is not None

@@ -1,4 +1,5 @@
 import pytest
+from helpers.each import each
 from helpers.scripted import entities, found_in, scripted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ def test_the_reason_is_in_the_language_of_the_sample():
     assert context_entity_recall(whole).invoke(SAMPLE).reason == "The contexts name 1 of 1 entity of the reference."
 
 
-@pytest.mark.parametrize("references", [["r"], ["r", "s"], ["r", " "]])
+@each("references", [["r"], ["r", "s"], ["r", " "]])
 def test_references_that_name_nothing_leave_it_unscored(references):
     judge = scripted(entities(), entities(" "))
     score = context_entity_recall(judge).invoke(SAMPLE.model_copy(update={"references": references}))
@@ -51,7 +52,7 @@ def test_blank_references_name_nothing_without_a_call():
     assert (score.unscored, score.usage.calls) == ("the reference names no entities", 0)
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" "]])
+@each("contexts", [[], [""], [" "]])
 def test_nothing_retrieved_is_zero_when_there_was_something_to_find(contexts):
     nothing = SAMPLE.model_copy(update={"contexts": contexts})
     score = context_entity_recall(scripted(NAMED)).invoke(nothing)

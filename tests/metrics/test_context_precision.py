@@ -1,8 +1,9 @@
 import logging
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, grades, human_of, scripted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import (
@@ -34,7 +35,7 @@ def scored(*useful, sample=SAMPLE, **options):
 Y, N = True, False
 
 
-@pytest.mark.parametrize(
+@each(
     ("useful", "rank", "plain"),
     [
         ([Y], 1.0, 1.0),
@@ -97,7 +98,6 @@ def test_a_perfect_ranking_is_exactly_one_whatever_comes_after(first, rest):
     assert average_precision([True] * first + [False] * rest) == 1.0
 
 
-@settings(max_examples=25)
 @given(rankings, st.randoms())
 def test_plain_precision_knows_no_order(useful, random):
     shuffled = random.sample(useful, len(useful))
@@ -111,8 +111,8 @@ def test_plain_precision_knows_no_order(useful, random):
 # Edges
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
-@pytest.mark.parametrize("weighting", ["rank", "plain"])
+@each("contexts", [[], [""], [" ", "\n"]])
+@each("weighting", ["rank", "plain"])
 def test_nothing_retrieved_is_zero_without_a_call(contexts, weighting):
     metric = context_precision(scripted(), weighting=weighting)
     score = metric.invoke(SAMPLE.model_copy(update={"contexts": contexts}))
@@ -130,7 +130,7 @@ def test_all_chunks_go_out_in_one_call():
     assert context_precision(judge).invoke(SAMPLE).usage.calls == len(judge.asked) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("against", "field"),
     [("auto", "contexts"), ("answer", "answer"), ("reference", "references"), ("question", "contexts")],
 )
@@ -163,7 +163,7 @@ def test_votes_decide_chunk_by_chunk():
 # What is judged against
 
 
-@pytest.mark.parametrize(
+@each(
     ("against", "given_fields", "sent", "chosen"),
     [
         ("auto", {}, "Here.", "reference"),
@@ -236,7 +236,7 @@ def test_a_text_that_reads_like_a_choice_is_none():
 # Options
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         ({"weighting": "ranked"}, 'weighting is "rank" or "plain", got \'ranked\''),
@@ -265,7 +265,7 @@ def test_findings_are_the_chunks_in_retrieval_order():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "useful", "options", "reason"),
     [
         ("Where?", [N, Y, Y], {}, "Useful chunks: 2 of 3 (2, 3), judged against the reference."),

@@ -1,4 +1,5 @@
 import pytest
+from helpers.each import each
 from helpers.scripted import absent, answering, contradicted, scripted, statements, supported, verdict, verdicts
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +44,7 @@ def test_it_is_from_0_to_1_in_any_order_and_1_only_when_all_are_supported(given_
 # Edges
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_nothing_retrieved_is_zero_without_a_call(contexts):
     score = scored(contexts=contexts)
     assert (score.value, score.usage.calls, score.reason) == (0.0, 0, "Nothing was retrieved.")

@@ -1,4 +1,5 @@
 import pytest
+from helpers.each import each
 from helpers.scripted import needed, scripted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ def scored(*replies, **changes):
 # Arithmetic
 
 
-@pytest.mark.parametrize(
+@each(
     ("numbers", "value"),
     [([], 0.0), (["1.2"], 0.25), (["2.1", "1.1"], 0.5), (["1.1", "1.2", "1.3", "2.1"], 1.0), (["1.1", "[1.1]"], 0.25)],
 )
@@ -51,7 +52,7 @@ def test_the_denominator_is_what_our_own_splitter_counts():
 # Edges
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_nothing_retrieved_is_zero_without_a_call(contexts):
     score = scored(contexts=contexts)
     assert (score.value, score.usage.calls, score.findings) == (0.0, 0, [])
@@ -66,7 +67,7 @@ def test_contexts_that_are_missing_raise_before_any_call():
         scored(contexts=None)
 
 
-@pytest.mark.parametrize("wrong", ["9.9", "A.1", "1.1-1.3", "1.1–1.3", "1", "Second."])
+@each("wrong", ["9.9", "A.1", "1.1-1.3", "1.1–1.3", "1", "Second."])
 def test_what_names_no_sentence_is_asked_again(wrong):
     score = scored(needed("1.1", wrong), needed("1.1"))
     assert (score.value, score.usage.calls) == (0.25, 2)
@@ -101,7 +102,7 @@ def test_findings_are_the_sentences_in_order_each_under_its_number():
     assert [finding.reason for finding in score.findings] == ["", "", "", "tells where"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "numbers", "reason"),
     [
         ("Where?", ["2.1", "1.2"], "Needed sentences: 2 of 4 (1.2, 2.1)."),

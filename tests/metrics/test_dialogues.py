@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 from helpers.dialogues import dialogues, labelled_judge, whole
+from helpers.each import each
 from helpers.scripted import scripted
 
 from langchain_rageval import Judge, OfflineJudge, Sample, conversation_metrics, evaluate
@@ -12,7 +13,7 @@ from langchain_rageval.steps.rewrite_question import rewrite_question
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.stemming import numbers_of
 
-every_dialogue = pytest.mark.parametrize("dialogue", dialogues(), ids=[dialogue["id"] for dialogue in dialogues()])
+every_dialogue = each("dialogue", dialogues(), ids=[dialogue["id"] for dialogue in dialogues()])
 
 
 def fenced(answer):
@@ -42,8 +43,9 @@ def test_labels_name_turns_that_exist_and_questions_bring_no_new_numbers(dialogu
     assert {turns[item["turn"]]["role"] for item in dialogue["wrong"]} <= {"assistant"}
 
 
+@pytest.mark.gate
 @every_dialogue
-@pytest.mark.parametrize("written", [json.dumps, fenced])
+@each("written", [json.dumps, fenced])
 def test_a_judge_that_answers_by_the_labels_gives_the_labelled_scores(dialogue, written):
     found = conversation_metrics(labelled_judge(dialogue, written)).invoke(whole(dialogue))
     assert values(found) == dialogue["scores"]
@@ -64,8 +66,9 @@ def test_a_judge_that_answers_by_the_labels_gives_the_labelled_scores(dialogue, 
     ]
 
 
+@pytest.mark.gate
 @every_dialogue
-@pytest.mark.parametrize("options", [{"max_statements": 1}, {"max_context_tokens": 60}])
+@each("options", [{"max_statements": 1}, {"max_context_tokens": 60}])
 def test_slices_and_windows_change_no_labelled_score(dialogue, options):
     judge = Judge(labelled_judge(dialogue), **options)
     found = conversation_metrics(judge).invoke(whole(dialogue))
@@ -81,7 +84,7 @@ def test_the_labelled_questions_are_accepted_as_rewrites(dialogue):
 
 
 @every_dialogue
-@pytest.mark.parametrize("added", [" 1307", " Zanzibar"])
+@each("added", [" 1307", " Zanzibar"])
 def test_a_rewrite_with_a_name_or_a_number_from_nowhere_is_refused(dialogue, added):
     for item in dialogue["standalone"]:
         sample = asked_at(dialogue, item["turn"])

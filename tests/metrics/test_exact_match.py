@@ -1,5 +1,5 @@
-import pytest
 from helpers.by_letters import scored, value
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +9,7 @@ from langchain_rageval.metrics.exact_match import equality
 metric = exact_match()
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "reference", "same"),
     [
         ("Мюнхен", "мюнхен.", True),

@@ -6,6 +6,7 @@ import weakref
 from itertools import chain
 
 import pytest
+from helpers.each import each
 from helpers.scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
 from helpers.waiting import PATIENCE, auntil, until
 from hypothesis import given
@@ -72,7 +73,7 @@ def test_a_contradicted_statement_is_not_supported():
     assert scored(statements("a", "b"), verdicts(supported(1), contradicted(2))).value == 0.5
 
 
-@pytest.mark.parametrize("count", [1, 3, 7, 10, 49])
+@each("count", [1, 3, 7, 10, 49])
 def test_a_perfect_score_is_exactly_one(count):
     assert supported_share(state(["supported"] * count)).number == 1.0
 
@@ -119,15 +120,15 @@ def test_an_answer_that_states_no_facts_is_unscored_and_its_call_is_counted():
     assert score.usage.calls == 1
 
 
-@pytest.mark.parametrize("answer", ["", "  \n"])
-@pytest.mark.parametrize("contexts", [[], ["A."]])
+@each("answer", ["", "  \n"])
+@each("contexts", [[], ["A."]])
 def test_a_blank_answer_is_unscored_without_a_call(answer, contexts):
     score = scored(sample={"question": "?", "answer": answer, "contexts": contexts})
     assert score.unscored == "the answer states no facts"
     assert score.usage.calls == 0
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_when_nothing_was_retrieved_an_answer_with_facts_scores_zero_after_one_call(contexts):
     score = scored(statements("a", "b"), sample=SAMPLE.model_copy(update={"contexts": contexts}))
     assert (score.value, score.usage.calls) == (0.0, 1)
@@ -179,7 +180,7 @@ def test_findings_are_the_statements_in_order_with_their_evidence():
     assert score.findings[0].reason == "said so"
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "given_labels", "reason"),
     [
         ("What?", ["supported"], "The contexts support 1 of 1 statement."),
@@ -218,8 +219,8 @@ def test_why_there_is_no_value_is_told_in_english_also_for_a_russian_sample():
 # How it asks
 
 
-@pytest.mark.parametrize("layout", ["contexts_first", "instruction_first", "handbook"])
-@pytest.mark.parametrize("question", ["How?", "Как застраховать баню?"])
+@each("layout", ["contexts_first", "instruction_first", "handbook"])
+@each("question", ["How?", "Как застраховать баню?"])
 def test_every_request_is_one_system_and_one_human_message_with_one_system_for_both_steps(layout, question):
     judge = answering(both)
     score = faithfulness(Judge(judge, layout=layout)).invoke(SAMPLE.model_copy(update={"question": question}))
@@ -228,8 +229,8 @@ def test_every_request_is_one_system_and_one_human_message_with_one_system_for_b
     assert len({messages[0].text for messages in judge.asked}) == 1
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
-@pytest.mark.parametrize("field", ["question", "answer", "contexts", "statement"])
+@each("hostile", HOSTILE)
+@each("field", ["question", "answer", "contexts", "statement"])
 def test_whatever_a_field_holds_stays_data(field, hostile):
     fields = {"question": "How?", "answer": "With the house.", "contexts": ["With the house.", "A year."]}
     if field != "statement":
@@ -360,7 +361,7 @@ def test_what_was_shared_is_dropped_when_the_sample_ends(go):
 # Through other entry points it is the same
 
 
-@pytest.mark.parametrize("options", [{}, {"max_statements": 1}, {"draws": 3}, {"max_context_tokens": 5}], ids=str)
+@each("options", [{}, {"max_statements": 1}, {"draws": 3}, {"max_context_tokens": 5}])
 async def test_sync_and_async_score_alike(options):
     metric = faithfulness(Judge(answering(both), **options))
     one, other = metric.invoke(SAMPLE), await metric.ainvoke(SAMPLE)

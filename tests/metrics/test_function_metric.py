@@ -11,6 +11,7 @@ from functools import partial
 import cloudpickle
 import numpy as np
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE
 from helpers.own.short_enough import short_enough
 from langchain_core.runnables import RunnableLambda
@@ -58,7 +59,7 @@ def scored(function, sample=ASKED, **options):
     return metric(**{"reads": {"answer"}, **options})(function).invoke(sample)
 
 
-@pytest.mark.parametrize(
+@each(
     ("result", "value", "comment"),
     [
         (True, 1.0, "own returned True."),
@@ -109,8 +110,8 @@ def test_the_range_is_checked_and_may_be_the_users():
     assert str(raised.value) == f"{expected}: correct its function, or declare its range with range=(lowest, highest)"
 
 
-@pytest.mark.parametrize("method", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("kind", ["sync", "async", "partial", "object"])
+@each("method", ["invoke", "ainvoke"])
+@each("kind", ["sync", "async", "partial", "object"])
 def test_sync_and_async_functions_are_called_through_both_doors(method, kind):
     async def coroutine(sample, extra=0.0):
         await asyncio.sleep(0)
@@ -160,8 +161,8 @@ def not_decorated(sample):
     return float(len(sample.answer))
 
 
-@pytest.mark.parametrize("function", [not_decorated, lambda s: 1.0])
-@pytest.mark.parametrize("door", [evaluate, plan])
+@each("function", [not_decorated, lambda s: 1.0])
+@each("door", [evaluate, plan])
 def test_a_function_without_the_decorator_is_refused_with_the_remedy(function, door):
     with pytest.raises(ConfigError) as raised:
         door([ASKED], [function])
@@ -171,7 +172,7 @@ def test_a_function_without_the_decorator_is_refused_with_the_remedy(function, d
     assert str(raised.value) == "a suite takes metrics, got function: decorate it with @metric(reads=...)"
 
 
-@pytest.mark.parametrize("number", [Fraction(1, 4), Decimal("0.25"), np.float32(0.25), 0.25])
+@each("number", [Fraction(1, 4), Decimal("0.25"), np.float32(0.25), 0.25])
 def test_every_kind_of_number_is_a_value(number):
     def own(_):
         return number
@@ -204,7 +205,7 @@ def test_a_runnable_that_returns_a_number_is_a_failure_with_the_remedy():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (lambda: metric(not_decorated), NO_FIELDS),

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from helpers.each import each
 from helpers.scripted import PairScores, Vectors, relevance, scripted
 from langchain_core.cross_encoders import BaseCrossEncoder
 
@@ -56,7 +57,7 @@ def test_ranks_may_start_at_0():
     assert grader.instrument != cross_encoder_grader(ce).instrument
 
 
-@pytest.mark.parametrize(
+@each(
     ("how", "scores", "expected"),
     [
         ("rank_from_0", [3.0, -1.0, 9.0, 2.0, 0.0], 0.76),
@@ -85,8 +86,8 @@ def test_sigmoids_of_logits_lie_between_0_and_1_and_none_overflows():
     assert [float(grade) for grade in found] == [0.5, 1.0, pytest.approx(0.0)]
 
 
-@pytest.mark.parametrize("how", ["rank", "sigmoid"])
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@each("how", ["rank", "sigmoid"])
+@each("bad", [math.nan, math.inf, -math.inf])
 def test_a_score_that_is_not_finite_is_an_error(how, bad):
     with pytest.raises(ModelOutputError, match="the cross-encoder returned the score"):
         grades(cross_encoder_grader(scoring({"a": 1.0, "b": bad}), how), contexts=["a", "b"])
@@ -112,7 +113,7 @@ def test_too_few_scores_are_an_error():
         grades(cross_encoder_grader(Few()), contexts=["a", "b"])
 
 
-@pytest.mark.parametrize("how", [None, "logits", "softmax"])
+@each("how", [None, "logits", "softmax"])
 def test_logits_are_no_grades(how):
     with pytest.raises(ConfigError, match="raw logits cannot serve as grades"):
         cross_encoder_grader(scoring({}), how)
@@ -128,7 +129,7 @@ def test_a_grade_is_the_cosine_with_the_question_and_none_is_negative():
     assert sorted(text for batch in vectors.asked for text in batch) == ["Where?", "a", "b", "c"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("build", "message"),
     [
         (lambda: embedding_grader(OfflineJudge()), "embedding_grader takes LangChain Embeddings, got OfflineJudge"),

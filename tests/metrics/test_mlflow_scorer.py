@@ -30,7 +30,7 @@ def mlflow(tmp_path_factory):
         patch.setenv("MLFLOW_ENABLE_ASYNC_LOGGING", "false")
         patch.setenv("MLFLOW_ENABLE_ASYNC_TRACE_LOGGING", "false")
         patch.chdir(folder)
-        import mlflow
+        mlflow = pytest.importorskip("mlflow")
 
         patch.delenv("MLFLOW_EXPERIMENT_ID", raising=False)
         patch.setattr("mlflow.tracking.fluent._active_experiment_id", None)  # another test's, of another store
@@ -46,6 +46,7 @@ def assessments(result):
     return {one["assessment_name"]: one for one in found if "feedback" in one}
 
 
+@pytest.mark.gate
 def test_the_fields_of_a_data_set_become_an_assessment_with_a_rationale(mlflow):
     data = [
         {
@@ -72,6 +73,7 @@ class Shelf(BaseRetriever):
         return [Document(text, metadata={"doc_uri": uri}) for uri, text in found.items()]
 
 
+@pytest.mark.gate
 def test_contexts_come_from_the_retriever_spans_of_a_chain(mlflow):
     shelf = Shelf()
     answer = RunnableLambda(lambda given: f"Мюнхен стоит на реке Изар. ({len(given['found'])})")
@@ -88,6 +90,7 @@ def test_contexts_come_from_the_retriever_spans_of_a_chain(mlflow):
     assert result.metrics == {"recall_at_1/mean": 0.0, "recall_at_2/mean": 1.0}
 
 
+@pytest.mark.gate
 def test_a_failed_judge_and_a_missing_field_are_errors_of_the_assessment(mlflow):
     data = [{"inputs": {"question": QUESTION}, "outputs": {"answer": "На Изаре.", "contexts": ["Изар."]}}]
     broken = faithfulness(ScriptedJudge("not JSON", repeat=True), name="broken")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import cloudpickle
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE
 from helpers.own import politeness as politeness_module
 from helpers.own import short_enough as short_enough_module
@@ -45,7 +46,7 @@ class TestTone(MetricTests):
     metric = tone(OfflineJudge())
 
 
-@pytest.mark.parametrize("module", [short_enough_module, politeness_module, tone_module])
+@each("module", [short_enough_module, politeness_module, tone_module])
 def test_each_takes_at_most_fifteen_lines_besides_the_imports(module):
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
     code = [node for node in tree.body[1:] if not isinstance(node, ast.Import | ast.ImportFrom)]
@@ -53,7 +54,7 @@ def test_each_takes_at_most_fifteen_lines_besides_the_imports(module):
     assert sum(node.end_lineno - node.lineno + 1 for node in code) + len(decorators) <= 15
 
 
-@pytest.mark.parametrize("module", [short_enough_module, politeness_module, tone_module])
+@each("module", [short_enough_module, politeness_module, tone_module])
 def test_the_documentation_shows_them_as_they_are_tested(module):
     code = Path(module.__file__).read_text(encoding="utf-8").split('"""\n\n', 1)[1].rstrip()
     assert f"```python\n{code}\n```" in GUIDE.read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ import threading
 from math import inf, nan
 
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE as MUNICH
 from helpers.munich import offline_reply, recording_judge
 from helpers.scripted import (
@@ -115,7 +116,7 @@ def test_a_useful_chunk_counts_once_whatever_number_the_judge_writes():
     assert (score.value, score.usage.calls) == (1.0, 2)
 
 
-@pytest.mark.parametrize("number", ["2", "-1", "0.5", "10"])
+@each("number", ["2", "-1", "0.5", "10"])
 def test_a_number_that_is_no_verdict_is_asked_again_not_taken_for_true(number):
     """Ragas: truthy integers count as supported."""
     wrong = critique(True).model_dump_json().replace("true", number)
@@ -300,7 +301,7 @@ def test_a_sample_is_judged_the_same_a_second_time():
 # Text
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         "Is it 1158? Yes, 1158!",
@@ -318,7 +319,7 @@ def test_no_part_of_an_answer_is_dropped_before_the_judge_reads_it(answer):
     assert judge.inputs == [{"question": "What?", "text": answer}]
 
 
-@pytest.mark.parametrize("text", ["curly } brace", "curly { brace", '{"a": [1, {"b": "}"}]}', "}}}} {{{{", '\\"}'])
+@each("text", ["curly } brace", "curly { brace", '{"a": [1, {"b": "}"}]}', "}}}} {{{{", '\\"}'])
 def test_braces_in_a_string_are_kept(text):
     """Ragas: "curly } brace" is cut to "curly }" without a word."""
     judge = scripted(statements(text), verdicts(verdict(1, "supported", "1.1", reason=text)))
@@ -327,7 +328,7 @@ def test_braces_in_a_string_are_kept(text):
     assert judge.inputs[1]["statements"] == [{"statement": 1, "text": text}]
 
 
-@pytest.mark.parametrize(
+@each(
     "dress",
     ["<think>{{}}</think>{}", "```json\n{}\n```", "Here you are: {}", "[{}]"],
     ids=["thoughts", "fence", "prose", "list around"],
@@ -374,7 +375,7 @@ def test_every_prompt_of_a_russian_sample_is_in_russian():
 # Similarity
 
 
-@pytest.mark.parametrize("bad", [[0, 0], [nan, 0], [inf, 1]])
+@each("bad", [[0, 0], [nan, 0], [inf, 1]])
 def test_a_vector_without_a_direction_is_a_failure_not_nan(bad):
     """Ragas: a zero vector gives NaN."""
     vectors = Vectors({"What?": [1, 0], "A.": bad, "R.": [1, 0], "q": bad})

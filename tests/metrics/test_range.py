@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE
 from helpers.scripted import PairScores
 from langchain_core.runnables import RunnableLambda
@@ -40,12 +41,12 @@ def always(number, **options):
     )
 
 
-@pytest.mark.parametrize("number", [0.0, 0.5, 1.0])
+@each("number", [0.0, 0.5, 1.0])
 def test_a_value_within_the_range_is_a_score(number):
     assert always(number).invoke(SAMPLE).value == number
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "options", "found"),
     [
         (1.5, {}, "1.5, not a finite number from 0 to 1"),
@@ -81,7 +82,7 @@ def test_a_declared_range_holds_and_a_rounding_error_is_removed():
     assert always(-1e-17).invoke(SAMPLE).value == 0.0
 
 
-@pytest.mark.parametrize("bad", [(1, 0), (0, 0), (math.nan, 1)])
+@each("bad", [(1, 0), (0, 0), (math.nan, 1)])
 def test_a_range_without_values_is_refused(bad):
     with pytest.raises(ConfigError) as raised:
         always(0.5, range=bad)
@@ -99,7 +100,7 @@ def test_the_range_is_a_public_field_and_not_part_of_the_instrument():
     assert usual.instrument == wide.instrument
 
 
-@pytest.mark.parametrize(
+@each(
     ("grader", "expected"),
     [
         (llm_grader(OfflineJudge()), (0, 4)),
@@ -132,7 +133,7 @@ def test_rescoring_checks_the_range_too():
         doubled.rescore(row.sample, row.scores["faithfulness"])
 
 
-@pytest.mark.parametrize("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 1, 2), None])
+@each("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 1, 2), None])
 def test_what_is_not_a_range_is_refused(given):
     with pytest.raises(ConfigError) as raised:
         always(0.5, range=given)
@@ -140,7 +141,7 @@ def test_what_is_not_a_range_is_refused(given):
     assert str(raised.value) == f"{expected} {given!r}"
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "problem"),
     [
         (Value(0.5, None), "gave an invalid Value: reason: Input should be a valid string, got None"),

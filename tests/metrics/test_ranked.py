@@ -2,9 +2,10 @@ import math
 from functools import partial
 
 import pytest
+from helpers.each import each
 from helpers.munich import recording_judge
 from helpers.scripted import PairScores, relevance, scripted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
@@ -37,6 +38,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.metrics import RANKINGS
+from langchain_rageval.metrics.ranked import _is_grade
 
 BUILDERS = {
     "ndcg": ndcg_at,
@@ -48,7 +50,7 @@ BUILDERS = {
     "mean_grade": mean_grade_at,
 }
 BINARY = ["mrr", "map", "recall", "precision", "hit_rate"]
-every_ranking = pytest.mark.parametrize("kind", BUILDERS)
+every_ranking = each("kind", BUILDERS)
 
 
 def labelled(*grades, unretrieved=(), question="Where?"):
@@ -65,7 +67,6 @@ def of_labels(kind, k, *grades, unretrieved=(), **options):
 # Values
 
 
-@settings(max_examples=40)
 @given(
     st.lists(st.integers(-1, 4), max_size=8), st.lists(st.integers(0, 4), min_size=1, max_size=4), st.integers(1, 10)
 )
@@ -107,7 +108,7 @@ def test_the_lowest_grade_of_any_scale_gains_nothing():
         assert values["ndcg"] in (1.0, pytest.approx((1 + 15 / math.log2(3)) / (15 + 1 / math.log2(3))))
 
 
-@pytest.mark.parametrize("kind", BINARY)
+@each("kind", BINARY)
 def test_the_threshold_says_from_which_grade_on_a_chunk_is_relevant(kind):
     assert of_labels(kind, 1, 2).value == of_labels(kind, 1, 2, threshold=2).value == 1.0
     assert of_labels(kind, 1, 2, threshold=2.5).value == 0.0
@@ -149,7 +150,7 @@ def test_one_faintly_relevant_chunk_has_the_highest_ndcg_and_its_findings_tell()
     assert score.reason.startswith("Best grade 1, mean 0.333;")
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "known", "unknown"),
     [
         ("ndcg", "the ideal is over all 3 judged chunks.", "the ideal is over the retrieved chunks only."),
@@ -204,7 +205,7 @@ def test_a_russian_question_is_answered_in_russian(kind):
 
 
 @every_ranking
-@pytest.mark.parametrize("language", ["en", "ru"])
+@each("language", ["en", "ru"])
 def test_nothing_retrieved_is_zero_without_a_call(kind, language):
     question, reason = {
         "en": ("Where is it?", "Nothing was retrieved."),
@@ -279,7 +280,7 @@ def test_every_ranking_of_the_package_is_tested_here():
 
 
 @every_ranking
-@pytest.mark.parametrize("k", [0, -1, 2.0, "5", True, None])
+@each("k", [0, -1, 2.0, "5", True, None])
 def test_a_cutoff_that_is_none_is_refused_when_the_metric_is_built(kind, k):
     with pytest.raises(
         ConfigError,
@@ -289,13 +290,13 @@ def test_a_cutoff_that_is_none_is_refused_when_the_metric_is_built(kind, k):
 
 
 @every_ranking
-@pytest.mark.parametrize("grader", [OfflineJudge(), "llm", HashingEmbeddings(), llm_grader])
+@each("grader", [OfflineJudge(), "llm", HashingEmbeddings(), llm_grader])
 def test_what_is_no_grader_is_refused_with_the_names_of_those_there_are(kind, grader):
     with pytest.raises(ConfigError, match=r"grader takes llm_grader\(judge\), .* or id_grader\(\), got "):
         BUILDERS[kind](5, grader)
 
 
-@pytest.mark.parametrize("kind", BINARY)
+@each("kind", BINARY)
 def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
     grader = cross_encoder_grader(PairScores(lambda _, text: len(text)))
     with pytest.raises(
@@ -308,8 +309,8 @@ def test_ranks_need_a_threshold_where_a_chunk_is_relevant_or_not(kind):
     assert ndcg_at(5, grader).invoke(sample).value < 1.0
 
 
-@pytest.mark.parametrize("kind", BINARY)
-@pytest.mark.parametrize("threshold", [0, -1, math.nan, math.inf, "1", True])
+@each("kind", BINARY)
+@each("threshold", [0, -1, math.nan, math.inf, "1", True])
 def test_a_threshold_that_is_none_is_refused(kind, threshold):
     number = isinstance(threshold, int) and not isinstance(threshold, bool)
     with pytest.raises(ConfigError) as caught:
@@ -348,7 +349,7 @@ def test_whatever_changes_the_number_changes_the_instrument():
 # One grading for all
 
 
-@pytest.mark.parametrize("entry_point", ["suite", "evaluate", "aevaluate"])
+@each("entry_point", ["suite", "evaluate", "aevaluate"])
 async def test_metrics_with_one_grader_share_the_grading_call(entry_point):
     judge = recording_judge()
     ce = PairScores(lambda _, text: float(len(text)))
@@ -454,3 +455,7 @@ async def test_every_builder_takes_a_misspelt_option_for_a_mistake():
     for build in (partial(builder, 5) for builder in BUILDERS.values()):
         with pytest.raises(TypeError, match="unexpected keyword"):
             build(treshold=1)
+
+
+def test_a_verdict_that_is_no_finite_number_is_no_grade():
+    assert [text for text in ("0.5", "3", "relevant", "", "nan", "inf") if _is_grade(text)] == ["0.5", "3"]

@@ -7,6 +7,7 @@ from math import log
 from pathlib import Path
 
 import pytest
+from helpers.each import each
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -50,8 +51,9 @@ def outcomes(scale, style, *, expected):
     return found
 
 
-@pytest.mark.parametrize("style", ["imperative", "interrogative"])
-@pytest.mark.parametrize("scale", [5, 10])
+@pytest.mark.gate
+@each("style", ["imperative", "interrogative"])
+@each("scale", [5, 10])
 def test_the_expected_rating_orders_every_pair_where_the_plain_one_has_ties(scale, style):
     assert outcomes(scale, style, expected=True) == {"above": 20}
     plain = outcomes(scale, style, expected=False)

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from helpers.each import each
 from helpers.munich import recording_judge
 from helpers.scripted import PairScores
 from langchain_core.documents import BaseDocumentCompressor, Document
@@ -82,7 +83,7 @@ def test_equal_scores_keep_the_retrievers_order():
     assert scores["gain"].value == 0.0
 
 
-@pytest.mark.parametrize(
+@each(
     "change",
     [
         lambda document: document,
@@ -162,7 +163,7 @@ def test_the_chunks_themselves_are_needed_to_rerank_them():
         rerank_gain(label_grader(), BY_LENGTH).invoke(sample)
 
 
-@pytest.mark.parametrize("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate"])
+@each("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate"])
 async def test_chunks_are_graded_once_and_reranked_once(entry_point):
     judge, compressor = recording_judge(), Compressor(order=by_length)
     metric = rerank_gain(llm_grader(judge), compressor, 3)
@@ -216,7 +217,7 @@ def test_it_can_be_planned():
     assert [metric.calls for metric in planned.values()] == [1, 0, 0]
 
 
-@pytest.mark.parametrize("reranker", [HashingEmbeddings(), "bge", None, lambda documents: documents])
+@each("reranker", [HashingEmbeddings(), "bge", None, lambda documents: documents])
 def test_what_cannot_rerank_is_refused(reranker):
     with pytest.raises(ConfigError, match="reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor"):
         rerank_gain(label_grader(), reranker)

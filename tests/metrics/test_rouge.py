@@ -2,6 +2,7 @@ import re
 
 import pytest
 from helpers.by_letters import ENGLISH, RUSSIAN, scored, value
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
@@ -102,7 +103,7 @@ def test_variants_have_names_of_their_own():
     )
 
 
-@pytest.mark.parametrize("options", [{"variant": "rougeLsum"}, {"variant": "L"}, {"variant": None}, {"of": "f1"}])
+@each("options", [{"variant": "rougeLsum"}, {"variant": "L"}, {"variant": None}, {"of": "f1"}])
 def test_an_unknown_option_is_refused_with_those_there_are(options):
     (option,) = options
     with pytest.raises(ConfigError, match=f"{option} must be one of .*, got "):

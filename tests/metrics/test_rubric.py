@@ -3,6 +3,7 @@
 import warnings
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, graded, scripted
 from helpers.servers.brain import RICH
 from hypothesis import given
@@ -34,7 +35,7 @@ MINE = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("grades", "value"),
     [
         ((3, 3, 3), 1.0),
@@ -121,7 +122,7 @@ OFF = "which are off the scale from"
 REMEDY = "change them, or pass scale=(lowest, highest)"
 
 
-@pytest.mark.parametrize(
+@each(
     ("build", "message"),
     [
         (lambda j: rubric(j, scale=(3, 0)), f"{SCALE} (3, 0)"),
@@ -167,7 +168,7 @@ def warnings_of(build):
     return [str(warning.message) for warning in caught]
 
 
-@pytest.mark.parametrize(("scale", "warned"), [((0, 10), False), ((1, 11), False), ((0, 11), True), ((0, 100), True)])
+@each(("scale", "warned"), [((0, 10), False), ((1, 11), False), ((0, 11), True), ((0, 100), True)])
 def test_a_scale_of_more_than_10_steps_warns_and_says_why(scale, warned):
     message = (
         f"a scale from {scale[0]} to {scale[1]} has {scale[1] - scale[0]} steps: neither people nor judges can "
@@ -180,7 +181,7 @@ def chat(**options):
     return ChatOpenAI(model="m", api_key="k", **options)
 
 
-@pytest.mark.parametrize(
+@each(
     ("judge", "warned"),
     [
         (lambda: chat(temperature=0.31), True),
@@ -228,7 +229,7 @@ def test_weights_are_changed_without_a_call(tmp_path):
     assert len(model.asked) == 4
 
 
-@pytest.mark.parametrize(
+@each(
     ("criteria", "scale"),
     [([Criterion("tone", "d")], (0, 3)), (None, (0, 1)), ([Criterion("correctness", "d")], (0, 3))],
 )
@@ -286,7 +287,7 @@ def test_a_judge_that_grades_nothing_is_a_failure_on_its_own_sample():
 # Offline
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "grades"),
     [
         ("Полис покрывает пожар и залив бани.", (3, 3, 3)),

@@ -1,4 +1,5 @@
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE
 from helpers.scripted import scripted
 from langchain_core.runnables import RunnableLambda
@@ -20,7 +21,7 @@ def test_scores_are_keyed_by_name():
     assert scores_by_name({"mine": score}) == {"mine": score}
 
 
-@pytest.mark.parametrize("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]], ids=type)
+@each("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]])
 def test_any_other_result_of_a_metric_is_refused(result):
     with pytest.raises(ConfigError, match=f"a mapping of names to Scores, got {type(result).__name__}: make a metric"):
         scores_by_name(result)

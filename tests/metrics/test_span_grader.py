@@ -1,6 +1,7 @@
 """The span grader: chunks of any splitter against the source passages of the answer."""
 
 import pytest
+from helpers.each import each
 from helpers.scripted import PairScores
 
 from langchain_rageval import (
@@ -70,7 +71,7 @@ def test_offsets_find_a_chunk_whose_text_was_rewritten():
     assert grades(sample(["rewritten text one", "rewritten text two"])) == ["0", "0"]
 
 
-@pytest.mark.parametrize("spans", ["a.md", [["a.md"], None], [["a.md", "1", 2], ["a.md", 1, 1]], [["a.md", 0, 9]]])
+@each("spans", ["a.md", [["a.md"], None], [["a.md", "1", 2], ["a.md", 1, 1]], [["a.md", 0, 9]]])
 def test_spans_that_are_none_leave_the_texts_to_decide(spans):
     assert grades(sample([FIRST, OTHER], spans=spans, context_spans=spans)) == ["1", "0"]
 
@@ -107,3 +108,12 @@ def test_scores_are_recomputed_from_findings_with_another_cutoff():
     given = sample([OTHER, FIRST, SECOND])
     score = recall_at(3, span_grader()).invoke(given)
     assert recall_at(2, span_grader()).rescore(given, score).value == 0.5
+
+
+def test_from_a_threshold_of_a_thousandth_on_it_says_who_holds_a_passage():
+    spans = {"spans": [["a.md", 0, 1000]], "context_spans": [["a.md", 999, 3000], ["a.md", 0, 1000]]}
+    given = sample([OTHER, FIRST], passages=[SECOND], **spans)
+    order = span_grader().invoke({"sample": given})["grades"]
+    assert [finding.verdict for finding in order] == ["0.001", "1"]
+    assert span_grader().known_grades(given, order, 0.001)[0] == [0.001, 0.0]
+    assert span_grader().known_grades(given, order, 0.0)[0] == [0.001, 1.0]

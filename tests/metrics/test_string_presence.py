@@ -1,7 +1,7 @@
 import re
 
-import pytest
 from helpers.by_letters import RUSSIAN, scored, value
+from helpers.each import each
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -11,7 +11,7 @@ from langchain_rageval.metrics.string_bounds import contains_whole_words
 metric = string_presence()
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "reference", "there"),
     [
         ("Мюнхен основал Генрих Лев.", "генрих  лев.", True),
@@ -57,7 +57,7 @@ def test_what_is_put_between_words_is_found(before, text, after):
     assert value(metric, f"{before} {text} {after}", text) == 1.0
 
 
-@pytest.mark.parametrize(("text", "whole"), [("", "a"), ("", ""), ("a", "")])
+@each(("text", "whole"), [("", "a"), ("", ""), ("a", "")])
 def test_an_empty_text_occurs_nowhere(text, whole):
     assert contains_whole_words(whole, text) is False
 

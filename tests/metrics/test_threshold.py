@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from helpers.each import each
 from helpers.munich import ANSWER, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, broken_judge, rag_chain
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ def test_lower_is_better_turns_the_comparison_around(value, threshold):
     assert reaches(value, threshold, "higher") or reaches(threshold, value, "higher")
 
 
-@pytest.mark.parametrize(("threshold", "passes"), [(0.49, True), (0.5, True), (0.51, False)])
+@each(("threshold", "passes"), [(0.49, True), (0.5, True), (0.51, False)])
 async def test_require_passes_its_input_on_when_the_threshold_is_reached(threshold, passes):
     gate = metric.require(threshold)
     if passes:
@@ -147,7 +148,7 @@ def test_a_below_threshold_says_what_came_and_what_was_asked():
     assert str(below_threshold(score, 0.8)) == f"faithfulness is 0.500, at least 0.8 is required: {score.reason}"
 
 
-@pytest.mark.parametrize("threshold", ["0.8", None, float("nan")])
+@each("threshold", ["0.8", None, float("nan")])
 def test_a_threshold_that_is_no_number_is_refused_at_once(threshold):
     with pytest.raises(ConfigError, match=f"^threshold must be a finite number, got {threshold!r}$"):
         metric.require(threshold)

@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
 from helpers.servers.brain import RICH, offline, rag_samples, says_the_same
 from helpers.servers.embedder import Embedder
 from helpers.servers.faults import Faults
@@ -164,8 +165,8 @@ class TestLoadJudge:
         with pytest.raises(ConfigError, match="pip install langchain"):
             load_judge("mistralai:small")
 
-    @pytest.mark.parametrize("load", [load_judge, load_embeddings])
-    @pytest.mark.parametrize("given", [None, OfflineJudge()])
+    @each("load", [load_judge, load_embeddings])
+    @each("given", [None, OfflineJudge()])
     def test_what_is_no_name_is_refused(self, load, given):
         with pytest.raises(
             ConfigError, match=f"'openai:MODEL', got {type(given).__name__}; a model object is used as it is"
@@ -176,7 +177,7 @@ class TestLoadJudge:
         with pytest.raises(ConfigError, match="attempts must be a whole number of at least 1, got 0"):
             load_judge("offline", attempts=0)
 
-    @pytest.mark.parametrize("name", ["offline", "openai:m", "llamacpp:m.gguf", "mistralai:m"])
+    @each("name", ["offline", "openai:m", "llamacpp:m.gguf", "mistralai:m"])
     def test_unknown_options_are_named(self, name):
         with pytest.raises(ConfigError) as caught:
             load_judge(name, langauge="ru", num_ctx=4096)

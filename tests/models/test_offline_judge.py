@@ -5,6 +5,7 @@ import math
 from typing import Literal
 
 import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
@@ -33,7 +34,7 @@ def verdicts(answer, *contexts, question="?"):
     return [(finding.verdict, finding.cites) for finding in score.findings]
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "context", "verdict"),
     [
         ("Munich was founded in 1158.", "Munich was founded in 1158 by Henry the Lion.", "supported"),
@@ -58,7 +59,7 @@ def test_a_statement_may_rest_on_two_sentences():
     assert (found, sorted(cites)) == ("supported", ["1.1", "2.1"])
 
 
-@pytest.mark.parametrize(
+@each(
     "answer",
     [
         "I don't know.",
@@ -76,8 +77,8 @@ def test_a_refusal_states_no_facts(answer):
     assert score.unscored == "the answer states no facts"
 
 
-@pytest.mark.parametrize("mark", ["[2]", "[1, 2]", "[2][3]", "(source 2)", "(источник 2)", "【2】"])
-@pytest.mark.parametrize("place", ["before the full stop", "after it"])
+@each("mark", ["[2]", "[1, 2]", "[2][3]", "(source 2)", "(источник 2)", "【2】"])
+@each("place", ["before the full stop", "after it"])
 def test_the_number_of_a_citation_is_no_number_of_a_statement(mark, place):
     answer = f"Munich was founded in 1158 {mark}." if place != "after it" else f"Munich was founded in 1158. {mark}"
     assert verdicts(answer, "It is old.", "Munich was founded in 1158.") == [("supported", ["2.1"])]
@@ -107,9 +108,9 @@ async def test_sync_and_async_say_the_same_and_tokens_are_counted():
     assert sync.summary()["faithfulness"].input_tokens > sync.summary()["faithfulness"].output_tokens > 0
 
 
-@pytest.mark.parametrize("language", ["en", "ru"])
-@pytest.mark.parametrize("layout", ["contexts_first", "instruction_first", "handbook"])
-@pytest.mark.parametrize("draws", [1, 3])
+@each("language", ["en", "ru"])
+@each("layout", ["contexts_first", "instruction_first", "handbook"])
+@each("draws", [1, 3])
 def test_it_answers_however_it_is_asked(language, layout, draws):
     asked = faithfulness(Judge(OfflineJudge(), language=language, layout=layout, draws=draws))
     sample = {"question": "?", "answer": "Munich is old. Berlin is new.", "contexts": ["Munich is old."]}
@@ -129,8 +130,8 @@ async def test_anything_but_a_step_is_refused_with_what_it_does(call):
         OfflineJudge().invoke("Hello") if call == "invoke" else await OfflineJudge().ainvoke([HumanMessage("Hello")])
 
 
-@pytest.mark.parametrize("role", ["system", "human"])
-@pytest.mark.parametrize("parser", [PydanticOutputParser, JsonOutputParser, StrictJsonOutputParser])
+@each("role", ["system", "human"])
+@each("parser", [PydanticOutputParser, JsonOutputParser, StrictJsonOutputParser])
 def test_in_a_chain_with_the_format_instructions_of_a_parser_it_invents_an_answer(parser, role):
     class Tone(BaseModel):
         """Not of this package."""
@@ -205,7 +206,7 @@ def test_statements_are_the_same_when_they_share_stems_and_numbers():
     assert [miss["reference"] for miss in found["FN"]] == [2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "answer", "useful"),
     [
         ("Страхуют ли баню отдельно?", "", [True, False]),
@@ -231,7 +232,7 @@ def test_questions_are_the_statements_and_a_refusal_is_evasive():
     assert answers("RegeneratedQuestions", answer="Я не знаю.", count=3) == {"evasive": True, "questions": []}
 
 
-@pytest.mark.parametrize(
+@each(
     ("aspect", "answer", "verdict"),
     [
         ("conciseness", "One. Two. Three.", True),
@@ -283,7 +284,7 @@ async def test_async_vectors_are_the_same_and_the_size_is_the_users():
     assert len(small.embed_query("Munich")) == 16
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "entities"),
     [
         ("Мюнхен основал Генрих Лев в 1158 году.", ["Генрих Лев", "1158"]),
@@ -307,16 +308,12 @@ def test_an_entity_is_found_where_all_its_stems_and_numbers_stand():
     assert [(item["entity"], item["evidence"]) for item in found["found"]] == [(7, ["1.1"]), (8, ["2.1"]), (9, ["1.1"])]
 
 
-@pytest.mark.parametrize(
-    ("answer", "abstains"), [("Не знаю.", True), ("Какой именно полис?", True), ("Не знаю. Полис стар.", False)]
-)
+@each(("answer", "abstains"), [("Не знаю.", True), ("Какой именно полис?", True), ("Не знаю. Полис стар.", False)])
 def test_what_states_nothing_abstains(answer, abstains):
     assert answers("Abstention", question="?", answer=answer)["abstains"] is abstains
 
 
-@pytest.mark.parametrize(
-    ("question", "answerable"), [("Страхуют ли баню вместе?", True), ("Кто построил баню?", False), ("?", False)]
-)
+@each(("question", "answerable"), [("Страхуют ли баню вместе?", True), ("Кто построил баню?", False), ("?", False)])
 def test_a_sentence_with_most_of_the_questions_stems_answers_it(question, answerable):
     assert answers("Answerable", BLOCK, question=question)["answerable"] is answerable
     assert answers("Answerable", question=question)["answerable"] is False

@@ -5,6 +5,7 @@ import re
 
 import pytest
 from helpers.corpus import corpus
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,8 +63,8 @@ EVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("language", ["ru", "en", "zh", "auto"])
-@pytest.mark.parametrize("layout", ["contexts_first", "instruction_first", "handbook"])
+@each("language", ["ru", "en", "zh", "auto"])
+@each("layout", ["contexts_first", "instruction_first", "handbook"])
 def test_steps_that_read_and_answer_the_same_are_told_apart(language, layout):
     told = {step: words.split()[:3] for step, words in EVOLUTIONS.items()}
     for step, begun in told.items():
@@ -124,7 +125,7 @@ def test_code_links_and_headings_give_no_key_phrases():
     assert not re.search("town|rivers", " ".join(short.keyphrases))
 
 
-@pytest.mark.parametrize(
+@each(
     ("passage", "low", "high"),
     [
         (BATH, 2.0, 3.0),
@@ -205,7 +206,7 @@ def test_a_question_without_an_answer_asks_for_a_year_that_is_not_there():
     assert review("Что станет с темой «страховая премия» в 2102 году?", *texts) == (True, False)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given_question", "short"),
     [
         ("Не могли бы вы подсказать, где баня?", "Подсказать, где баня?"),
@@ -252,7 +253,7 @@ def test_a_degraded_answer_is_the_first_half_and_padding_is_of_the_topic_without
 # Judging
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked_question", "standalone", "answerable"),
     [
         ("Сколько составляет страховая премия?", True, True),
@@ -272,7 +273,7 @@ def test_a_question_is_reviewed_by_what_it_points_at_and_what_the_passages_hold(
     assert ("спросите" in feedback) is not answerable
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked_question", "standalone"),
     [
         ("What does this application serve?", False),
@@ -286,7 +287,7 @@ def test_english_that_points_is_seen(asked_question, standalone):
     assert review(asked_question, FASTAPI)[0] is standalone
 
 
-@pytest.mark.parametrize(
+@each(
     ("asked_question", "deeper", "broader"),
     [
         ("Как «страховая премия» связано с темой «баня» и почему?", True, True),

@@ -1,6 +1,7 @@
 """Criteria: what they refuse, what the judge is shown of them, and those that come with the package."""
 
 import pytest
+from helpers.each import each
 
 from langchain_rageval import ConfigError, Criterion
 from langchain_rageval.prompts.criteria import criterion_inputs, default_criteria
@@ -42,7 +43,7 @@ def test_each_language_has_criteria_in_its_own_words(language):
         assert latin is (language == "en")
 
 
-@pytest.mark.parametrize(
+@each(
     ("scale", "described"),
     [
         ((0, 3), [0, 1, 2, 3]),
@@ -92,7 +93,7 @@ def test_lone_surrogates_are_replaced():
     assert Criterion("tone", "d\ud800").description == "d\ufffd"
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "told"),
     [
         ({"name": " "}, "the name is blank"),

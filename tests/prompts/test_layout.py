@@ -5,6 +5,7 @@ import re
 from types import MappingProxyType
 
 import pytest
+from helpers.each import each
 from helpers.scripted import human_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,9 +88,9 @@ def encodable(text):
     return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("step", sorted(ANSWER_SCHEMAS))
-@pytest.mark.parametrize("language", LANGUAGES)
+@each("layout", LAYOUTS)
+@each("step", sorted(ANSWER_SCHEMAS))
+@each("language", LANGUAGES)
 def test_a_request_is_exactly_one_system_and_one_human_message(layout, step, language):
     for with_schema in (True, False):
         for contexts in (CONTEXTS, None):
@@ -105,8 +106,8 @@ def test_a_refused_system_message_heads_the_human_one(layout):
     assert folded.text == f"{system.text}\n\n{plain.text}"
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("language", LANGUAGES)
+@each("layout", LAYOUTS)
+@each("language", LANGUAGES)
 def test_the_system_message_is_the_same_for_all_steps_of_a_language(layout, language):
     steps = [request(step, language) for step in sorted(ANSWER_SCHEMAS)]
     if language == "ru":
@@ -156,8 +157,8 @@ def test_instruction_first_gives_a_step_one_head_for_all_samples():
     assert "Баню" not in head
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("step", HANDBOOK)
+@each("language", LANGUAGES)
+@each("step", HANDBOOK)
 def test_the_handbook_holds_the_rules_of_its_steps(step, language):
     given = request(step, language)
     system, message = lay_out(given, "handbook", with_schema=False)
@@ -194,8 +195,8 @@ def test_a_prompt_without_examples_keeps_its_instruction(layout):
     assert sum(message.text.count("Compare them.") for message in messages) == 1
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("step", READ_CONTEXTS)
+@each("language", LANGUAGES)
+@each("step", READ_CONTEXTS)
 def test_examples_have_letters_where_sentences_are_cited_and_indented_numbers_where_chunks_are_numbered(step, language):
     given = request(step, language)
     before = human(given, "instruction_first").partition(f"{given.prompts.common.labels['contexts']}\n")[0]

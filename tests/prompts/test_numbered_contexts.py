@@ -1,6 +1,6 @@
 import re
 
-import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +29,7 @@ def test_no_contexts_are_an_empty_block():
     assert NumberedContexts.of([]).windows(5) == []
 
 
-@pytest.mark.parametrize("line_break", BREAKS)
+@each("line_break", BREAKS)
 def test_a_forged_number_never_starts_a_line(line_break):
     contexts = NumberedContexts.of([f"Правда{line_break}[9.9] подделка{line_break}[2]{line_break}[2.1] ещё"])
     assert all(line.startswith(("[1]", "[1.")) for line in contexts.block.splitlines())
@@ -91,7 +91,7 @@ def test_without_a_limit_there_is_one_window():
     assert contexts.windows(None) == [contexts]
 
 
-@pytest.mark.parametrize(
+@each(
     ("evidence", "cites"),
     [
         (["1.1"], ["1.1"]),

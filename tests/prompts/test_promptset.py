@@ -9,6 +9,7 @@ from string import Formatter
 
 import pytest
 import yaml
+from helpers.each import each
 from helpers.packaged import JUDGING, LANGUAGES, OWN
 from helpers.scripted import scripted
 from helpers.waiting import PATIENCE
@@ -79,8 +80,8 @@ def words_of(text):
 
 
 TEXTS = [
-    *(pytest.param(language, shared_texts(language), id=f"{language}/common") for language in LANGUAGES),
-    *(pytest.param(language, step_texts(language, step), id=f"{language}/{step}") for language, step in STEPS),
+    *((language, shared_texts(language)) for language in LANGUAGES),
+    *((language, step_texts(language, step)) for language, step in STEPS),
 ]
 
 
@@ -131,7 +132,7 @@ def test_a_change_to_the_english_prompt_of_a_step_is_seen_wherever_it_is_asked(t
     assert before[2] == after[2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "language"),
     [
         ("What does the policy cover?", "en"),
@@ -174,30 +175,30 @@ def test_prompts_that_no_native_speaker_has_read_say_so(language):
         assert {text.splitlines()[0] for text in texts} == {NOT_YET_TRIED}
 
 
-@pytest.mark.parametrize(("language", "texts"), TEXTS)
+@each(("language", "texts"), TEXTS)
 def test_a_text_is_in_the_script_of_its_language(language, texts):
     assert [text for text in texts if re.search(OTHER_SCRIPTS[language], text)] == []
 
 
-@pytest.mark.parametrize(("language", "texts"), [case for case in TEXTS if case.values[0] not in ("en", "it")])
+@each(("language", "texts"), [case for case in TEXTS if case[0] not in ("en", "it")])
 def test_no_english_is_left_in_another_script(language, texts):
     latin = {word for text in texts for found in words_of(text) for word in re.findall("[a-z]{2,}", found)}
     assert latin <= LATIN_ALLOWED
 
 
-@pytest.mark.parametrize(("language", "texts"), [case for case in TEXTS if case.values[0] == "it"])
+@each(("language", "texts"), [case for case in TEXTS if case[0] == "it"])
 def test_no_english_is_left_in_italian(language, texts):
     words = {word for text in texts for word in words_of(text)}
     assert words & ENGLISH_ONLY == set()
     assert words & FUNCTION_WORDS["it"]
 
 
-@pytest.mark.parametrize(("language", "texts"), TEXTS)
+@each(("language", "texts"), TEXTS)
 def test_the_language_of_the_instruction_is_detected(language, texts):
     assert detect_language(" ".join(words_of(texts[0]))) == language
 
 
-@pytest.mark.parametrize(("language", "texts"), [case for case in TEXTS if case.values[0] == "zh"])
+@each(("language", "texts"), [case for case in TEXTS if case[0] == "zh"])
 def test_chinese_is_simplified_and_has_no_space_between_its_characters(language, texts):
     for text in texts:
         assert text.encode("gb2312").decode("gb2312") == text
@@ -223,7 +224,8 @@ def test_a_saved_set_loads_as_the_same_set(language, tmp_path):
 encodable = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@settings(max_examples=50)  # files are written and read
+@pytest.mark.gate
+@settings(max_examples=min(settings.default.max_examples, 100))  # files are written and read
 @given(instruction=encodable, text=encodable)
 def test_any_text_survives_saving_and_loading(instruction, text, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "any"
@@ -286,7 +288,7 @@ def test_a_copy_with_other_texts_has_another_fingerprint():
     assert prompt.fingerprint == prompt.model_copy(deep=True).fingerprint
 
 
-@pytest.mark.parametrize("step", sorted(ANSWER_SCHEMAS))
+@each("step", sorted(ANSWER_SCHEMAS))
 def test_the_examples_of_one_language_fit_the_step_of_another_and_no_step_that_answers_with_other_fields(step):
     english, russian = PromptSet.default("en"), PromptSet.default("ru")
     given = [example.model_dump() for example in russian.get(step).examples]
@@ -297,7 +299,7 @@ def test_the_examples_of_one_language_fit_the_step_of_another_and_no_step_that_a
             english.replace(other, examples=given)
 
 
-@pytest.mark.parametrize(
+@each(
     ("wrong", "told"),
     [
         (

@@ -9,11 +9,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from helpers.each import each
 from helpers.packaged import LANGUAGES, OWN
 
 from langchain_rageval import PromptSet
 from langchain_rageval.prompts.layout import RequestContent, lay_out
 
+pytestmark = pytest.mark.gate
 MOST_TOKENS = {"en": 600, "it": 740, "ko": 1020, "ru": 800, "zh": 780}
 STEPS = [(language, step) for language in LANGUAGES for step in OWN[language]]
 
@@ -40,7 +42,7 @@ def instruction_and_examples(language, step):
     return human.partition(f"\n\n{prompts.common.labels['input']}\n")[0]
 
 
-@pytest.mark.parametrize(("language", "step"), STEPS)
+@each(("language", "step"), STEPS)
 def test_an_instruction_and_its_examples_stay_within_the_token_limit_of_their_language(language, step, encoding):
     assert len(encoding.encode(instruction_and_examples(language, step))) <= MOST_TOKENS[language]
 

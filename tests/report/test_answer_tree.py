@@ -3,8 +3,8 @@
 import json
 import re
 
-import pytest
-from hypothesis import given, settings
+from helpers.each import each
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval.report.answer_tree import build_answer_tree
@@ -34,7 +34,7 @@ def test_each_statement_marks_the_sentence_that_holds_it():
     ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "statement", "marked"),
     [
         ("Музей открыт в 1880 году. Вход бесплатный.", "Вход в музей бесплатен.", "Вход бесплатный."),
@@ -78,12 +78,11 @@ def test_html_is_text_and_addresses_stand_behind_their_links():
     ]
 
 
-@pytest.mark.parametrize("answer", ["Plain text.", "two\nlines", "a < b & c > d", "> " * 200 + "deep", "x" * 30_000])
+@each("answer", ["Plain text.", "two\nlines", "a < b & c > d", "> " * 200 + "deep", "x" * 30_000])
 def test_plain_text_and_what_the_parser_would_drop_need_no_tree(answer):
     assert build_answer_tree(answer, []) is None
 
 
-@settings(max_examples=150)
 @given(
     st.lists(
         st.sampled_from(["# ", "**", "*", "`", "```\n", "- ", "1. ", "> ", "|", "\n", "[a](b)", "<b>", "\\", "word "])

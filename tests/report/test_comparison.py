@@ -5,6 +5,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from helpers.each import each
 from helpers.reports import failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +31,7 @@ LITTLE_WORSE = ([0.49] * 400, [0.5] * 400)
 # Verdicts
 
 
-@pytest.mark.parametrize(
+@each(
     ("candidate", "baseline", "margin", "verdict"),
     [
         (*BETTER, 0.0, "better"),
@@ -84,7 +85,7 @@ def test_the_numbers_are_those_of_the_tests():
     assert (found.pairs, found.clusters) == (30, None)
 
 
-@pytest.mark.parametrize("size", [8, 20, 30, 50])
+@each("size", [8, 20, 30, 50])
 def test_a_small_steady_gain_is_better_and_its_interval_does_not_contain_0(size):
     rng = np.random.default_rng(size)
     for _ in range(50):
@@ -263,7 +264,7 @@ def test_reports_that_disagree_on_what_is_better_are_refused():
         values(0.5).compare(values(0.5, direction="lower"), allow_different_instruments=True)
 
 
-@pytest.mark.parametrize("margin", [-0.1, float("nan"), float("inf"), "0.1", None])
+@each("margin", [-0.1, float("nan"), float("inf"), "0.1", None])
 def test_a_margin_is_a_number_from_0_on(margin):
     with pytest.raises(ConfigError, match="margin must be a number of at least 0"):
         values(0.5).compare(values(0.5), margin=margin)
@@ -346,6 +347,7 @@ def test_with_another_run_its_real_pairs_count():
     assert found == pytest.approx(detectable_difference(spread, 16, largest_deviation=0.1))
 
 
+@pytest.mark.gate
 def test_so_large_a_difference_is_found_in_four_of_five_comparisons():
     rng, found = np.random.default_rng(8), []
     for _ in range(300):
@@ -361,6 +363,7 @@ def test_four_samples_detect_no_difference():
     assert values(*[0.9, 0.5, 0.3, 0.7]).minimum_detectable_difference("faithfulness") == inf
 
 
+@pytest.mark.gate
 def test_of_equal_values_complete_losses_are_found_in_four_of_five_comparisons():
     rng, equal = np.random.default_rng(8), values(*[1.0] * 30)
     loss = equal.minimum_detectable_difference("faithfulness")
@@ -377,7 +380,7 @@ def test_values_that_are_nearly_all_equal_count_as_equal():
     assert found > 4 * values(*[1.0] * 300).minimum_detectable_difference("faithfulness")
 
 
-@pytest.mark.parametrize(
+@each(
     ("report", "options", "problem"),
     [
         (values(1.0, 0.0), {"metric": "recall"}, "no metric 'recall'"),

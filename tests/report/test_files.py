@@ -5,6 +5,7 @@ import stat
 from datetime import datetime, timedelta
 
 import pytest
+from helpers.each import each
 from helpers.reports import LOST, failed, report_of, row, scored, unscored
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -64,7 +65,7 @@ reports = st.builds(
 
 
 @given(report=reports)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=150)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_report_comes_back_equal_whatever_stands_in_it(tmp_path, report):
     report.to_jsonl(tmp_path / "report.jsonl")
     assert Report.load(tmp_path / "report.jsonl") == report
@@ -81,7 +82,7 @@ def test_a_real_report_comes_back_equal_with_its_cost_and_notes(tmp_path):
     assert "Мюнхен" in (tmp_path / "report.jsonl").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("value", [b"\xff", {1, 2}, object(), 1j, float("nan")])
+@each("value", [b"\xff", {1, 2}, object(), 1j, float("nan")])
 def test_what_json_cannot_hold_does_not_lose_the_report(tmp_path, value):
     """Parquet files have columns of bytes, and a user's metadata holds anything."""
     report = Report([row(0, scored(0.5), metadata={"x": value})])
@@ -188,7 +189,7 @@ HEAD = '{"rageval_report": {"version": "0", "notes": []}}'
 LINE = row(0, scored(0.5)).model_dump_json()
 
 
-@pytest.mark.parametrize(
+@each(
     ("content", "message"),
     [
         ("", "is empty: nothing was written to it yet"),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.each import each
 from helpers.reports import report_of, row, scored, unscored
 
 from langchain_rageval import BelowThreshold, ConfigError, OfflineJudge, Report, evaluate, faithfulness
@@ -115,7 +116,7 @@ def test_other_ids_of_the_same_questions_are_paired_by_question():
     assert comparison.notes == ["10 samples were paired by question, because their ids differ."]
 
 
-@pytest.mark.parametrize(
+@each(
     ("candidate", "baseline", "reason"),
     [
         (Report([]), Report([]), "the candidate and the baseline have no samples."),

@@ -8,10 +8,9 @@ import json
 import re
 
 import pytest
-from axe_core_python.sync_playwright import Axe
-from helpers.chromium import EVIL, NEEDS_CHROMIUM
+from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
+from helpers.each import each
 from helpers.reports import report_of, row, scored
-from playwright.sync_api import expect
 
 from langchain_rageval import ConfigError, Report, Sample
 from langchain_rageval.report.labelling import load_labels
@@ -55,6 +54,7 @@ def content_of(page):
     return [gzip.decompress(base64.b64decode(block)).decode() for block in blocks]
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_labels_given_by_keyboard_come_back_by_id(opened, tmp_path):
     page = opened(sheet_of(5))
@@ -73,6 +73,7 @@ def test_labels_given_by_keyboard_come_back_by_id(opened, tmp_path):
     assert lines[5] == ["q-4", "no", '\'=1+1, "sure"']
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_every_id_comes_back(opened, tmp_path):
     rows = [row(number, scored(0.5), id=name) for number, name in enumerate(IDS)]
@@ -81,6 +82,7 @@ def test_every_id_comes_back(opened, tmp_path):
     assert load_labels(saved(page, tmp_path)) == dict.fromkeys(IDS, 1.0)
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_grades_have_the_keys_of_their_digits(opened, tmp_path):
     page = opened(sheet_of(3), scale=(1, 5), instruction="How polite is the answer?")
@@ -90,6 +92,7 @@ def test_grades_have_the_keys_of_their_digits(opened, tmp_path):
     assert load_labels(saved(page, tmp_path)) == {"q-0": 5.0, "q-1": 1.0, "q-2": 3.0}
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_progress_is_kept_for_a_sheet_and_can_be_forgotten(opened):
     page = opened(sheet_of(3))
@@ -115,6 +118,7 @@ def test_the_page_holds_no_scores_and_no_metadata(tmp_path):
     assert "0.0123" not in content
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_a_person_sees_question_answer_contexts_and_references_but_no_id(opened):
     page = opened(sheet_of(1, answer="In 1158.", contexts=["one", "two"], references=["1158", "the year 1158"]))
@@ -128,6 +132,7 @@ def test_a_person_sees_question_answer_contexts_and_references_but_no_id(opened)
     )
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_the_conversation_before_a_question_is_shown(opened):
     turns = [{"role": "user", "text": "Tell me about Munich."}]
@@ -139,6 +144,7 @@ def test_the_conversation_before_a_question_is_shown(opened):
     )
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 @pytest.mark.parametrize("width", [390, 1300])
 def test_hostile_texts_run_nothing_and_the_layout_holds(opened, width, tmp_path):
@@ -154,6 +160,7 @@ def test_hostile_texts_run_nothing_and_the_layout_holds(opened, width, tmp_path)
     assert load_labels(saved(page, tmp_path)) == {one[:99]: 1.0 for one in texts}
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_axe_finds_no_serious_violation(opened, dark):
@@ -163,12 +170,14 @@ def test_axe_finds_no_serious_violation(opened, dark):
     assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_a_missing_answer_and_missing_contexts_are_stated(opened):
     page = opened(sheet_of(1, answer=None, contexts=[]))
     assert page.locator("#item .empty").all_inner_texts() == ["No answer.", "No contexts are recorded."]
 
 
+@pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_a_russian_page_asks_in_russian(opened):
     page = opened(sheet_of(2, question="Когда основан Мюнхен?", answer="В 1158 году.", contexts=[], references=[]))
@@ -187,7 +196,7 @@ def test_a_metric_of_your_own_has_a_question_too(tmp_path):
     }
 
 
-@pytest.mark.parametrize("scale", [(1, 10), (-1, 3), (3, 3), (5, 1), (0.5, 1), (1, 2, 3), (True, 3)])
+@each("scale", [(1, 10), (-1, 3), (3, 3), (5, 1), (0.5, 1), (1, 2, 3), (True, 3)])
 def test_a_scale_without_keys_is_refused(tmp_path, scale):
     with pytest.raises(ConfigError, match=r"scale is the lowest and the highest grade, from 0 to 9, as \(1, 5\); got "):
         sheet_of(1).to_html(tmp_path / "labels.html", scale=scale)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import pytest
+from helpers.each import each
 from helpers.reports import failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ def test_the_rows_are_spread_evenly_over_the_scores():
         assert [int(value * 9.9) for value in values] == list(range(10))
 
 
+@pytest.mark.gate
 def test_every_row_has_the_same_chance():
     times = Counter(row.sample.id for seed in range(2000) for row in HUNDRED.to_label(7, seed=seed))
     assert len(times) == 100
@@ -74,7 +76,7 @@ def test_with_several_metrics_one_is_named():
         report.to_label(1, "rubric")
 
 
-@pytest.mark.parametrize("n", [0, -1, 1.5, True])
+@each("n", [0, -1, 1.5, True])
 def test_a_number_that_cannot_be_drawn_is_refused(n):
     with pytest.raises(ConfigError, match="n must be the number of rows to label, at least 1, got "):
         HUNDRED.to_label(n)
@@ -100,8 +102,9 @@ def test_a_sheet_holds_what_a_person_needs_and_not_what_the_judge_said(tmp_path)
     assert [line[-2:] for line in cells(tmp_path / "shown.csv", ";")] == [["faithfulness", "label"], ["0,25", ""]]
 
 
-@pytest.mark.parametrize("text", FORMULAS)
+@each("text", FORMULAS)
 def test_no_cell_is_a_formula(tmp_path, text):
+    (tmp_path / "labels.csv").unlink(missing_ok=True)
     report = Report([row(0, scored(1.0), id=text, question=text, answer=text, contexts=[text], references=[text])])
     report.to_label(1).to_csv(tmp_path / "labels.csv")
     _, line = cells(tmp_path / "labels.csv")
@@ -144,7 +147,7 @@ def saved(path, lines, *, delimiter, encoding, quoted=False):
     path.write_bytes(text.getvalue().encode(encoding))
 
 
-@pytest.mark.parametrize(
+@each(
     ("delimiter", "encoding", "quoted"),
     [
         (",", "utf-8-sig", False),
@@ -155,6 +158,7 @@ def saved(path, lines, *, delimiter, encoding, quoted=False):
     ],
 )
 def test_labels_come_back_from_every_way_to_save_a_sheet(tmp_path, delimiter, encoding, quoted):
+    (tmp_path / "labels.csv").unlink(missing_ok=True)
     ids = ["007", "1-2", "q-1", "=1", "'", "е-1", "ёж; 2", " a", "b,c"]
     report = Report([row(number, scored(0.5), id=name) for number, name in enumerate(ids)])
     report.to_label(len(ids)).to_csv(tmp_path / "labels.csv")
@@ -182,7 +186,7 @@ def test_only_id_and_label_are_needed_in_any_place_and_case(tmp_path):
     assert load_labels(path) == {"q-1": 1.0}
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("id,label\nq-1,maybe\n", r"line 2: 'maybe' is not a label: enter a number, yes or no \(да, нет\)"),

@@ -5,12 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.each import each
 from helpers.reports import FACTLESS, failed, report_of, scored, unscored
 
 from langchain_rageval import ConfigError, Report, __version__
 from langchain_rageval.metrics.mlflow_scorer import mlflow_key
 
 pytestmark = [
+    pytest.mark.gate,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # what MLflow makes of SQLAlchemy and pandas is its own
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -154,7 +156,7 @@ def test_a_deleted_experiment_is_not_filled(mlflow, store):
         told().to_mlflow(experiment="gone", page=False)
 
 
-@pytest.mark.parametrize("name", ["ndcg@5", "тон/речь", "a:b", "..", "../x", "a//b", "x" * 400, "50%", "\n", "<b>"])
+@each("name", ["ndcg@5", "тон/речь", "a:b", "..", "../x", "a//b", "x" * 400, "50%", "\n", "<b>"])
 def test_every_name_of_a_metric_is_one_that_mlflow_takes(mlflow, name):
     report = report_of(scored(0.5, name, instrument="a"))
     run = mlflow.get_run(report.to_mlflow(page=False, table=False))
@@ -170,7 +172,7 @@ def test_two_metrics_that_would_have_one_name_are_refused_before_a_run_is_made(m
     assert len(mlflow.search_runs(search_all_experiments=True, output_format="list")) == before
 
 
-@pytest.mark.parametrize("prefix", ["/", "../", "a//b", "a@b/", "x" * 31, "a\n"])
+@each("prefix", ["/", "../", "a//b", "a@b/", "x" * 31, "a\n"])
 def test_a_prefix_that_mlflow_would_not_take_is_refused(mlflow, prefix):
     with pytest.raises(ConfigError) as caught:
         told().to_mlflow(prefix=prefix)

@@ -12,12 +12,14 @@ from typing import get_args
 import pytest
 import yaml
 from helpers.corpus import corpus
+from helpers.each import each
 from helpers.pages import report, sample, score
 
 from langchain_rageval import ConfigError, Report, Row
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.report import page as page_module
 from langchain_rageval.report.decision import Decision, Outcome
+from langchain_rageval.report.page import _ends
 
 WORDS = yaml.safe_load((page_module._FILES / "words.yaml").read_text(encoding="utf-8"))
 
@@ -103,6 +105,7 @@ def test_a_chunk_that_many_samples_hold_stands_in_it_once(tmp_path):
     assert len(unpacked(html, "chunks-0")) == 3
 
 
+@pytest.mark.gate
 def test_a_thousand_real_samples_are_under_five_megabytes(tmp_path):
     text = "".join(document.page_content for document in corpus("ru_wiki"))
     chunks = [text[start : start + 720] for start in range(0, len(text) - 720, 90)]
@@ -224,7 +227,7 @@ def test_it_names_run_date_judge_and_version_in_words(tmp_path):
     assert facts_of(written(told, tmp_path, language="ru"))["завершён"] == "22 ноября 2026, 14:05 UTC"
 
 
-@pytest.mark.parametrize(
+@each(
     ("model", "name"),
     [
         ({"class": "a.OfflineJudge"}, "offline baseline (word overlap)"),
@@ -244,7 +247,7 @@ def test_an_unknown_date_and_judge_are_said_to_be_unknown(tmp_path):
     assert "run" not in facts
 
 
-@pytest.mark.parametrize(
+@each(
     ("told", "headline"),
     [
         (report([0.5, 1.0]), "Problems in 2 of 2 samples"),
@@ -290,3 +293,10 @@ def test_decisions_stand_at_the_head_and_nothing_is_said_about_a_budget(tmp_path
     assert f'<span class="verdict passed"><bdi>faithfulness</bdi> {words} [0.810, 0.930]</span>' in html
     assert WORDS[language]["left_out"].format(count=1) not in html
     assert WORDS[language]["outcomes"].keys() == {*get_args(Outcome)}
+
+
+@each(("changes", "listed"), [(9, 9), (10, 10), (30, 10)])
+def test_the_greatest_changes_are_listed_five_in_each_direction(changes, listed):
+    found = _ends([(n, f"q-{n}", n / 100) for n in range(changes)], False)
+    assert len(found) == listed
+    assert [change[0] for change in (found[0], found[-1])] == [0, changes - 1]

@@ -3,16 +3,14 @@
 import re
 
 import pytest
-from axe_core_python.sync_playwright import Axe
 from helpers.chats import QUESTION, STANDALONE, judged_as, turn_row
-from helpers.chromium import EVIL, NEEDS_CHROMIUM
+from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
 from helpers.pages import FINDINGS, report, sample, score
-from playwright.sync_api import expect
 
 from langchain_rageval import Finding, Report, Row, Score
 from langchain_rageval.data.schema import Failure
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [pytest.mark.gate, NEEDS_CHROMIUM]
 
 
 @pytest.fixture

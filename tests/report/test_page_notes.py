@@ -2,8 +2,8 @@
 
 import re
 
-import pytest
 import yaml
+from helpers.each import each
 
 from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, evaluate, faithfulness
 from langchain_rageval.evaluation.judge_breaker import STOPPED
@@ -24,7 +24,7 @@ def test_every_note_has_a_translation_without_other_fields():
         assert re.search("[а-яё]", template["ru"])
 
 
-@pytest.mark.parametrize(
+@each(
     "note",
     [
         OfflineJudge().report_note,
@@ -55,7 +55,7 @@ SHIFTS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("note", "translation"),
     [
         (

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers.each import each
 from helpers.pages import report, sample
 from matplotlib.image import imread
 
@@ -82,7 +83,7 @@ def test_reports_that_cannot_be_compared_are_refused_as_by_compare():
     assert report(LATE).plot(baseline=Report(rows), allow_different_instruments=True)
 
 
-@pytest.mark.parametrize("value", [None, -3.0, 0.0, 1.0, 250.0])
+@each("value", [None, -3.0, 0.0, 1.0, 250.0])
 def test_any_value_can_be_drawn(value, tmp_path):
     unscored = Score(metric="m", aspect="answer", unscored="no facts")
     rows = [one(value, "m")] if value is not None else [Row(index=0, sample=sample(0), scores={"m": unscored})]
@@ -110,6 +111,7 @@ def test_a_notebook_gets_a_picture():
     assert len(np.unique(shades.reshape(-1, shades.shape[-1]), axis=0)) > 10
 
 
+@pytest.mark.gate
 def test_no_display_no_pyplot_and_no_global_state():
     script = """
 import sys
@@ -127,3 +129,10 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[plot\]"'):
         report(LATE).plot()
+
+
+def test_the_bars_of_a_metric_stand_on_its_own_line():
+    _, spread = report(LATE).plot().axes
+    floor = spread.lines[0].get_ydata()[0]
+    assert 0 < floor <= 0.5
+    assert {bar.get_y() for bar in spread.patches[:10]} == {floor}

@@ -2,6 +2,7 @@ import math
 from html.parser import HTMLParser
 
 import pytest
+from helpers.each import each
 from helpers.reports import LOST, failed, report_of, row, scored, unscored
 from helpers.servers.brain import offline
 from helpers.servers.faults import Faults
@@ -78,7 +79,7 @@ def test_too_many_failures_do_not_pass_however_good_the_rest():
         report.check({"faithfulness": 0.8}, max_failed=0.0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("thresholds", "max_failed", "told"),
     [
         ("faithfulness", 0.05, "check takes thresholds by metric"),

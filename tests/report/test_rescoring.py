@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from helpers.each import each
 from helpers.munich import offline_reply
 from helpers.scripted import (
     PairScores,
@@ -162,15 +163,13 @@ CHANGES = {
         ALL,
     ),
 }
-CASES = [
-    pytest.param(build, before, after, samples, id=f"{name} {before} to {after}")
-    for name, (build, before, afters, samples) in CHANGES.items()
-    for after in afters
-]
+CASES = [(build, before, after, samples) for build, before, afters, samples in CHANGES.values() for after in afters]
+NAMES = [f"{name} {before} to {after}" for name, (_, before, afters, _) in CHANGES.items() for after in afters]
 
 
-@pytest.mark.parametrize("draws", [1, 3])
-@pytest.mark.parametrize(("build", "before", "after", "samples"), CASES)
+@pytest.mark.gate
+@pytest.mark.parametrize("draws", [3, pytest.param(1, marks=pytest.mark.gate)])
+@each(("build", "before", "after", "samples"), CASES, ids=NAMES)
 def test_it_is_as_if_evaluated_anew(build, before, after, samples, draws):
     judge = Judge(OfflineJudge(), draws=draws)
     anew = build(judge, **after)
@@ -187,7 +186,7 @@ def test_it_is_as_if_evaluated_anew(build, before, after, samples, draws):
     assert [row.sample for row in rescored.rows] == samples
 
 
-@pytest.mark.parametrize(
+@each(
     ("build", "after"),
     [
         (lambda judge, _, **o: faithfulness(judge, **o), {}),
@@ -355,7 +354,7 @@ def refused(report, metric):
         report.rescore(metric)
 
 
-@pytest.mark.parametrize(
+@each(
     ("made", "asked"),
     [
         (faithfulness(OfflineJudge()), context_recall(NOBODY)),
@@ -379,7 +378,6 @@ def refused(report, metric):
         (exact_match(), answer_similarity(NO_VECTORS)),
         (rouge(), answer_correctness(None, NO_VECTORS, weights=(0, 1))),
     ],
-    ids=lambda metric: f"{metric.name} {metric.options}",
 )
 def test_what_was_never_found_is_refused(made, asked):
     refused(scores_of(RICH[1:], made), asked)
@@ -395,7 +393,7 @@ def stated(value, **more):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "build",
     [
         faithfulness,
@@ -428,7 +426,7 @@ def test_a_sample_that_lacks_what_the_metric_reads_is_named():
         report.rescore(context_recall(NOBODY))
 
 
-@pytest.mark.parametrize("given", [faithfulness, suite(faithfulness(NOBODY)), "faithfulness", None])
+@each("given", [faithfulness, suite(faithfulness(NOBODY)), "faithfulness", None])
 def test_what_is_no_metric_is_refused(given):
     report = scores_of(RICH[1:], faithfulness(OfflineJudge()))
     with pytest.raises(ConfigError, match="rescore takes a metric"):

@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from helpers.each import each
 from helpers.munich import offline_reply
 from helpers.reports import report_of, row, scored
 from helpers.scripted import answering, human_of
@@ -136,7 +137,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
+@each("name", QUESTIONS)
 def test_whatever_is_asked_the_answer_is_the_same(pair, name):
     eager, lazy = pair
     assert isinstance(eager.rows, list)
@@ -166,8 +167,9 @@ def test_no_samples_make_an_empty_report(out):
     assert Report.load(out) == report
 
 
-def test_memory_does_not_grow_with_the_rows(tmp_path):
-    count = 1000
+@pytest.mark.gate
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.gate)])
+def test_memory_does_not_grow_with_the_rows(tmp_path, count):
 
     def samples(count):
         for number in range(count):
@@ -271,6 +273,7 @@ def lines_of(part):
     return part.read_bytes().count(b"\n") if part.exists() else 0
 
 
+@pytest.mark.gate
 def test_a_run_that_is_killed_leaves_its_rows_and_the_older_report(out):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
     part = Path(f"{out}.part")
@@ -286,6 +289,7 @@ def test_a_run_that_is_killed_leaves_its_rows_and_the_older_report(out):
     assert Report.load(part, lazy=True) == report
 
 
+@pytest.mark.gate
 def test_control_c_gives_the_rows_that_were_finished(out):
     part = Path(f"{out}.part")
     with started(out) as process:
@@ -353,7 +357,7 @@ def unfinished(path):
 
 
 @given(data=st.data())
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_wherever_a_file_was_cut_off_every_row_in_it_is_whole(tmp_path, data):
     """A thinner sample of what the next test does for every byte, over files of other lengths."""
     count = data.draw(st.integers(0, 3))
@@ -371,6 +375,7 @@ def test_wherever_a_file_was_cut_off_every_row_in_it_is_whole(tmp_path, data):
     assert not report.complete
 
 
+@pytest.mark.gate
 def test_wherever_the_file_of_a_killed_run_is_cut_off_it_loads(tmp_path):
     whole = unfinished(tmp_path / "r.jsonl").read_bytes()
     rows = {row.index: row for row in Report.load(tmp_path / "r.jsonl.part").rows}
@@ -441,6 +446,7 @@ except ConfigError as error:
 """
 
 
+@pytest.mark.gate
 def test_a_disk_that_gets_full_during_the_run_is_reported_and_what_was_written_loads(out):
     old = evaluate(many(2), own(0.5), progress=False, out=out)
     words = [sys.executable, "-c", FULL, str(out)]

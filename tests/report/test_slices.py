@@ -1,6 +1,7 @@
 """Summaries by slice, and with samples that are tied together."""
 
 import pytest
+from helpers.each import each
 from helpers.reports import failed, report_of, row, scored, unscored
 
 from langchain_rageval import ConfigError, Report
@@ -29,7 +30,7 @@ def test_each_slice_has_its_own_summary_and_rows_without_the_key_come_last(by):
     assert [summary["faithfulness"].scored for summary in found.values()] == [2, 1, 2]
 
 
-@pytest.mark.parametrize(
+@each(
     ("metadata", "by", "names"),
     [
         ([{"a": {"b": 1}}, {"a": {"b": 2}}], "metadata.a.b", ["1", "2"]),

@@ -1,6 +1,7 @@
 from statistics import fmean
 
 import pytest
+from helpers.each import each
 from helpers.reports import STATEMENT, failed, paid, report_of, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +60,7 @@ def test_values_outside_0_to_1_have_a_mean_but_no_interval(values):
 # Abstained: samples whose answer states no facts; None for metrics that do not look
 
 
-@pytest.mark.parametrize(
+@each(
     ("scores", "abstained"),
     [
         ([unscored(), unscored(), scored(1.0, findings=[STATEMENT])], 2),

@@ -4,6 +4,7 @@ import random
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from helpers.each import each
 from helpers.reports import report_of, row, scored
 
 from langchain_rageval import ConfigError, Report, Row, Sample, trend
@@ -163,7 +164,7 @@ def test_days_are_those_of_utc_whatever_zone_a_row_has():
 OTHER = "1111111111111111.2222222222222222"
 
 
-@pytest.mark.parametrize(
+@each(
     ("live", "options", "problem"),
     [
         (
@@ -203,3 +204,16 @@ def test_what_cannot_be_shown_is_refused(live, options, problem):
     with pytest.raises(ConfigError) as raised:
         trend(live, **options)
     assert str(raised.value) == problem
+
+
+def test_rows_of_slices_with_few_baseline_samples_are_counted_in_a_note():
+    def about(report, topic):
+        return [
+            row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": {"topic": topic}})})
+            for row in report.rows
+        ]
+
+    baseline = Report([*about(BASELINE, "old"), *about(stream([1.0], per_day=5), "new")])
+    live = Report([*about(stream([0.9] * 3), "old"), *about(stream([0.9], per_day=7), "new")])
+    found = trend(live, baseline, adjust="metadata.topic")
+    assert found.notes == ["faithfulness: 7 rows of slices with under 6 baseline samples are ignored."]

@@ -1,6 +1,7 @@
 """A budget while it is being spent."""
 
 import pytest
+from helpers.each import each
 
 from langchain_rageval import Budget, ConfigError
 from langchain_rageval.data.schema import Usage
@@ -12,7 +13,7 @@ def nothing():
     return Cost()
 
 
-@pytest.mark.parametrize(
+@each(
     ("bounds", "message"),
     [
         ({}, "a budget sets at least one of calls, tokens, embeddings"),
@@ -74,7 +75,7 @@ def test_the_meter_counts_before_a_task_is_settled():
     assert budget_tracker.admit("n", lambda: Cost(1, 20)) is None
 
 
-@pytest.mark.parametrize("bound", ["calls", "tokens", "embeddings"])
+@each("bound", ["calls", "tokens", "embeddings"])
 def test_each_bound_is_enforced_separately(bound):
     budget_tracker = BudgetTracker(Budget(**{bound: 3}), UsageMeter())
     cost = Cost(**{bound: 2})

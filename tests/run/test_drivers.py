@@ -3,6 +3,7 @@ import threading
 import time
 
 import pytest
+from helpers.each import each
 from helpers.pauses import Pauses
 from helpers.waiting import PATIENCE, until
 from langchain_core.messages import AIMessage, HumanMessage
@@ -26,7 +27,7 @@ def adriven(work, run):
     return asyncio.run(adrive(work, run, {}))
 
 
-BOTH = pytest.mark.parametrize("do", [driven, adriven], ids=["sync", "async"])
+BOTH = each("do", [driven, adriven], ids=["sync", "async"])
 
 
 class Model:
@@ -308,3 +309,12 @@ async def test_after_an_error_or_close_streamed_coroutines_are_cancelled():
     await anext(results)
     await results.aclose()
     assert ended == ["cancelled"] * 2
+
+
+@BOTH
+def test_a_run_that_was_stopped_sends_nothing_more(do):
+    run, model = Run(), Model("a", "b")
+    run.stop()
+    with pytest.raises(BaseException, match="the run was stopped"):
+        do(asks(Call(model.runnable, [HumanMessage("?")])), run)
+    assert model.options == []

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.each import each
 from helpers.waiting import PATIENCE, auntil, until
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
@@ -87,7 +88,7 @@ def told(vectors):
     return [list(vector) for vector in vectors]
 
 
-@pytest.mark.parametrize("make", [Own, lambda: Async(lambda _: asyncio.sleep(0))], ids=["sync only", "async"])
+@each("make", [Own, lambda: Async(lambda _: asyncio.sleep(0))], ids=["sync only", "async"])
 def test_vectors_are_in_the_order_of_the_texts_and_equal_texts_are_sent_once(make):
     sync, own = Own(), make()
     texts = ["ccc", "a", "bb", "a"]
@@ -129,7 +130,7 @@ def test_an_embeddings_object_lives_as_long_as_its_run_so_that_its_id_is_not_reu
         del own
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(64, [64]), (65, [64, 1]), (200, [64, 64, 64, 8])])
+@each(("count", "sizes"), [(64, [64]), (65, [64, 1]), (200, [64, 64, 64, 8])])
 def test_a_long_list_is_sent_in_batches(count, sizes):
     own = Own()
     texts = [f"text {number}" for number in range(count)]
@@ -199,7 +200,7 @@ async def test_on_a_loop_a_late_caller_starts_a_further_worker(monkeypatch):
 
 
 class TestFailures:
-    @pytest.mark.parametrize("place", [0, 31, 32, 63])
+    @each("place", [0, 31, 32, 63])
     def test_one_refused_text_of_a_batch_fails_alone(self, place):
         own = Own(refusing("bad"))
         texts = [f"text {number}" for number in range(BATCH_SIZE)]
@@ -209,7 +210,6 @@ class TestFailures:
         assert len(vectors) == BATCH_SIZE - 1
         assert len(own.batches) == 1 + 2 * 6  # the batch, and two halves on each of the levels down to a single text
 
-    @settings(max_examples=40)
     @given(st.integers(1, 150), st.data())
     def test_any_refused_texts_fail_and_all_others_have_their_vectors(self, count, data):
         bad = data.draw(st.sets(st.integers(0, count - 1), max_size=6))
@@ -247,7 +247,7 @@ class TestFailures:
         assert [isinstance(job.exception(PATIENCE), Refusal) for job in jobs] == [True, True, False]
         assert told(jobs[2].result()) == [[1.0, 1.0], [1.0, 1.0]]
 
-    @pytest.mark.parametrize("status", [401, 403, 404, 500, 429])
+    @each("status", [401, 403, 404, 500, 429])
     def test_a_batch_is_not_halved_after_an_error_that_no_text_caused(self, status):
         def before(texts):
             error = Refusal("no")
@@ -259,7 +259,7 @@ class TestFailures:
             embedded(Run(), own, *map(str, range(64)))
         assert len(own.batches) == 1
 
-    @pytest.mark.parametrize("error", [TimeoutError("slow"), ConnectionResetError("lost")], ids=repr)
+    @each("error", [TimeoutError("slow"), ConnectionResetError("lost")])
     def test_a_batch_is_not_halved_after_a_transport_error(self, error):
         def before(texts):
             raise error
@@ -269,7 +269,7 @@ class TestFailures:
             embedded(Run(retry=RetryPolicy(attempts=2, initial=0.0)), own, *"abcd")
         assert own.batches == [[*"abcd"]] * 2
 
-    @pytest.mark.parametrize("status", [400, 413, 422])
+    @each("status", [400, 413, 422])
     def test_a_batch_that_is_too_long_as_a_whole_is_cut_until_it_fits(self, status):
         def before(texts):
             if sum(map(len, texts)) > 100:
@@ -308,8 +308,8 @@ class TestFailures:
         assert embedded(run, own, "a")
         assert len(own.batches) == 2
 
-    @pytest.mark.parametrize("wrong", [-1, 1], ids=["fewer", "more"])
-    @pytest.mark.parametrize("count", [1, 2, 5])
+    @each("wrong", [-1, 1], ids=["fewer", "more"])
+    @each("count", [1, 2, 5])
     def test_a_wrong_number_of_vectors_is_never_matched_by_place(self, wrong, count):
         class Miscounting(Own):
             def embed_documents(self, texts):
@@ -318,7 +318,7 @@ class TestFailures:
         with pytest.raises(ModelOutputError, match=f"the embeddings returned {1 + wrong} vectors for 1 texts"):
             embedded(Run(), Miscounting(), *map(str, range(count)))
 
-    @pytest.mark.parametrize("rubbish", [["not", "numbers"], {"a": 1}, [[1.0], [2.0, 3.0]], "text"], ids=str)
+    @each("rubbish", [["not", "numbers"], {"a": 1}, [[1.0], [2.0, 3.0]], "text"])
     def test_an_invalid_vector_fails_only_its_text(self, rubbish):
         class Odd(Own):
             def embed_documents(self, texts):
@@ -329,7 +329,7 @@ class TestFailures:
         drive(queue.send_batches(), Run(), {})
         assert [type(future.exception()) for future in futures] == [type(None), ModelOutputError, type(None)]
 
-    @pytest.mark.parametrize("given", [None, 5, "ab"], ids=str)
+    @each("given", [None, 5, "ab"])
     def test_a_reply_without_vectors_is_an_error(self, given):
         class Odd(Own):
             def embed_documents(self, texts):
@@ -566,13 +566,15 @@ class TestTogether:
 
 
 class TestMemory:
-    def test_after_twenty_thousand_texts_the_cache_has_its_maximum_size(self):
+    @pytest.mark.parametrize("maximum", [50, pytest.param(_MAX_CACHED, marks=pytest.mark.gate)])
+    def test_after_many_texts_the_cache_has_its_maximum_size(self, monkeypatch, maximum):
+        monkeypatch.setattr(embedding, "_MAX_CACHED", maximum)
         own, run = Own(), Run()
-        for start in range(0, 20_000, 50):
+        for start in range(0, 20 * maximum, 50):
             embedded(run, own, *(f"text {number}" for number in range(start, start + 50)))
         queue = run.embedding_queues.queue_for(own)
-        assert len(own.texts) == 20_000
-        assert len(queue._sent) == _MAX_CACHED
+        assert len(own.texts) >= 20 * maximum
+        assert len(queue._sent) == maximum
         assert not queue._unsent
 
     def test_the_most_recently_used_texts_are_cached(self, monkeypatch):

@@ -15,6 +15,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.each import each
+from helpers.endpoints import crossed
 from helpers.pauses import Pauses
 from helpers.servers.brain import EMBEDDED, METRICS, RICH, offline, says_the_same
 from helpers.servers.embedder import Embedder
@@ -76,6 +78,7 @@ def check(report):
 
 
 class TestBatches:
+    @crossed("report_of")
     async def test_each_text_of_a_run_is_embedded_once_and_charged_once(self, endpoint, report_of):
         server = endpoint.server(offline)
         samples = [about(number) for number in range(70)]
@@ -88,6 +91,7 @@ class TestBatches:
         assert embedded_in(report) == len(sent)
         assert max(map(len, server.embedder.batches)) <= BATCH_SIZE
 
+    @crossed("report_of")
     async def test_requests_are_far_fewer_than_samples(self, endpoint, report_of):
         server = endpoint.server(offline, embedder=Embedder(latency=0.1))
         samples = [about(number) for number in range(160)]
@@ -118,7 +122,7 @@ class TestBatches:
         first, second = (sorted(server.embedder.texts) for server in servers)
         assert first == second == sorted({text for s in RICH for text in (s.answer, *s.references)})
 
-    @pytest.mark.parametrize(
+    @each(
         ("answer", "sent"),
         [("", []), (" \n", []), ("I do not know.", ["I do not know.", *REFERENCES])],
     )
@@ -138,6 +142,7 @@ class TestBatches:
         check(await report_of(samples, metrics_with(openai_embeddings(server), ["answer_similarity"])))
         assert sorted(server.embedder.texts) == sorted(["A word.", samples[0].answer])
 
+    @crossed("report_of")
     async def test_texts_reach_the_server_as_they_are(self, endpoint, report_of):
         server = endpoint.server(offline)
         hostile = 'ё {braces} "quotes" \u202e \x00 <script> 𝔘 e\u0301\n\n```'
@@ -148,6 +153,7 @@ class TestBatches:
 
 
 class TestSlots:
+    @crossed("report_of")
     async def test_embeddings_and_judge_together_take_no_more_than_the_slots(self, endpoint, report_of):
         flying, most, lock = [0], [0], threading.Lock()
 
@@ -179,6 +185,7 @@ class TestSlots:
         check(await report_of([about(number) for number in range(24)], metrics, max_concurrency=3))
         assert most[0] <= 3
 
+    @crossed("report_of")
     async def test_one_slot_is_enough(self, endpoint, report_of):
         server = endpoint.server(offline)
         metrics = [METRICS[name](endpoint.model(server), endpoint.embeddings(server)) for name in EMBEDDED]
@@ -187,6 +194,7 @@ class TestSlots:
 
 
 class TestTimeout:
+    @crossed("report_of")
     async def test_a_request_that_hangs_is_given_up_and_tried_again(self, endpoint, report_of):
         embedder = Embedder(faults=Faults.script(["hang"], hang_seconds=10 * PATIENCE))
         server = endpoint.server(offline, embedder=embedder)
@@ -195,6 +203,7 @@ class TestTimeout:
         check(await report_of(RICH, metrics, timeout=0.3, retry=RetryPolicy(initial=0.01)))
         assert time.monotonic() - before < PATIENCE
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("native", [True, False], ids=["async methods", "sync only"])
     def test_what_is_left_behind_is_counted_and_told_in_the_report(self, native):
         class Hanging(Embeddings):
@@ -252,6 +261,7 @@ class TestLoops:
         assert embeddings.loops == set()
         assert "MainThread" not in embeddings.threads
 
+    @pytest.mark.parametrize("endpoint", ["openai", pytest.param("gigachat", marks=pytest.mark.gate)], indirect=True)
     async def test_the_users_chain_and_the_metrics_embed_through_one_object(self, endpoint):
         server = endpoint.server(offline, embedder=Embedder(latency=0.01))
         embeddings = endpoint.embeddings(server)
@@ -297,6 +307,7 @@ class TestLoops:
 
 class TestSecrets:
     @pytest.mark.parametrize("fault", ["unauthorized", "echo"])
+    @crossed("report_of")
     async def test_a_key_of_the_embeddings_that_the_server_repeats_appears_nowhere(
         self, endpoint, report_of, fault, caplog, capsys, tmp_path, monkeypatch
     ):
@@ -382,7 +393,7 @@ class TestCrossEncoder:
         await report_of([about(number) for number in range(12)], answer_similarity(Scorer(scores)), max_concurrency=2)
         assert max(most) <= 2
 
-    @pytest.mark.parametrize(
+    @each(
         ("scores", "error", "told"),
         [
             ([1.5, 0.2], "ConfigError", 'say scale="sigmoid"'),
@@ -398,7 +409,6 @@ class TestCrossEncoder:
             ([[0.1], [0.2, 0.8]], "ModelOutputError", "no numbers"),
             (RuntimeError("out of memory"), "RuntimeError", "out of memory"),
         ],
-        ids=str,
     )
     async def test_scores_that_mean_nothing_are_failures(self, report_of, scores, error, told):
         def scored(_pairs):

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from itertools import product
 
 import pytest
 from helpers.servers.brain import METRICS, RICH, offline, rag_samples, says_the_same
@@ -69,8 +70,23 @@ async def slots_after(door, samples, metric, server=None, **options):
 
 
 class TestTooManyCalls:
-    @BOTH
-    @pytest.mark.parametrize(("status", "after"), [(429, None), (429, "0.2"), (503, "0.2")])
+    @pytest.mark.gate
+    @pytest.mark.parametrize(
+        ("door", "status", "after"),
+        [
+            ("evaluate", 429, None),
+            ("aevaluate", 503, "0.2"),
+            *(
+                pytest.param(door, status, after, marks=pytest.mark.gate)
+                for door, status, after in [
+                    ("aevaluate", 429, None),
+                    ("evaluate", 429, "0.2"),
+                    ("aevaluate", 429, "0.2"),
+                    ("evaluate", 503, "0.2"),
+                ]
+            ),
+        ],
+    )
     async def test_a_server_with_four_slots_rejects_few_calls(self, chat_openai, door, status, after):
         with Narrow(4, status=status, after=after, latency=0.02) as server:
             slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)), server)
@@ -78,6 +94,7 @@ class TestTooManyCalls:
         assert 0 < server.rejections <= 36  # without halving 40 to 59
         assert slots.lowest_size <= 4
 
+    @pytest.mark.gate  # quick, with less: the next test
     @BOTH
     async def test_the_slots_grow_back_when_the_server_has_room_again(self, chat_openai, door):
         with Narrow(4, after="0.1", until=80, latency=0.01) as server:
@@ -170,8 +187,17 @@ class TestRateLimiter:
         assert server.calls == 8
         assert time.monotonic() - before >= 7 / 20
 
-    @BOTH
-    @pytest.mark.parametrize("max_retries", [0, 2])
+    @pytest.mark.parametrize(
+        ("endpoint", "door", "max_retries"),
+        [
+            pytest.param(
+                *case,
+                marks=() if case == ("openai", "evaluate", 0) else pytest.mark.gate,
+            )
+            for case in product(["openai", "gigachat"], ["evaluate", "aevaluate"], [0, 2])
+        ],
+        indirect=["endpoint"],
+    )  # each waits for longer than a timeout that no call reaches
     async def test_waiting_for_the_limiter_is_no_time_of_the_model(self, endpoint, door, max_retries):
         server, limiter = endpoint.server(offline), Leave()
         metric = asking(endpoint.model(server, rate_limiter=limiter, max_retries=max_retries))

@@ -1,6 +1,7 @@
 """Prices of models."""
 
 import pytest
+from helpers.each import each
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 
@@ -12,9 +13,7 @@ from langchain_rageval.run.usage_meter import UsageMeter
 TOKENS = {"input_tokens": 3_000_000, "output_tokens": 1_000_000, "input_token_details": {"cache_read": 2_000_000}}
 
 
-@pytest.mark.parametrize(
-    ("price", "money"), [((2.0, 5.0), 11.0), ((2.0, 5.0, 0.5), 8.0), ([2, 5, 0], 7.0), ((0, 0), 0.0)]
-)
+@each(("price", "money"), [((2.0, 5.0), 11.0), ((2.0, 5.0, 0.5), 8.0), ([2, 5, 0], 7.0), ((0, 0), 0.0)])
 def test_a_price_is_per_million_tokens_with_cached_ones_at_their_own(price, money):
     assert PriceList.of({"m": price}).cost(["other", "m"], TOKENS) == money
     assert PriceList.of(price).cost(["whatever"], TOKENS) == money
@@ -28,7 +27,7 @@ def test_a_model_without_a_price_or_tokens_has_no_money():
     assert prices.problem(["m"]) == "m reports no tokens"
 
 
-@pytest.mark.parametrize(
+@each(
     ("price", "got"),
     [
         (0.5, "0.5"),
@@ -77,7 +76,7 @@ def test_a_meter_adds_money_to_its_parents_until_a_price_is_missing():
     assert UsageMeter().usage.money is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("money", "text"),
     [(None, "–"), (0.0, "0.0000"), (0.00001, "< 0.0001"), (0.1234567, "0.1235"), (1234.5, "1,234.50")],
 )

@@ -140,6 +140,7 @@ evaluate([{"question": "q"}] * 3, RunnableLambda(own), max_concurrency=1)
 """
 
 
+@pytest.mark.gate
 def test_what_a_users_metric_prints_stays_on_stdout_beside_a_live_line():
     ours, theirs = pty.openpty()
     try:

@@ -6,6 +6,7 @@ import httpx
 import openai
 import pytest
 from gigachat import exceptions as gigachat
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
@@ -41,12 +42,12 @@ def caused(error, cause):
     return error
 
 
-CLIENTS = pytest.mark.parametrize("refusal", [from_openai, from_gigachat], ids=["openai", "gigachat"])
+CLIENTS = each("refusal", [from_openai, from_gigachat], ids=["openai", "gigachat"])
 REFUSED_CONNECTION = caused(openai.APIConnectionError(request=REQUEST), ConnectionRefusedError(111, "refused"))
 
 
 @CLIENTS
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 529])
+@each("status", [408, 425, 429, 500, 502, 503, 504, 529])
 def test_transient_errors_are_tried_ten_times(refusal, status):
     error = refusal(status)
     assert status_of(error) == status
@@ -54,7 +55,7 @@ def test_transient_errors_are_tried_ten_times(refusal, status):
 
 
 @CLIENTS
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
+@each("status", [400, 401, 403, 404, 413, 422])
 def test_permanent_errors_are_not_retried(refusal, status):
     assert CALM.wait(refusal(status), 1) is None
 
@@ -69,7 +70,7 @@ def test_an_account_without_credit_is_not_retried_and_not_rate_limited():
 
 
 @CLIENTS
-@pytest.mark.parametrize("status", [429, 503])
+@each("status", [429, 503])
 def test_retry_after_is_respected_up_to_the_maximum_wait(refusal, status):
     assert CALM.wait(refusal(status, retry_after="3"), 1) == 3.0
     assert RetryPolicy(max_wait=2.0).wait(refusal(status, retry_after="3"), 1) == 2.0
@@ -77,7 +78,7 @@ def test_retry_after_is_respected_up_to_the_maximum_wait(refusal, status):
 
 
 @CLIENTS
-@pytest.mark.parametrize("said", [None, "", "soon", "-1", "nan", "Wed, 18 May 2033 03:33:20 GMT"])
+@each("said", [None, "", "soon", "-1", "nan", "Wed, 18 May 2033 03:33:20 GMT"])
 def test_without_retry_after_in_seconds_waits_grow(refusal, said):
     error = refusal(429) if said is None else refusal(429, retry_after=said)
     assert retry_after(error) is None
@@ -101,7 +102,7 @@ def test_langchains_rate_limit_error_is_a_rate_limit_and_other_errors_are_not():
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "error",
     [
         openai.APIConnectionError(request=REQUEST),
@@ -112,19 +113,18 @@ def test_langchains_rate_limit_error_is_a_rate_limit_and_other_errors_are_not():
         TimeoutError(),
         JSONDecodeError("a proxy's page", "<html>", 0),
     ],
-    ids=lambda error: type(error).__name__,
 )
 def test_transport_errors_are_retried(error):
     assert CALM.wait(error, 9) is not None
     assert CALM.wait(error, 10) is None
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), NotImplementedError(), AssertionError()])
+@each("error", [ValueError("x"), KeyError("x"), NotImplementedError(), AssertionError()])
 def test_programming_errors_are_not_retried(error):
     assert CALM.wait(error, 1) is None
 
 
-@pytest.mark.parametrize(
+@each(
     "error",
     [
         ConnectionRefusedError(),
@@ -159,9 +159,7 @@ def test_each_wait_is_random():
     assert len({RetryPolicy().wait(TimeoutError(), 5) for _ in range(20)}) > 10
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"attempts": 0}, {"initial": -1.0}, {"max_wait": -1.0}, {"initial": math.nan}, {"max_wait": math.nan}]
-)
+@each("wrong", [{"attempts": 0}, {"initial": -1.0}, {"max_wait": -1.0}, {"initial": math.nan}, {"max_wait": math.nan}])
 def test_invalid_numbers_are_rejected(wrong):
     with pytest.raises(ConfigError) as caught:
         RetryPolicy(**wrong)

@@ -3,11 +3,14 @@ import threading
 from dataclasses import replace
 
 import pytest
+from helpers.each import each
 from helpers.waiting import PATIENCE, auntil
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnableParallel, RunnablePassthrough
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.run_trees import _tool_source
 from langchain_rageval.run.usage_meter import UsageMeter
 
 
@@ -18,7 +21,7 @@ def seen(_input: object, config: RunnableConfig) -> Run:
 SEEN = RunnableLambda(seen)
 
 
-@pytest.mark.parametrize(
+@each(
     "wrapped",
     [
         SEEN,
@@ -102,3 +105,10 @@ def test_a_timeout_error_of_the_client_is_raised_unchanged():
 
 def test_without_a_timeout_a_call_stays_in_its_thread():
     assert Run(timeout=None).call_with_timeout(threading.current_thread) is threading.current_thread()
+
+
+def test_the_source_of_a_tools_documents_is_its_name_and_the_id_of_its_call():
+    message = ToolMessage("found", name="search", tool_call_id="c1")
+    assert _tool_source(message) == "search c1"
+    assert _tool_source(ToolMessage("found", tool_call_id="c1")) == "c1"
+    assert _tool_source("found") is None

@@ -2,7 +2,7 @@
 
 import asyncio
 
-import pytest
+from helpers.each import each
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
@@ -31,7 +31,7 @@ STALE = [
 ]
 
 
-@pytest.mark.parametrize("error", STALE, ids=str)
+@each("error", STALE)
 def test_such_an_error_is_repeated_at_once_whatever_the_policy_allows(error):
     assert is_stale_connection(error)
     assert is_transient(error)
@@ -39,7 +39,7 @@ def test_such_an_error_is_repeated_at_once_whatever_the_policy_allows(error):
     assert RetryPolicy(attempts=200).wait(error, 100) is None
 
 
-@pytest.mark.parametrize("error", [RuntimeError("loop"), ValueError("Event loop is closed"), TimeoutError()], ids=repr)
+@each("error", [RuntimeError("loop"), ValueError("Event loop is closed"), TimeoutError()])
 def test_other_errors_are_none(error):
     assert not is_stale_connection(error)
 

@@ -94,10 +94,13 @@ def test_an_idle_thread_ends_by_itself_and_later_jobs_get_a_new_one(monkeypatch)
     assert threads.submit(threading.current_thread).result(PATIENCE) is not old
 
 
-def test_no_job_is_lost_while_threads_retire(monkeypatch):
+@pytest.mark.parametrize("jobs", [60, pytest.param(200, marks=pytest.mark.gate)])
+def test_no_job_is_lost_while_threads_retire(monkeypatch, jobs):
     monkeypatch.setattr("langchain_rageval.run.threads._IDLE_SECONDS", 0.0)
     threads = DaemonThreads()
-    assert [threads.submit(lambda number=number: number).result(PATIENCE) for number in range(200)] == list(range(200))
+    assert [threads.submit(lambda number=number: number).result(PATIENCE) for number in range(jobs)] == list(
+        range(jobs)
+    )
 
 
 def test_an_idle_thread_keeps_nothing_of_its_last_job_alive(monkeypatch):
@@ -119,6 +122,7 @@ def test_an_idle_thread_keeps_nothing_of_its_last_job_alive(monkeypatch):
     until(collected)  # sooner than an idle thread ends
 
 
+@pytest.mark.gate
 def test_a_hanging_call_does_not_keep_the_interpreter_alive():
     code = (
         "import time\n"
@@ -132,6 +136,7 @@ def test_a_hanging_call_does_not_keep_the_interpreter_alive():
     assert done.stdout == "left behind\n"
 
 
+@pytest.mark.gate
 def test_many_small_runs_share_their_threads():
     code = (
         "import threading\n"
@@ -146,6 +151,7 @@ def test_many_small_runs_share_their_threads():
     assert int(done.stdout) <= 2 * workers  # each worker may use a second thread for a call with a timeout
 
 
+@pytest.mark.gate
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_has_threads_of_its_own():
     code = (

@@ -5,6 +5,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from helpers.each import each
 from helpers.servers.brain import rag_samples, says_the_same
 from helpers.waiting import PATIENCE, auntil, until
 from langchain_core.cross_encoders import BaseCrossEncoder
@@ -168,7 +169,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each("name", MODELS)
 def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
     engine, samples = Engine(), rag_samples(6)
     model = MODELS[name](engine)
@@ -178,7 +179,7 @@ def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
     assert (engine.most, engine.calls) == (1, sum(s.usage.calls for row in report.rows for s in row.scores.values()))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@each("name", MODELS)
 async def test_it_gets_one_call_at_a_time_on_an_event_loop_too(name):
     engine = Engine()
     report = await aevaluate(rag_samples(4), faithfulness(MODELS[name](engine)), progress=False)
@@ -344,4 +345,5 @@ def test_an_abandoned_answer_keeps_its_turn(monkeypatch):
     rag = RunnableLambda(lambda question: [HumanMessage(question)]) | Slow(client=engine)
     samples = answered_by(rag, progress=False, timeout=0.01).invoke([{"question": "1?"}, {"question": "2?"}])
     assert engine.most == 1
-    assert samples[0].metadata["error"] == "TimeoutError: the chain did not answer within 0.01 s"
+    errors = [sample.metadata["error"] for sample in samples]  # either may have had the first turn
+    assert "TimeoutError: the chain did not answer within 0.01 s" in errors

@@ -36,6 +36,7 @@ def summary(rageval):
     return read
 
 
+@pytest.mark.gate
 def test_the_demo_scores_its_answers_in_both_languages(rageval):
     done = rageval("demo")
     assert (done.returncode, done.stderr) == (0, "")
@@ -43,12 +44,14 @@ def test_the_demo_scores_its_answers_in_both_languages(rageval):
         assert expected in done.stdout
 
 
+@pytest.mark.gate
 def test_the_module_is_the_same_program(execute, rageval):
     module, program = execute(sys.executable, "-m", "langchain_rageval", "--version"), rageval("--version")
     assert (module.returncode, module.stdout, module.stderr) == (0, program.stdout, "")
     assert program.stdout.startswith("rageval ")
 
 
+@pytest.mark.gate
 def test_a_file_is_scored_and_its_report_shown(rageval, summary, answers):
     done = rageval("evaluate", answers, "--out", "report.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
@@ -59,6 +62,7 @@ def test_a_file_is_scored_and_its_report_shown(rageval, summary, answers):
     assert "Worst by faithfulness" in shown.stdout
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("threshold", "code"), [(0.1, 0), (0.9, 1)])
 def test_a_gate_decides_the_exit_code(rageval, answers, threshold, code):
     done = rageval("evaluate", answers, "--fail-under", f"faithfulness={threshold}")
@@ -73,6 +77,7 @@ def test_a_missing_file_is_an_error_without_a_traceback(rageval):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.gate
 def test_a_run_that_stopped_is_resumed_and_finished_scores_are_not_paid_again(rageval, summary, answers):
     """Each sample takes two calls: the first run pays for two samples, the second one for the other four."""
     begun = rageval("evaluate", answers, "--journal", "run.db", "--budget-calls", "4", "--out", "report.jsonl")

@@ -21,6 +21,7 @@ def report():
     return evaluate([SAMPLE], faithfulness(OfflineJudge()), progress=False)
 
 
+@pytest.mark.gate
 def test_report_writes_an_html_page(report, rageval, tmp_path):
     pytest.importorskip("jinja2")
     report.to_jsonl(tmp_path / "report.jsonl")

@@ -71,6 +71,7 @@ def test_a_threshold_that_is_missed_fails_a_test():
         assert_scores(SAMPLE, {faithfulness(OfflineJudge()): 0.9})
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("ending", ["", "raise SystemExit(0)", "asyncio.run(more())"], ids=["end", "exit", "async"])
 def test_the_last_runs_of_a_chain_are_scored_when_the_interpreter_exits(script, tmp_path, ending):
     done = script(
@@ -101,6 +102,7 @@ def test_the_last_runs_of_a_chain_are_scored_when_the_interpreter_exits(script, 
     assert [row.scores["faithfulness"].value for row in rows] == [0.5] * len(expected)
 
 
+@pytest.mark.gate
 def test_a_script_that_ends_with_an_error_still_scores_its_runs(script, tmp_path):
     done = script(
         """

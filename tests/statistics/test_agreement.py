@@ -5,10 +5,10 @@ import math
 import krippendorff
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from helpers.each import each
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn import metrics as sklearn
 
 from langchain_rageval.statistics.agreement import (
     STATISTICS,
@@ -44,9 +44,10 @@ def constant(values):
     return len(set(values)) == 1
 
 
-@settings(max_examples=50)
+@pytest.mark.gate
 @given(GRADED)
 def test_kappa_is_that_of_scikit_learn(pairs):
+    sklearn = pytest.importorskip("sklearn.metrics")
     scores, labels = columns(pairs)
     if constant([*scores, *labels]):
         assert cohen_kappa(scores, labels) is None
@@ -68,8 +69,10 @@ def test_correlations_are_those_of_scipy(pairs):
     assert pearson(scores, labels) == pytest.approx(stats.pearsonr(scores, labels).statistic, abs=1e-6)
 
 
+@pytest.mark.gate
 @given(ANSWERED)
 def test_auc_is_that_of_scikit_learn(pairs):
+    sklearn = pytest.importorskip("sklearn.metrics")
     scores, labels = columns(pairs)
     expected = None if constant(labels) else pytest.approx(sklearn.roc_auc_score(labels, scores), abs=1e-9)
     assert auc(scores, labels) == expected
@@ -89,7 +92,6 @@ def test_alpha_is_that_of_krippendorff_for_any_number_of_raters(level, units):
     )
 
 
-@settings(max_examples=50)
 @given(GRADED)
 def test_alpha_of_a_table_is_that_of_its_raters(pairs):
     scores, labels = columns(pairs)
@@ -99,7 +101,6 @@ def test_alpha_of_a_table_is_that_of_its_raters(pairs):
         assert found[name].value == (None if alone is None else pytest.approx(alone, abs=1e-9))
 
 
-@settings(max_examples=40)
 @given(SCORED)
 def test_every_value_lies_in_its_interval_and_nothing_is_nan(pairs):
     scores, labels = columns(pairs)
@@ -110,7 +111,7 @@ def test_every_value_lies_in_its_interval_and_nothing_is_nan(pairs):
         assert not any(math.isnan(number) for number in (found.value, found.low, found.high) if number is not None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "scores", "labels", "reason"),
     [
         ("kappa", [1, 1], [1, 1], "all scores and labels are the same value"),
@@ -149,6 +150,7 @@ def test_the_interval_of_a_share_is_wilsons():
     assert (found.value, found.low, found.high) == pytest.approx((7 / 9, expected.low, expected.high))
 
 
+@pytest.mark.gate
 def test_many_different_values_are_put_together_for_the_interval_alone():
     rng = np.random.default_rng(3)
     scores = rng.normal(size=1000)

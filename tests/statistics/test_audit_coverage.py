@@ -28,6 +28,7 @@ def test_a_good_cheap_judge_narrows_the_interval_and_a_useless_one_does_not_wide
     assert useless.width == pytest.approx(useless.alone)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("cheap", ["lenient, +0.7 of what is missing", "strict, -0.2 for 6 of 10", "the opposite"])
 @pytest.mark.parametrize("strong", [1, 4, 5])
 def test_the_interval_holds_with_a_biased_judge_and_means_near_one(coverage, strong, cheap):

@@ -40,3 +40,8 @@ def test_short_and_constant_series_have_no_change(values):
 def test_an_error_that_is_no_probability_is_refused(error):
     with pytest.raises(ValueError, match="error must be between 0 and 1"):
         change_points([0.0] * 20, error)
+
+
+def test_a_series_of_twice_the_shortest_part_may_have_a_change_in_its_middle():
+    assert change_points([0.9] * 6 + [0.1] * 6) == [6]
+    assert change_points([0.9] * 6 + [0.1] * 5) == []

@@ -25,6 +25,36 @@ def stop_at(values, threshold, error=0.05):
     return sequence.count, sequence.exceeds(threshold)
 
 
+def decided_after(values, candidate, error):
+    """Return after how many values one of two bettors has 2 / error times the first capital, each value by itself.
+
+    They bet on higher and on lower values than the candidate mean would leave, after the formulas of the paper:
+    variance and mean with half a value and a quarter of a squared deviation added, at most 3/4 of the capital at stake.
+    """
+    size, seen = len(values), []
+    higher = lower = 1.0
+    for value in values:
+        rest = (size * candidate - sum(seen)) / (size - len(seen))
+        if not 0 <= rest <= 1:
+            return len(seen)
+        mean = (0.5 + sum(seen)) / (len(seen) + 1)
+        variance = (0.25 + sum((one - mean) ** 2 for one in seen)) / (len(seen) + 1)
+        stake = (mean - rest) / (variance + (mean - rest) ** 2)
+        higher *= 1 + min(max(stake, 0), 0.75 / rest) * (value - rest) if rest else 1
+        lower *= 1 - min(max(-stake, 0), 0.75 / (1 - rest)) * (value - rest) if rest < 1 else 1
+        seen.append(value)
+        if max(higher, lower) >= 2 / error:
+            return len(seen)
+    return size
+
+
+@pytest.mark.parametrize("error", [0.05, 0.01, 0.2])
+@pytest.mark.parametrize("threshold", [0.2, 0.45, 0.71, 0.9, 0.97])
+def test_a_candidate_is_ruled_out_when_a_bettor_has_twice_the_capital_that_one_side_would_need(error, threshold):
+    values = np.random.default_rng(5).permutation(scores_like_faithfulness(np.random.default_rng(4), 300, 0.7))
+    assert stop_at(values, threshold, error)[0] == decided_after(values.tolist(), threshold, error)
+
+
 @pytest.mark.parametrize(("distance", "most"), [(0.15, 80), (0.10, 150)])
 def test_a_gate_away_from_the_mean_is_decided_after_few_of_a_thousand_values(distance, most):
     rng = np.random.default_rng(1)
@@ -134,3 +164,12 @@ def test_the_interval_excludes_a_watched_mean_as_soon_as_it_is_ruled_out(value, 
         sequence.add(value)
     low, high = sequence.interval
     assert low >= threshold if value else high <= threshold
+
+
+def test_the_ends_lie_on_the_grid_of_a_thousandth_one_step_beyond_the_means_that_are_not_ruled_out():
+    sequence = ConfidenceSequence(10**6)
+    for _ in range(200):
+        sequence.add(0.5)
+    low, high = sequence.interval
+    assert (1000 * low, 1000 * high) == pytest.approx((round(1000 * low), round(1000 * high)), abs=1e-9)
+    assert 0.3 < low < 0.5 < high < 0.7

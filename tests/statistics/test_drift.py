@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from langchain_rageval.statistics import bounded_mean_interval
 from langchain_rageval.statistics.drift import DriftDetector
 
 
@@ -63,3 +64,49 @@ def test_each_slice_has_a_baseline_of_its_own_and_unknown_slices_are_ignored():
 def test_invalid_numbers_are_refused(error, value):
     with pytest.raises(ValueError, match="must be"):
         DriftDetector({None: [1.0] * 10}, error).add(value)
+
+
+def alarm_after(values, lowest, error):
+    """Return after how many values the average capital of all bettors is 2 / error, each bettor by itself.
+
+    One starts at every tenth value, bets by mean and square of its own losses so far, half a value and a quarter of a
+    square added as in the paper, and stakes at most what loses 3/4 of its capital on the best value.
+    """
+    starts = range(0, len(values), 10)
+    for end in range(1, len(values) + 1):
+        begun = [start for start in starts if start < end]
+        average = 1 / (len(begun) + 1)
+        for number, start in enumerate(begun):
+            capital, losses = 1.0, []
+            for value in values[start:end]:
+                mean = sum(losses) / (len(losses) + 1)
+                spread = (sum(loss**2 for loss in losses) + 0.25) / (len(losses) + 1)
+                stake = min(max(mean, 0.0) / spread, 0.75 / (1 - lowest))
+                losses.append(lowest - value)
+                capital *= 1 + stake * losses[-1]
+            average += capital / ((number + 1) * (number + 2))
+        if average >= 2 / error:
+            return end
+    return None
+
+
+@pytest.mark.parametrize("error", [0.05, 0.3])
+@pytest.mark.parametrize(("fall", "margin"), [(0.0, 0.0), (0.6, 0.0), (0.35, 0.1), (0.9, 0.02)])
+def test_the_alarm_comes_when_the_average_bettor_has_twice_the_capital_that_one_side_would_need(error, fall, margin):
+    rng = np.random.default_rng(7)
+    baseline = rng.beta(8, 1, size=200)
+    values = np.concatenate([rng.beta(8, 1, size=35), np.maximum(rng.beta(8, 1, size=60) - fall, 0.0)]).tolist()
+    detector = DriftDetector({None: baseline.tolist()}, error, margin=margin)
+    lowest = bounded_mean_interval(baseline.tolist(), 1 - error)[0] - margin
+    for value in values:
+        detector.add(value)
+    assert detector.alarm == alarm_after(values, lowest, error)
+
+
+def test_fewer_and_fewer_bettors_start():
+    detector = DriftDetector({None: [0.5] * 20})
+    counts = (0, 5, 10, 9_990, 10_010, 10_100, 99_900, 100_100, 101_000, 1_000_000)
+    for count in counts:
+        detector.count = count
+        detector._begin()
+    assert detector._starts == [0, 10, 9_990, 10_100, 99_900, 101_000, 1_000_000]

@@ -2,6 +2,7 @@
 
 import pytest
 from helpers.benchmarks import load_benchmark
+from helpers.each import each
 
 benchmark = load_benchmark("interval_coverage")
 KINDS = {kind.name: kind for kind in benchmark.KINDS}
@@ -10,8 +11,9 @@ MOSTLY_TIED = {"binary, 15% better, 5% worse": 10, "mostly ties, more gains": 30
 """Rows with few differing pairs, mostly gains, to the number of pairs at which coverage is lower, as documented."""
 
 
-@pytest.mark.parametrize("size", [10, 30, 100])
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in RARE])
+@pytest.mark.gate
+@each("size", [10, 30, 100])
+@each("name", [name for name in KINDS if name not in RARE])
 def test_intervals_contain_the_true_mean_and_equal_systems_are_rarely_called_different(name, size):
     cell = benchmark.measure(KINDS[name], size, rare_losses=False, runs=1000)
     assert cell.coverage >= (0.86 if MOSTLY_TIED.get(name) == size else 0.93)
@@ -19,8 +21,8 @@ def test_intervals_contain_the_true_mean_and_equal_systems_are_rarely_called_dif
         assert cell.significant <= 0.055 + 0.01  # noise of 1,000 runs
 
 
-@pytest.mark.parametrize("size", benchmark.SIZES)
-@pytest.mark.parametrize("name", RARE)
+@each("size", benchmark.SIZES)
+@each("name", RARE)
 def test_with_rare_losses_the_level_holds_where_a_few_samples_lose_nearly_everything(name, size):
     cell = benchmark.measure(KINDS[name], size, rare_losses=True, runs=500)
     assert cell.coverage >= 0.93

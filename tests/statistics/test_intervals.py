@@ -3,6 +3,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm, t
@@ -57,17 +58,19 @@ def test_ten_perfect_scores_are_not_certain():
     assert high == 1.0
 
 
-@pytest.mark.parametrize(
+@each(
     "draw",
     [
-        pytest.param(lambda rng, n: (rng.random(n) < 0.5).astype(float), id="p=.5"),
-        pytest.param(lambda rng, n: (rng.random(n) < 0.9).astype(float), id="p=.9"),
-        pytest.param(lambda rng, n: (rng.random(n) < 0.97).astype(float), id="p=.97"),
-        pytest.param(lambda rng, n: rng.binomial(m := rng.integers(1, 9, n), 0.9) / m, id="shares"),
-        pytest.param(lambda rng, n: np.where(rng.random(n) < 0.7, 1.0, rng.beta(2, 2, n)), id="mixture"),
+        lambda rng, n: (rng.random(n) < 0.5).astype(float),
+        lambda rng, n: (rng.random(n) < 0.9).astype(float),
+        lambda rng, n: (rng.random(n) < 0.97).astype(float),
+        lambda rng, n: rng.binomial(m := rng.integers(1, 9, n), 0.9) / m,
+        lambda rng, n: np.where(rng.random(n) < 0.7, 1.0, rng.beta(2, 2, n)),
     ],
+    ids=["p=.5", "p=.9", "p=.97", "shares", "mixture"],
 )
-@pytest.mark.parametrize("size", [10, 20, 50, 200])
+@each("size", [10, 200])
+@pytest.mark.gate
 def test_it_holds_the_true_mean_as_often_as_it_promises(draw, size):
     rng = np.random.default_rng(size)
     truth = draw(rng, 1_000_000).mean()
@@ -106,8 +109,8 @@ def test_the_t_of_19_degrees_of_freedom_is_in_a_clustered_interval():
     assert given == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("agreement", [0.0, 0.3])
-@pytest.mark.parametrize(("clusters", "sizes"), [(10, "equal"), (20, "mixed"), (50, "mixed")])
+@each("agreement", [0.0, 0.3])
+@each(("clusters", "sizes"), [(10, "equal"), (20, "mixed"), (50, "mixed")])
 def test_a_clustered_interval_holds_the_true_mean_as_often_as_it_promises(agreement, clusters, sizes):
     rng = np.random.default_rng(clusters)
     held = []

@@ -6,6 +6,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, false_discovery_control, permutation_test, ttest_1samp
@@ -50,6 +51,10 @@ def test_the_normal_distribution_takes_over_smoothly():
     assert sign_flip_p([*values, 1e-6]) == pytest.approx(sign_flip_p(values.tolist()), abs=0.012)
 
 
+def test_a_pattern_that_no_drawn_one_reaches_counts_itself_only():
+    assert sign_flip_p([1 + n / 100 for n in range(40)]) == 1 / 20_001
+
+
 def test_a_hundred_thousand_pairs_take_no_time_and_a_p_value_is_never_0():
     values = np.random.default_rng(5).normal(0.5, 0.3, 100_000).tolist()
     assert 0 < sign_flip_p(values) < 1e-100
@@ -59,7 +64,7 @@ def test_a_hundred_thousand_pairs_take_no_time_and_a_p_value_is_never_0():
     assert 0 < found.p_value < 1e-100
 
 
-@pytest.mark.parametrize(
+@each(
     ("values", "p"),
     [
         ([], 1.0),
@@ -148,8 +153,8 @@ def test_it_is_students_t_of_the_pairs_and_two_invented_ones_within_possible_dif
     assert (found.low, found.high) == pytest.approx(ends, abs=1e-12)
 
 
-@pytest.mark.parametrize("span", [1.0, 4.0])
-@pytest.mark.parametrize("difference", [-1.0, 0.0, 0.9, 1.0])
+@each("span", [1.0, 4.0])
+@each("difference", [-1.0, 0.0, 0.9, 1.0])
 def test_no_end_is_beyond_a_possible_difference(span, difference):
     for count in (1, 2, 30):
         found = paired_difference([difference * span] * count, span=span)
@@ -231,8 +236,8 @@ def test_the_detectable_difference_is_the_smallest_significant_one_and_the_noise
     assert paired_difference((values + least - 1e-4).tolist()).p_value > 0.05
 
 
-@pytest.mark.parametrize("size", [10, 30, 100])
-@pytest.mark.parametrize("spread", [0.05, 0.3])
+@each("size", [10, 30, 100])
+@each("spread", [0.05, 0.3])
 def test_a_difference_of_that_size_is_detected_with_the_power_that_was_asked_for(size, spread):
     rng = np.random.default_rng(size)
     samples = rng.normal(0, spread, (600, size))

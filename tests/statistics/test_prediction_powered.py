@@ -2,10 +2,12 @@
 
 import random
 from collections import Counter
-from statistics import fmean
+from math import sqrt
+from statistics import fmean, variance
 
 import numpy as np
 import pytest
+from scipy.stats import t as student_t
 
 from langchain_rageval.statistics import prediction_powered_mean
 
@@ -46,6 +48,21 @@ def test_one_label_and_equal_labels_do_not_seem_certain():
     equal = prediction_powered_mean([1.0] * 50, [1.0] * 50, [1.0] * 500)
     assert (equal.mean, equal.high) == (1.0, 1.0)
     assert 0.9 < equal.low < 0.99
+
+
+def test_numbers_worked_out_step_by_step():
+    human, judge, others = [0.0, 1.0, 0.5, 1.0], [0.2, 0.9, 0.4, 0.7], [0.1, 0.8, 0.6, 0.9, 0.3, 0.5]
+    found = prediction_powered_mean(human, judge, others, level=0.8)
+    covariance = fmean([h * j for h, j in zip(human, judge, strict=True)]) - fmean(human) * fmean(judge)
+    weight = covariance / variance([*judge, *others]) / (1 + 4 / 6)
+    corrections = [h - weight * j for h, j in zip(human, judge, strict=True)]
+    extended = [*corrections, 1.0, -weight]  # the greatest and the least correction that are possible
+    half = student_t.ppf(0.9, 5) * sqrt(variance(extended) / 6 + weight**2 * variance(others) / 6)
+    centre = weight * fmean(others) + fmean(extended)
+    assert found.weight == pytest.approx(weight)
+    assert found.mean == pytest.approx(weight * fmean(others) + fmean(corrections))
+    assert (found.low, found.high) == pytest.approx((max(centre - half, 0), min(centre + half, 1)))
+    assert 0 < found.low < found.high < 1
 
 
 def test_another_scale_gives_the_same_estimate_in_its_units():
@@ -91,3 +108,14 @@ def test_clusters_of_one_item_give_nearly_the_same_interval():
 def test_there_is_a_cluster_for_each_item():
     with pytest.raises(ValueError, match=r"^1 and 2 clusters of 2 and 2 items$"):
         prediction_powered_mean([1.0, 0.0], [1.0, 0.0], [1.0, 0.0], clusters=(["a"], ["b", "c"]))
+
+
+def test_the_degrees_of_freedom_of_clusters_are_their_number_and_one_for_two_invented_ones():
+    """With predictions of no weight and no others, the variance is that of the labels, clusters in place of items."""
+    labels, clusters = [0.0, 1.0, 1.0, 0.0, 1.0, 1.0], ["a", "a", "b", "b", "c", "c"]
+    found = prediction_powered_mean(labels, [0.5] * 6, [0.5] * 4, level=0.3, clusters=(clusters, list("defg")))
+    extended = [*labels, 1.0, 0.0]
+    residuals = [(value - fmean(extended)) / 8 for value in extended]
+    sums = [sum(residuals[:2]), sum(residuals[2:4]), sum(residuals[4:6]), residuals[6], residuals[7], 0, 0, 0, 0]
+    half = student_t.ppf(0.65, 4) * sqrt(sum(part**2 for part in sums) * 9 / 8)
+    assert (found.low, found.high) == pytest.approx((fmean(extended) - half, fmean(extended) + half))

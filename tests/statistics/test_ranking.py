@@ -3,8 +3,9 @@ import math
 import ir_measures
 import numpy as np
 import pytest
+from helpers.each import each
 from helpers.trec import expected, sample_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ir_measures import AP, RR, P, R, Success, nDCG
 
@@ -22,7 +23,7 @@ MEASURES = {
     "recall": lambda grades, k: recall(grades, sum(grade >= 1 for grade in grades) + 2, k),
     "hit_rate": hit_rate,
 }
-every_measure = pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+every_measure = each("measure", MEASURES.values(), ids=MEASURES)
 
 
 # Oracles
@@ -63,7 +64,6 @@ def by_ir_measures(measure, found, ideal):
     return ir_measures.calc_aggregate([measure], {"q": labels}, run)[measure]
 
 
-@settings(max_examples=60, deadline=None)
 @given(grades.filter(bool), grades, st.integers(1, 15), st.sampled_from([1, 2]))
 def test_every_measure_agrees_with_ir_measures(found, others, k, least):
     ideal, relevant = found + others, sum(grade >= least for grade in found + others)
@@ -162,14 +162,14 @@ def test_numpy_arrays_are_taken_as_they_are():
 
 
 @every_measure
-@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+@each("k", [0, -1, 1.5, True])
 def test_an_invalid_cutoff_is_rejected(measure, k):
     with pytest.raises(ValueError, match=f"^k must be a whole number of at least 1, got {k!r}$"):
         measure([1, 0], k=k)
 
 
 @every_measure
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@each("bad", [math.nan, math.inf, -math.inf])
 def test_grades_that_are_not_finite_are_refused(measure, bad):
     with pytest.raises(ValueError, match=r"^grades must be finite numbers, got NaN or infinity$"):
         measure([1, bad], k=2)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ def binary(ones, size):
     return [1.0] * ones + [0.0] * (size - ones)
 
 
-@pytest.mark.parametrize(
+@each(
     ("own", "its", "low", "high"),
     [  # Newcombe 1998, table II, method 10
         ((56, 70), (48, 80), 0.0524, 0.3339),
@@ -57,8 +58,9 @@ def test_clusters_widen_the_interval():
     assert tied.high - tied.low > 1.5 * (alone.high - alone.low)
 
 
-@pytest.mark.parametrize("sizes", [(30, 30), (30, 200), (150, 150)])
-@pytest.mark.parametrize("share", [0.5, 0.9, 0.97])
+@pytest.mark.gate
+@each("sizes", [(30, 30), (30, 200), (150, 150)])
+@each("share", [0.5, 0.9, 0.97])
 def test_equal_means_are_called_different_in_one_of_twenty_comparisons(share, sizes):
     rng = np.random.default_rng(5)
 

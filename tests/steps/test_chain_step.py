@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from helpers.each import each
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
@@ -224,7 +225,7 @@ def test_the_trace_shows_the_chain_under_the_step_and_the_run_stays_out_of_it():
     assert seen == [{"thread_id": "7"}]
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "text"),
     [
         ({"chain": 3}, "step tone takes a Runnable or a function, got int"),

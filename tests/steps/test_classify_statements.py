@@ -2,8 +2,9 @@ import asyncio
 from itertools import product
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, classification, human_of, scripted
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
@@ -79,7 +80,7 @@ def test_equal_references_are_compared_once():
     assert one == other
 
 
-@pytest.mark.parametrize(
+@each(
     ("answers", "references", "expected"),
     [
         ("", "", []),
@@ -168,7 +169,7 @@ def test_a_reference_statement_that_says_more_than_the_answer_is_missed_although
     ]
 
 
-@pytest.mark.parametrize("named", [[], [9], [0, -1]])
+@each("named", [[], [9], [0, -1]])
 def test_a_true_statement_that_names_no_reference_statement_is_asked_again(named):
     judge = scripted(classification({1: named, 2: [2]}, fn=[1]), classification({1: [1]}, fn=[2]))
     assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "TP"), (1, "FN"), (2, "TP")]
@@ -262,7 +263,6 @@ def test_both_sides_go_out_in_slices_each_with_each():
 letters = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)
 
 
-@settings(max_examples=30)
 @given(letters, letters, st.integers(1, 9))
 def test_the_size_of_the_slices_changes_nothing(answers, references, size):
     sliced = found(Judge(answering(by_letter), max_statements=size), answers, references)

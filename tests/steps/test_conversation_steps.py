@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample, Turn
@@ -229,7 +230,7 @@ def test_the_majority_of_votes_decides_and_on_a_tie_the_fact_is_kept(votes, verd
     assert found[0][2] == verdict
 
 
-@pytest.mark.parametrize("turns", ["4", "null", '["4"]'])
+@each("turns", ["4", "null", '["4"]'])
 def test_a_number_alone_or_null_is_read_as_a_list_of_turns(turns):
     verdict = f'"need": 1, "reason": "r", "verdict": "unmet", "turns": {turns}'
     reply = f'{{"verdicts": [{{{verdict}}}]}}'
@@ -243,3 +244,14 @@ def test_sync_and_async_find_the_same():
     found = step.invoke(state)
     again = check_needs(Judge(scripted(needs((1, "met", [4]))), draws=1))
     assert asyncio.run(again.ainvoke(state)) == found
+
+
+@pytest.mark.parametrize(("statements", "most"), [(2, 10), (8, 16)])
+def test_a_reply_may_name_ten_contradictions_or_two_of_each_statement(openai_server, chat_openai, statements, most):
+    server = openai_server(lambda _: {"contradictions": []}, number=lambda number: f"chatcmpl-{number:032x}")  # vLLM
+    told = [(2 + n % 2 * 2, f"Cats cost {n} euros.") for n in range(statements)]
+    judge = Judge(chat_openai(server))
+    for _ in range(2):  # the first reply tells which server it is
+        run(find_contradictions(judge), "consistency_verdicts", listing(statements=told, facts=[], needs=[]))
+    schema = server.requests[-1].body["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["contradictions"]["maxItems"] == most

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, critique, human_of, scripted
 
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Sample
@@ -25,8 +26,8 @@ def test_the_judge_reads_question_answer_aspect_definition_and_the_contexts():
     assert (finding.verdict, finding.reason, finding.cites) == ("yes", "Thanks.", [])
 
 
-@pytest.mark.parametrize("contexts", [None, [], [""], [" ", "\n"]])
-@pytest.mark.parametrize("most", [None, 1])
+@each("contexts", [None, [], [""], [" ", "\n"]])
+@each("most", [None, 1])
 def test_without_contexts_there_is_no_block(contexts, most):
     judge = scripted(critique(False))
     (finding,) = found(Judge(judge, max_context_tokens=most), sample=SAMPLE.model_copy(update={"contexts": contexts}))
@@ -40,8 +41,8 @@ def test_of_long_contexts_it_sees_the_first_window():
     assert human_of(judge.asked[0]).startswith("## Contexts\n[1]\n[1.1] First.\n\n")
 
 
-@pytest.mark.parametrize("language", ["en", "ru"])
-@pytest.mark.parametrize("aspect", ASPECTS)
+@each("language", ["en", "ru"])
+@each("aspect", ASPECTS)
 def test_a_built_in_aspect_is_defined_in_the_language_of_the_question(language, aspect):
     judge = scripted(critique(True))
     question = {"en": "How is it?", "ru": "Как это?"}[language]
@@ -59,7 +60,7 @@ def test_prompts_of_the_users_own_that_do_not_define_the_aspect_are_refused_at_o
     found(Judge(scripted(critique(True)), prompts=bare), "coherence", "It hangs together.")
 
 
-@pytest.mark.parametrize("word", ['"true, mostly"', "2", "null", '""', "0.5"])
+@each("word", ['"true, mostly"', "2", "null", '""', "0.5"])
 def test_a_verdict_that_is_no_boolean_is_asked_again(word):
     judge = scripted(critique(True).model_dump_json().replace("true", word), critique(False))
     assert found(judge)[0].verdict == "no"

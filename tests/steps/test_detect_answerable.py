@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answerable, answering, human_of, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
@@ -23,7 +24,7 @@ def test_the_judge_reads_the_question_and_the_contexts_but_not_the_answer():
     assert (finding.verdict, finding.reason) == ("answer", "1.1 tells.")
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_without_a_sentence_nothing_is_answered_and_nobody_asked(contexts):
     sample = SAMPLE.model_copy(update={"contexts": contexts})
     assert [f.verdict for f in found(Judge(scripted(), draws=3), sample)] == ["do not answer"]

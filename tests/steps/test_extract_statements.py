@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, scripted, statements
 from langchain_core.messages import AIMessage
 
@@ -56,19 +57,19 @@ def test_both_find_what_each_side_alone_finds():
     assert step("both").invoke({"sample": SAMPLE}) == alone == asyncio.run(step("both").ainvoke({"sample": SAMPLE}))
 
 
-@pytest.mark.parametrize("answer", [None, "", " \n\t"])
+@each("answer", [None, "", " \n\t"])
 def test_a_blank_answer_makes_no_call(answer):
     assert extracted(scripted(), "answer", SAMPLE.model_copy(update={"answer": answer}))["answer_statements"] == []
 
 
-@pytest.mark.parametrize("references", [[], [""], [" ", "\n"]])
+@each("references", [[], [""], [" ", "\n"]])
 def test_without_a_reference_that_holds_words_no_call_is_made(references):
     state = extracted(scripted(), "reference", SAMPLE.model_copy(update={"references": references}))
     assert state["reference_statements"] == []
     assert state["statements_by_reference"] == [[]] * len(references)
 
 
-@pytest.mark.parametrize("contexts", [None, [], [""], [" ", "\n"]])
+@each("contexts", [None, [], [""], [" ", "\n"]])
 def test_statements_for_contexts_that_hold_no_words_are_not_asked_for(contexts):
     sample = SAMPLE.model_copy(update={"contexts": contexts})
     assert extracted(scripted(), "reference", sample, for_contexts=True)["reference_statements"] == []
@@ -95,7 +96,7 @@ def test_near_verbatim_repeats_of_several_references_count_once():
     assert state["statements_by_reference"] == [["Это Анна."], [], ["Это Анна.", "Это Пётр."]]
 
 
-@pytest.mark.parametrize("placeholder", ["Нет утверждений.", "-", "N/A", "No statements.", "没有陈述", "진술 없음"])
+@each("placeholder", ["Нет утверждений.", "-", "N/A", "No statements.", "没有陈述", "진술 없음"])
 def test_a_placeholder_states_nothing(placeholder):
     state = extracted(scripted(statements(placeholder)), "answer")
     assert state["answer_statements"] == []
@@ -139,7 +140,7 @@ def cut_above(most, metadata):
     return judge
 
 
-@pytest.mark.parametrize(
+@each(
     ("metadata", "lengths"),
     [
         ({"finish_reason": "length"}, [8, 4, 2, 2, 4, 2, 2]),

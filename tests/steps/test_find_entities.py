@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, found_in, human_of, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
@@ -29,7 +30,7 @@ def test_the_judge_reads_the_numbered_entities_and_the_contexts():
     assert told(findings) == [("found", ["1.1"]), ("not found", []), ("found", ["2.1"]), ("not found", [])]
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_without_a_sentence_nothing_is_found_and_nobody_asked(contexts):
     sample = SAMPLE.model_copy(update={"contexts": contexts})
     assert told(verdicts(scripted(), sample=sample)) == [("not found", [])] * 4

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, grades, human_of, scripted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +56,7 @@ def test_the_order_of_the_judges_reply_does_not_matter(shuffled):
     assert useful(found(scripted(grades(dict(shuffled))))) == [True, False, True]
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_without_a_chunk_that_holds_words_no_call_is_made(contexts):
     assert useful(found(scripted(), contexts)) == [False] * len(contexts)
 
@@ -116,7 +117,7 @@ def test_every_call_counts_whatever_it_is_asked_for():
         found(Judge(scripted(*replies), attempts=2))
 
 
-@pytest.mark.parametrize("word", ['"useful"', "2", "0.5", "null", '""'])
+@each("word", ['"useful"', "2", "0.5", "null", '""'])
 def test_a_verdict_that_is_no_boolean_is_asked_again(word):
     wrong = grades({1: True}).model_dump_json().replace("true", word)
     judge = scripted(wrong, grades({1: False}))
@@ -136,7 +137,7 @@ def test_long_contexts_go_out_in_windows_each_numbered_from_one():
     assert useful(findings) == [True, False, False]
 
 
-@pytest.mark.parametrize("parts", [(True, False), (False, True), (True, True), (False, False)])
+@each("parts", [(True, False), (False, True), (True, True), (False, False)])
 def test_a_chunk_cut_by_a_window_is_useful_if_any_part_of_it_is(parts):
     replies = [grades({1: part}) for part in parts]
     assert useful(found(Judge(scripted(*replies), max_context_tokens=4), CONTEXTS[:1])) == [any(parts)]

@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, human_of, relevance, scripted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,7 +84,7 @@ def test_a_judge_that_flatters_what_comes_first_gives_each_chunk_the_same_grade_
     assert len(set(one.values())) == 4
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_without_a_chunk_that_holds_words_no_call_is_made(contexts):
     assert graded(found(scripted(), contexts)) == [0] * len(contexts)
     assert graded(found(scripted(), contexts, scale=(1, 5))) == [1] * len(contexts)
@@ -106,7 +107,7 @@ def test_one_chunk_at_a_time_no_other_is_seen():
 # Asking again
 
 
-@pytest.mark.parametrize(
+@each(
     "first",
     [
         {1: 3, 2: 1, 3: 0},
@@ -171,14 +172,14 @@ def test_a_chunk_cut_by_a_window_gets_the_best_grade_of_its_parts():
 # Options
 
 
-@pytest.mark.parametrize("scale", [(0, 1), (1, 5), (-1, 3)])
+@each("scale", [(0, 1), (1, 5), (-1, 3)])
 def test_any_scale_is_sent_and_held_to(scale):
     judge = scripted(relevance({1: scale[1] + 1}), relevance({1: scale[1]}))
     assert graded(found(judge, ["One."], scale=scale)) == [scale[1]]
     assert judge.inputs[0]["scale"] == list(scale)
 
 
-@pytest.mark.parametrize("scale", [(4, 0), (1, 1), (0.0, 4), (0,), (0, 1, 2), "04", None, (False, True)])
+@each("scale", [(4, 0), (1, 1), (0.0, 4), (0,), (0, 1, 2), "04", None, (False, True)])
 def test_what_is_no_scale_is_refused(scale):
     with pytest.raises(ConfigError, match=r"scale must (be|give) the lowest"):
         llm_grader(scripted(), scale)

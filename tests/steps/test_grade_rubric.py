@@ -1,6 +1,7 @@
 """grade_rubric: what is asked, what is asked again, and how votes decide."""
 
 import pytest
+from helpers.each import each
 from helpers.scripted import graded, scripted
 
 from langchain_rageval import Criterion, Judge, JudgeOutputError, Sample, jury, rubric
@@ -89,7 +90,7 @@ def test_a_missing_criterion_is_asked_for_alone():
     assert len(model.asked[1]) == 2  # a fresh request, without what was said before
 
 
-@pytest.mark.parametrize("off", [-1, 4, 100])
+@each("off", [-1, 4, 100])
 def test_a_grade_off_the_scale_is_asked_for_alone(off):
     model = scripted(graded(correctness=off, completeness=2, readability=0), graded(correctness=3))
     assert found(model) == [("correctness", "3"), ("completeness", "2"), ("readability", "0")]
@@ -118,7 +119,7 @@ def test_a_reply_without_a_single_usable_grade_is_shown_to_the_judge_with_what_i
     assert "no single grade from 0 to 3 for correctness, completeness, readability" in model.asked[1][-1].text
 
 
-@pytest.mark.parametrize(
+@each(
     ("replies", "told"),
     [
         ([graded(correctness=3, readability=1)] + [graded(completeness=4)] * 2, "0 to 3 for completeness"),

@@ -1,6 +1,6 @@
 """Judges that number the items of a request from 0: each verdict would be that of the item before."""
 
-import pytest
+from helpers.each import each
 from helpers.scripted import absent, classification, grades, relevance, scripted, statements, supported, verdicts
 
 from langchain_rageval import answer_correctness, context_precision, faithfulness, llm_grader, ndcg_at
@@ -51,7 +51,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("build", "before", "from_zero", "from_one"), CASES.values(), ids=CASES)
+@each(("build", "before", "from_zero", "from_one"), CASES.values(), ids=CASES)
 def test_a_reply_that_numbers_from_0_is_asked_for_again_as_a_whole(build, before, from_zero, from_one):
     judge = scripted(*before, from_zero, from_one)
     score = build(judge).invoke(SAMPLE)

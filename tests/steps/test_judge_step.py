@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, human_of, scripted
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import ChatPromptTemplate
@@ -96,7 +97,7 @@ def test_a_prompt_that_does_not_exist_is_refused_at_once():
         JudgeStep("tone", scripted(), Tone)
 
 
-@pytest.mark.parametrize("answer", [dict, POLITE, None])
+@each("answer", [dict, POLITE, None])
 def test_an_answer_that_is_no_pydantic_class_is_refused_at_once(answer):
     with pytest.raises(ConfigError, match=r"step '\w+': answer: Input should be a subclass of BaseModel, got "):
         JudgeStep(TONE, scripted(), answer)
@@ -129,7 +130,7 @@ def test_steps_join_to_a_metric_of_the_users_own():
     assert (score.metric, score.value, score.reason, score.usage.calls) == ("politeness", 1.0, "Thanks.", 1)
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "told"),
     [
         ({"direction": "up"}, "direction: Input should be 'higher' or 'lower', got 'up'"),
@@ -143,7 +144,7 @@ def test_a_metric_of_the_users_own_is_refused_when_an_option_is_none(options, to
         Metric("politeness", **{**given, **options})
 
 
-@pytest.mark.parametrize("number", ["0.5", None, [1]])
+@each("number", ["0.5", None, [1]])
 def test_a_reducer_whose_value_is_no_number_is_told_what_to_make(number):
     metric = Metric(
         "length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda _: Value(number)
@@ -181,7 +182,7 @@ def test_a_chain_of_the_user_among_the_steps_is_refused_with_the_way_to_use_it()
     )
 
 
-@pytest.mark.parametrize("made", [0.5, None, {"value": 0.5}])
+@each("made", [0.5, None, {"value": 0.5}])
 async def test_a_reducer_that_makes_no_value_is_told_what_to_make(made):
     metric = Metric("length", aspect="answer", reads={"answer"}, steps=RunnableLambda(dict), reduce=lambda state: made)
     told = rf"reduce of length gave {type(made).__name__}, not a Value: return Value\(number, reason\)"
@@ -209,7 +210,7 @@ def test_equal_questions_in_one_run_are_asked_once_and_others_are_not():
     assert len(judge.asked) == 4
 
 
-@pytest.mark.parametrize(
+@each(
     "other",
     [
         lambda judge: JudgeStep(TONE.model_copy(update={"instruction": "Other."}), judge, Tone),

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.each import each
 from helpers.scripted import PairScores, Vectors, scripted
 from helpers.waiting import PATIENCE
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from langchain_rageval import ConfigError
 from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.run.run import Run
-from langchain_rageval.steps.measure_similarity import measure_similarity
+from langchain_rageval.steps.measure_similarity import _cosine, measure_similarity
 
 PLANE = {"east": [1, 0], "north": [0, 2], "west": [-3, 0], "north-east": [1, 1], "east again": [7, 0]}
 
@@ -69,8 +70,8 @@ def test_it_is_the_cosine(one, other):
         assert similarities(Vectors({"a": one, "b": other}), "a", "b") == [pytest.approx(expected, abs=1e-9)]
 
 
-@pytest.mark.parametrize("bad", [[0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0], [-math.inf, 0.0], []])
-@pytest.mark.parametrize("place", ["a", "b"])
+@each("bad", [[0.0, 0.0], [math.nan, 1.0], [math.inf, 1.0], [-math.inf, 0.0], []])
+@each("place", ["a", "b"])
 async def test_a_vector_without_a_direction_is_an_error_that_names_the_text(bad, place):
     model = Vectors({"a": [1.0, 2.0], "b": [1.0, 2.0], place: bad})
     stage, state = measure_similarity(model, pairs), {"one": "a", "others": ["b"]}
@@ -128,7 +129,7 @@ async def test_a_cross_encoder_works_in_async_without_holding_up_the_loop():
     assert (await waiting)["similarities"] == [1.0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("logit", "expected"),
     [(0, 0.5), (math.log(3), 0.75), (-math.log(3), 0.25), (1000, 1.0), (-1000, 0.0), (745.2, 1.0)],
 )
@@ -142,7 +143,7 @@ def test_sigmoid_takes_any_logit(logit):
     assert 0.0 <= similarity <= 1.0
 
 
-@pytest.mark.parametrize("score", [-0.01, 1.001, 7.5, -11.2])
+@each("score", [-0.01, 1.001, 7.5, -11.2])
 def test_scores_outside_0_to_1_are_refused_with_the_option_for_logits(score):
     with pytest.raises(ConfigError) as caught:
         similarities(PairScores(lambda one, other: score), "a", "b")
@@ -152,8 +153,8 @@ def test_scores_outside_0_to_1_are_refused_with_the_option_for_logits(score):
     )
 
 
-@pytest.mark.parametrize("scale", [None, "sigmoid"])
-@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+@each("scale", [None, "sigmoid"])
+@each("score", [math.nan, math.inf, -math.inf])
 def test_scores_that_are_not_finite_are_an_error(scale, score):
     with pytest.raises(
         ModelOutputError, match=r"the cross-encoder returned the score (nan|-?inf), which is not a finite number$"
@@ -181,7 +182,7 @@ def test_scores_may_be_an_array():
 # What is refused
 
 
-@pytest.mark.parametrize("model", [None, "openai:small", scripted()])
+@each("model", [None, "openai:small", scripted()])
 def test_what_cannot_compare_texts_is_refused(model):
     with pytest.raises(ConfigError, match="similarity takes LangChain Embeddings or a BaseCrossEncoder, got"):
         measure_similarity(model, pairs)
@@ -192,3 +193,11 @@ def test_an_unknown_scale_and_one_for_embeddings_are_refused():
         measure_similarity(PairScores(lambda one, other: 1), pairs, scale="log")
     with pytest.raises(ConfigError, match="scale is for a cross-encoder's scores; cosines need none"):
         measure_similarity(Vectors({}), pairs, scale="sigmoid")
+
+
+def test_the_cosine_of_vectors_that_are_nearly_equal_is_never_above_1():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        one = rng.normal(size=7)
+        other = one * (1 + rng.normal(size=7) * 1e-15)
+        assert _cosine(one / np.sqrt(one @ one), other / np.sqrt(other @ other)) <= 1.0

@@ -1,6 +1,6 @@
 """Names and numbers of a rewritten question that its conversation does not contain."""
 
-import pytest
+from helpers.each import each
 
 from langchain_rageval.steps.question_checks import new_facts
 
@@ -9,7 +9,7 @@ TARIFF = "Was kostet Basis?\nBasis kostet 5 Euro.\nUnd Premium?"
 SOURCE = "Кто основал Мюнхен?\nГенрих Лев, в 1158 году.\nА когда он умер?"
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "source"),
     [
         ("Когда умер Генрих Лев?", SOURCE),
@@ -41,7 +41,7 @@ def test_names_in_other_forms_and_numbers_in_other_groups_are_not_new(question, 
     assert new_facts(question, source) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("question", "source", "facts"),
     [
         ("Когда умер Фридрих Барбаросса?", SOURCE, ["Фридрих", "Барбаросса"]),

@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, human_of, questions, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, PromptSet, Sample
@@ -27,7 +28,7 @@ def test_the_prompt_is_in_the_language_of_the_question():
     assert PromptSet.default("ru").get("regenerate_questions").instruction in human_of(judge.asked[0])
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@each("count", [1, 2, 3])
 def test_fewer_questions_are_taken_and_more_are_cut(count):
     assert regenerated(scripted(questions("a", "b")), count) == (False, ["a", "b"][:count])
 
@@ -36,7 +37,7 @@ def test_blank_questions_are_dropped_before_the_rest_are_cut():
     assert regenerated(scripted(questions(" ", " a ", "", "b")), 2) == (False, ["a", "b"])
 
 
-@pytest.mark.parametrize("none", [[], [""], [" ", "\n"]])
+@each("none", [[], [""], [" ", "\n"]])
 def test_no_questions_without_the_word_that_the_answer_is_evasive_are_asked_again(none):
     judge = scripted(questions(*none), questions("a"))
     assert regenerated(judge) == (False, ["a"])
@@ -56,7 +57,7 @@ def test_an_evasive_answer_has_no_questions_whatever_the_judge_writes(told):
     assert regenerated(scripted(questions(*told, evasive=True))) == (True, [])
 
 
-@pytest.mark.parametrize("answer", [None, "", " \n\t"])
+@each("answer", [None, "", " \n\t"])
 def test_a_blank_answer_is_evasive_without_a_call(answer):
     assert regenerated(scripted(), sample=Sample(question="?", answer=answer)) == (True, [])
 

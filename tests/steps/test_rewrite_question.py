@@ -1,6 +1,7 @@
 import asyncio
 
 import pytest
+from helpers.each import each
 from helpers.scripted import scripted
 
 from langchain_rageval import Finding, Judge, JudgeOutputError, OfflineJudge, Sample, Turn
@@ -49,7 +50,7 @@ def test_a_question_that_is_clear_stays_as_it_was_written(question):
     assert state["question_findings"] == [finding("А когда он умер?", "unchanged", "ясно")]
 
 
-@pytest.mark.parametrize(
+@each(
     ("rewrite", "problem"),
     [
         ("Когда умер Отто?", "вопрос взят как есть: в переписанном «Когда умер Отто?» добавлено: Отто"),
@@ -98,7 +99,7 @@ def test_the_oldest_turns_are_left_out_if_the_history_is_longer_than_the_judge_r
     assert [turn["text"][0] for turn in judge.inputs[0]["history"]] == ["c"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("history", "question", "standalone"),
     [
         (HISTORY, "А когда он умер?", "А когда он умер (Генрих Лев)?"),

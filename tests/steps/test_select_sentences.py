@@ -2,6 +2,7 @@ import asyncio
 import json
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, human_of, needed, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
@@ -38,7 +39,7 @@ def test_each_sentence_has_one_finding_under_its_number():
     ]
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_without_a_sentence_no_call_is_made(contexts):
     assert found(scripted(), contexts) == []
 
@@ -47,7 +48,7 @@ def test_none_may_be_needed():
     assert chosen(found(scripted(needed()))) == []
 
 
-@pytest.mark.parametrize(
+@each(
     "sentences",
     [
         ["1.2", "2.1"],
@@ -63,7 +64,6 @@ def test_none_may_be_needed():
         ["1.2、2.1"],
         ["предложения 1.2 и 2.1"],
     ],
-    ids=repr,
 )
 def test_numbers_are_read_with_and_without_brackets_and_doubles_count_once(sentences):
     judge = scripted(needed(*sentences))
@@ -71,7 +71,7 @@ def test_numbers_are_read_with_and_without_brackets_and_doubles_count_once(sente
     assert len(judge.asked) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         "9.9", "1.4", "3.1", "1.0", "0.1", "A.1", "[B.2]", "1", "", "Second.", "1.2.1", "all", "-",

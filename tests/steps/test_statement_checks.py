@@ -1,6 +1,6 @@
 """Checks of extracted statements: each rule with texts that it must leave alone."""
 
-import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ from langchain_rageval.steps.text_parts import halves, text_parts
 TEXT = "Полис действует год. No claims were made. It is cheap."
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         ("Полис действует год.", "полис  действует год"),
@@ -32,7 +32,7 @@ def test_statements_that_differ_only_in_writing_are_repeats(one, other):
     assert statement_key(one) == statement_key(other)
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other"),
     [
         ("It costs 5 euros.", "It costs 50 euros."),
@@ -53,7 +53,7 @@ def test_statements_that_differ_in_a_word_a_number_or_a_sign_are_not_repeats(one
     assert statement_key(one) != statement_key(other)
 
 
-@pytest.mark.parametrize(
+@each(
     "statement",
     [
         *("-", "—", "...", "[]", "•", "N/A", "n/a.", "None.", "(none)", "null", "No statements.", "Empty list."),
@@ -81,7 +81,7 @@ def test_a_placeholder_is_no_statement(statement):
     assert is_placeholder(statement, TEXT)
 
 
-@pytest.mark.parametrize(
+@each(
     "statement",
     [
         *("No claims were made.", "No fee is charged.", "None of the parcels is insured.", "It contains no sugar."),
@@ -112,7 +112,7 @@ def test_a_statement_that_something_is_not_is_kept(statement):
     assert not is_placeholder(statement, TEXT)
 
 
-@pytest.mark.parametrize("word", ["No.", "Нет.", "没有。", "None.", "}}}} {{{{"])
+@each("word", ["No.", "Нет.", "没有。", "None.", "}}}} {{{{"])
 def test_an_answer_of_one_word_is_kept(word):
     assert not is_placeholder(word, word)
 
@@ -124,7 +124,7 @@ def test_content_units_are_stems_and_numbers_without_function_words_and_list_num
     assert content_units("租金45元") == {*"租金元", "45"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("statements", "counted"),
     [
         (["The parcel costs 4 euros.", "It arrives in Leeds in three days."], (0, 8)),
@@ -141,7 +141,7 @@ def extraction_prompt(language):
     return PromptSet.default(language).get("extract_statements")
 
 
-@pytest.mark.parametrize("language", ["en", "it", "ko", "ru", "zh"])
+@each("language", ["en", "it", "ko", "ru", "zh"])
 def test_a_statement_of_an_example_is_copied_unless_the_text_says_it(language):
     prompt = extraction_prompt(language)
     for example in prompt.examples:

@@ -5,6 +5,7 @@ import pickle
 from typing import Literal
 
 import pytest
+from helpers.each import each
 from helpers.own.politeness import PROMPTS, Politeness, rate
 from helpers.own.politeness import politeness as politeness_by
 from helpers.scripted import answering, human_of, scripted
@@ -63,7 +64,7 @@ def test_it_adds_the_typed_answer_under_the_name_of_the_class_in_snake_case():
     assert rate(scripted()).get_name() == "politeness"
 
 
-@pytest.mark.parametrize(
+@each(
     ("title", "name"),
     [
         ("Politeness", "politeness"),
@@ -120,7 +121,7 @@ def test_contexts_that_exceed_the_judges_limit_are_cut_to_the_first_part():
     assert "Four" not in human
 
 
-@pytest.mark.parametrize(
+@each(
     ("prompts", "sample", "options", "instruction"),
     [
         (PROMPTS, SAMPLE, {}, "Say whether"),
@@ -168,7 +169,7 @@ class Selfish(BaseModel):
     inner: "list[Selfish]"
 
 
-@pytest.mark.parametrize(
+@each(
     ("make", "message"),
     [
         (
@@ -374,7 +375,7 @@ def test_every_answer_class_is_importable_from_steps():
     assert {name for name in public_steps.__all__ if hasattr(public_steps, name)} >= classes - {"BaseModel"}
 
 
-@pytest.mark.parametrize(
+@each(
     ("build", "message"),
     [
         (

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, graded, human_of, scripted
 
 from langchain_rageval import (
@@ -106,7 +107,7 @@ def test_it_starts_from_russian_when_asked():
     assert any(instruction in {item["content"] for item in inputs["texts"]} for inputs in judge.inputs)
 
 
-@pytest.mark.parametrize(
+@each(
     ("change", "told"),
     [
         (lambda text: text.replace("`", "'"), "lacks `"),

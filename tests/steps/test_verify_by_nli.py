@@ -4,6 +4,7 @@ import math
 
 import pytest
 from helpers.claim_world import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
+from helpers.each import each
 from helpers.scripted import PairScores, answering, statements
 from hypothesis import given
 from hypothesis import strategies as st
@@ -96,7 +97,7 @@ def test_many_statements_go_in_tens():
 # How scores are read
 
 
-@pytest.mark.parametrize(("threshold", "verdict"), [(0.5, "supported"), (0.7, "supported"), (0.71, "absent")])
+@each(("threshold", "verdict"), [(0.5, "supported"), (0.7, "supported"), (0.71, "absent")])
 def test_the_threshold_is_reached_from_where_it_stands(threshold, verdict):
     score = scored(NliVerifier(Nli(lambda *_: 0.7), threshold=threshold), "Кража.")
     assert score.findings[0].verdict == verdict
@@ -136,7 +137,7 @@ def test_one_logit_is_read_by_the_logistic_curve(logit):
     assert contradicted == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "options", "error", "complaint"),
     [
         (
@@ -204,7 +205,7 @@ def test_what_comes_as_an_iterator_is_read():
     assert scored(Lazy(by_words), "Горит баня.").value == 1.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "complaint"),
     [
         ({"cross_encoder": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
@@ -275,3 +276,10 @@ def test_a_model_that_fails_is_a_failure_of_that_step():
     report = evaluate([SAMPLE], faithfulness(World().judge(), verifier=Nli(broken)), progress=False)
     ((_, score),) = report.failures()
     assert (score.failure.error, score.failure.step) == ("RuntimeError", "verify_by_nli")
+
+
+@each("threshold", [0, -0.5, 1.5, "0.5", None])
+def test_a_threshold_is_above_0_and_at_most_1(threshold):
+    assert NliVerifier(PairScores({}), threshold=1).threshold == 1
+    with pytest.raises(ConfigError, match="threshold must be a number above 0 and at most 1"):
+        NliVerifier(PairScores({}), threshold=threshold)

@@ -2,8 +2,9 @@ import asyncio
 from itertools import permutations
 
 import pytest
+from helpers.each import each
 from helpers.scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
@@ -61,7 +62,7 @@ def test_statements_of_references_are_told_apart():
     assert finding.kind == "reference_statement"
 
 
-@pytest.mark.parametrize("contexts", [[], [""], [" ", "\n"]])
+@each("contexts", [[], [""], [" ", "\n"]])
 def test_without_a_sentence_to_compare_with_every_statement_is_absent_and_no_call_is_made(contexts):
     assert brief(found(scripted(), "a", "b", contexts=contexts)) == [(1, "absent", []), (2, "absent", [])]
 
@@ -169,8 +170,8 @@ def test_each_window_has_attempts_of_its_own():
 # Citations
 
 
-@pytest.mark.parametrize("label", ["supported", "contradicted"])
-@pytest.mark.parametrize("cited", [[], ["9.9"], ["A.1"], ["1"], ["text of a sentence"]])
+@each("label", ["supported", "contradicted"])
+@each("cited", [[], ["9.9"], ["A.1"], ["1"], ["text of a sentence"]])
 def test_a_verdict_that_cites_nothing_there_is_asked_once_more_and_the_second_replaces_it(label, cited):
     judge = scripted(verdicts(verdict(1, label, *cited), absent(2)), verdicts(absent(1)))
     assert brief(found(judge, "a", "b")) == [(1, "absent", []), (2, "absent", [])]
@@ -207,7 +208,7 @@ def test_unknown_sentences_beside_known_ones_are_dropped():
     assert brief(found(judge, "a")) == [(1, "supported", ["1.2", "2.1"])]
 
 
-@pytest.mark.parametrize(
+@each(
     "cited", ["[2.1] Third, by 1.1 percent.", "1.1-2.1", "1.1 – 2.1", "1.1 to 2.1", "from 1.1", "1.1 ff", "except 2.1"]
 )
 def test_evidence_with_prose_between_numbers_and_ranges_are_asked_again_once(cited):
@@ -217,7 +218,7 @@ def test_evidence_with_prose_between_numbers_and_ranges_are_asked_again_once(cit
     assert brief(found(judge, "a")) == [(1, "supported", [])]
 
 
-@pytest.mark.parametrize(
+@each(
     ("written", "cites"),
     [
         ("[1.1, 1.10]", ["1.1", "1.10"]),
@@ -305,7 +306,7 @@ def test_long_contexts_go_out_in_windows_under_their_own_numbers():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("labels", list(permutations(LABELS)))
+@each("labels", list(permutations(LABELS)))
 def test_over_windows_supported_outweighs_contradicted_outweighs_absent(labels):
     cites = ["1.1", "1.2", "2.1"]
     replies = [
@@ -342,7 +343,6 @@ def drawn(*labels, texts=("a",)):
     return found(Judge(scripted(*replies), draws=len(labels)), *texts)
 
 
-@settings(max_examples=40)
 @given(st.lists(st.sampled_from(LABELS), min_size=3, max_size=9).filter(lambda labels: len(labels) % 2))
 def test_the_majority_of_the_draws_holds_and_without_one_the_statement_is_absent(labels):
     finding, agreement = drawn(*labels)
@@ -424,13 +424,13 @@ def test_a_number_written_as_text_is_a_number():
     assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
 
 
-@pytest.mark.parametrize("label", ["Supported", "SUPPORTED.", "**supported**"])
+@each("label", ["Supported", "SUPPORTED.", "**supported**"])
 def test_a_label_in_another_spelling_is_that_label(label):
     reply = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
     assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
 
 
-@pytest.mark.parametrize("label", ["unsupported", "not supported", "partially supported", "supported?", "yes", ""])
+@each("label", ["unsupported", "not supported", "partially supported", "supported?", "yes", ""])
 def test_a_verdict_of_the_judges_own_invention_is_asked_again(label):
     wrong = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
     judge = scripted(wrong, verdicts(absent(1)))

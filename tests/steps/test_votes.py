@@ -1,4 +1,4 @@
-import pytest
+from helpers.each import each
 from helpers.scripted import scripted
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def told(*votes, judges=(ONE, ONE, ONE)):
     return list(agreement_rates({4: "text"}, voters, [{4: vote} for vote in votes]))
 
 
-@pytest.mark.parametrize(
+@each(
     ("votes", "tie", "decided"),
     [
         (["a"], "t", "a"),

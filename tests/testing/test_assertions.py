@@ -1,6 +1,7 @@
 """assert_scores: thresholds, and the message of a failure."""
 
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE
 from helpers.scripted import absent, contradicted, critique, grades, statements, supported, verdicts
 
@@ -105,7 +106,7 @@ def test_a_sample_that_lacks_a_field_raises_before_any_call():
     assert judge.requests == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("thresholds", "told"),
     [
         ({}, r"thresholds must map metrics to numbers, such as .*, got \{\}"),

@@ -7,6 +7,7 @@ import threading
 from functools import partial
 
 import pytest
+from helpers.each import each
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
@@ -339,7 +340,7 @@ def test_a_metric_whose_calls_have_no_timeout_is_found(monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("build", "message"),
     [
         (
@@ -388,6 +389,7 @@ class TestBad(HostileJudgeTests):
 """
 
 
+@pytest.mark.gate
 def test_failures_in_a_separate_session_are_readable(pytester_session):
     session = pytester_session(OUTSIDE)
     tests = {name.rpartition("::")[2].partition("[")[0] for name in session.failed}

@@ -257,6 +257,7 @@ def test_thresholds():
 """
 
 
+@pytest.mark.gate
 def test_failures_in_a_separate_session_are_readable(pytester_session):
     told = pytester_session(OUTSIDE)
     assert "TestPoliteness" not in told.failed

@@ -1,13 +1,21 @@
-"""Metrics that pass HostileJudgeTests: those of the package, and those of the guide, a step and a chain."""
+"""Metrics that pass HostileJudgeTests: those of the package, and those of the guide, a step and a chain.
+
+A metric and a step run as users run them. The gate holds each rule over all other metrics.
+"""
+
+import inspect
 
 import pytest
+from helpers.each import each
 from helpers.own.politeness import politeness
 from helpers.own.tone import tone
+from helpers.public_tests import cases_of, rules_of
 from helpers.servers.brain import METRICS, UNJUDGED
 
 from langchain_rageval import (
     HashingEmbeddings,
     Judge,
+    OfflineJudge,
     Sample,
     answer_similarity,
     context_relevance,
@@ -15,6 +23,10 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.testing import HostileJudgeTests
+from langchain_rageval.testing.hostile_judge_tests import _Battery
+from langchain_rageval.testing.material import SAMPLE
+
+POLICY = Sample(question="Сколько стоит полис?", answer="Спасибо за вопрос! Тысячу рублей.")
 
 
 class TestAMetric(HostileJudgeTests):
@@ -22,32 +34,49 @@ class TestAMetric(HostileJudgeTests):
         return faithfulness(judge)
 
 
-class TestEveryOtherMetric(HostileJudgeTests):
-    @pytest.fixture(params=[name for name in METRICS if name not in (*UNJUDGED, "faithfulness")])
-    def build_metric(self, request):
-        return lambda judge: METRICS[request.param](judge, HashingEmbeddings())
-
-    test_a_huge_reply_leaves_a_small_score = None  # takes seconds; the parser is that of faithfulness
-
-
-class TestASuite(HostileJudgeTests):
-    def build_metric(self, judge):
-        return suite(
-            faithfulness(Judge(judge, draws=3)), context_relevance(judge), answer_similarity(HashingEmbeddings())
-        )
-
-    test_a_huge_reply_leaves_a_small_score = None
-
-
 class TestTheStepOfTheGuide(HostileJudgeTests):
-    sample = Sample(question="Сколько стоит полис?", answer="Спасибо за вопрос! Тысячу рублей.")
+    sample = POLICY
 
     def build_metric(self, judge):
         return politeness(judge)
 
+    test_a_huge_reply_leaves_a_small_score = None  # below
 
-class TestTheChainOfTheGuide(HostileJudgeTests):
-    def build_metric(self, judge):
-        return tone(judge)
 
-    test_a_huge_reply_leaves_a_small_score = None
+def suite_of_three(judge):
+    """Return metrics of which one takes three draws and one asks no judge."""
+    return suite(faithfulness(Judge(judge, draws=3)), context_relevance(judge), answer_similarity(HashingEmbeddings()))
+
+
+OTHERS = {
+    **{name: build for name, build in METRICS.items() if name not in (*UNJUDGED, "faithfulness")},
+    "a suite": suite_of_three,
+    "the chain of the guide": tone,
+}
+SIZE = "test_a_huge_reply_leaves_a_small_score"  # takes seconds; the parser is that of faithfulness
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("rule", [rule for rule in rules_of(HostileJudgeTests) if rule != SIZE])
+def test_every_other_metric_passes(rule, name, tmp_path, caplog, capfd):
+    test = getattr(HostileJudgeTests(), rule)
+    battery = _Battery(OTHERS[name], OfflineJudge(), Sample.parse(SAMPLE))
+
+    @each("number, case", enumerate(cases_of(test)))
+    def passes(number, case):
+        fixtures = {}
+        if "tmp_path" in inspect.signature(test).parameters:  # what an earlier case wrote is not of this one
+            caplog.clear()
+            capfd.readouterr()
+            (directory := tmp_path / str(number)).mkdir()
+            fixtures = {"tmp_path": directory, "caplog": caplog, "capfd": capfd}
+        test(battery, **case, **fixtures)
+
+    passes()
+
+
+@pytest.mark.gate
+@each("behaviour", [case["behaviour"] for case in cases_of(getattr(HostileJudgeTests, SIZE))])
+def test_a_huge_reply_to_the_step_of_the_guide_leaves_a_small_score(behaviour):
+    getattr(HostileJudgeTests(), SIZE)(_Battery(politeness, OfflineJudge(), POLICY), behaviour)

@@ -8,6 +8,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from helpers.each import each
 from helpers.munich import SAMPLE
 from helpers.scripted import absent, grades, statements, supported, verdicts
 from langchain_core.messages import AIMessage
@@ -56,8 +57,8 @@ def test_it_records_its_requests():
     assert [message.type for message in judge.requests[1].messages] == ["system", "human"]
 
 
-@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
-@pytest.mark.parametrize(
+@each("door", ["invoke", "ainvoke"])
+@each(
     ("replies", "told"),
     [
         ((), r"extract_statements requests Statements, but no unused reply fits: 0 of .* fit, unused are none\."),
@@ -171,12 +172,12 @@ def test_it_is_a_chat_model_that_works_in_a_chain():
         ScriptedJudge().invoke("?")
 
 
-@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda judge: pickle.loads(pickle.dumps(judge))])
+@each("copied", [copy.copy, copy.deepcopy, lambda judge: pickle.loads(pickle.dumps(judge))])
 def test_a_copy_has_the_replies(copied):
     assert faithfulness(copied(ScriptedJudge(*HALF))).invoke(SAMPLE).value == 0.5
 
 
-@pytest.mark.parametrize("reply", [{"statements": []}, Verdicts, 1, None, ValueError])
+@each("reply", [{"statements": []}, Verdicts, 1, None, ValueError])
 def test_an_invalid_reply_raises_when_the_judge_is_built(reply):
     with pytest.raises(ConfigError, match=re.escape(f"got {reply!r}")):
         ScriptedJudge(reply)

@@ -1,6 +1,6 @@
 """Marks of an answer in its passages: the same words, or the sentences that hold them."""
 
-import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +10,7 @@ MUNICH = "Munich was founded in 1158.\nIt lies\non the Isar and has museums. Bee
 AUGSBURG = "Augsburg was founded by the Romans in 15 BC. It is older."
 
 
-@pytest.mark.parametrize(
+@each(
     ("answer", "marked"),
     [
         ("1158", [["1158"], []]),
@@ -45,3 +45,7 @@ TEXTS = st.text(st.sampled_from("ab1 .\n\tёİß\u2028"), max_size=60)
 @given(answer=TEXTS, passages=st.lists(TEXTS, max_size=3))
 def test_the_parts_joined_are_the_passages(answer, passages):
     assert ["".join(parts) for parts in mark_answer(answer, passages)] == passages
+
+
+def test_words_at_the_very_beginning_are_marked_and_words_that_go_on_are_not():
+    assert mark_answer("Beer", ["Beer is popular. Beers are many."]) == [["", "Beer", " is popular. Beers are many."]]

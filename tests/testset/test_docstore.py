@@ -7,8 +7,9 @@ import sys
 
 import pytest
 from helpers.corpus import corpus
+from helpers.each import each
 from helpers.scripted import Vectors
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
@@ -76,7 +77,6 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=50)
 @given(st.one_of(st.text(max_size=300), LINES.map("\n".join), LINES.map("".join)), st.integers(1, 4))
 @example("слово" * 3000, 1)
 @example("а " * 6000, 1)
@@ -93,7 +93,6 @@ def test_every_character_but_white_space_is_in_some_passage_and_spans_hold(text,
     assert "".join(left_out).strip() == ""
 
 
-@settings(max_examples=50)
 @given(
     LINES.map("\n".join),
     st.sampled_from(
@@ -121,7 +120,7 @@ class Own(TextSplitter):
         raise AssertionError("the function is asked")
 
 
-@pytest.mark.parametrize(
+@each(
     ("split", "spans"),
     [
         (lambda text: ["ab ab", "ab ab"], [(0, 5)]),
@@ -185,6 +184,7 @@ def test_the_users_own_passages_are_as_they_are():
     assert (second.text, second.source, second.start, second.end) == ("x" * 9000, "documents", 0, 9000)
 
 
+@pytest.mark.gate
 def test_ids_are_of_source_place_and_text_and_the_same_in_every_process():
     ids = [passage.id for passage in Docstore(WIKI).passages]
     assert len(set(ids)) == len(ids)
@@ -247,7 +247,6 @@ def test_a_text_that_stands_elsewhere_parts_its_neighbours_and_a_blank_one_does_
     assert [store.next(passage) for passage in (a, b, c, d)] == [b, None, d, None]
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "x", "y", "z", "u", "v", "w"])), max_size=20))
 def test_neighbours_are_symmetric(given_pieces):
     store = Docstore([Document(text, metadata={"source": source}) for source, text in given_pieces], splitter=False)
@@ -337,7 +336,10 @@ def test_a_passage_without_a_usable_vector_has_no_similar_ones_and_the_others_ha
     assert f"'{place}' has no similar passages" in caplog.messages[0]
 
 
-@pytest.mark.parametrize("error", [ConnectionError("nobody there"), ModelOutputError("2 vectors for 64 texts")])
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionError("nobody there"), pytest.param(ModelOutputError("2 vectors for 64 texts"), marks=pytest.mark.gate)],
+)
 def test_embeddings_that_are_no_use_at_all_end_the_search(error):
     def answer(_):
         raise error
@@ -447,7 +449,7 @@ class Ranked(VectorStore):
         raise NotImplementedError
 
 
-@pytest.mark.parametrize(
+@each(
     ("scores", "found"),
     [
         (None, ["b", "c", "d"]),
@@ -497,3 +499,10 @@ def test_several_stores_are_embedded_side_by_side():
     drive(both(), run, {})
     assert [similar(store, store.passages[0].text, ceiling=1.1) for store in stores] == [["2"], ["5"]]
     assert embeddings.asked == [[*"123"], [*"456"]]
+
+
+def test_the_texts_before_splitting_have_the_places_of_passages_or_begin_at_0():
+    whole = Document("Munich is old. It lies on the Isar.", metadata={"source": "a.md"})
+    part = Document("It lies on the Isar.", metadata={"source": "a.md", "start_index": 15})
+    assert list(Docstore([whole]).texts()) == [("a.md", 0, whole.page_content)]
+    assert list(Docstore([part], splitter=False).texts()) == [("a.md", 15, part.page_content)]

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from helpers.each import each
 from helpers.writers import Ring, Writer
 from langchain_core.documents import Document
 
@@ -24,7 +25,7 @@ def focused(focus):
     return [passage.text for passage in passages_in_focus(Docstore(DOCS, splitter=False).passages, focus)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("focus", "texts"),
     [
         (None, ["О бане.", "О доме.", "О взносах."]),
@@ -42,7 +43,7 @@ def test_passages_are_chosen_by_source_or_metadata(focus, texts):
     assert focused(focus) == texts
 
 
-@pytest.mark.parametrize(
+@each(
     ("focus", "message"),
     [
         ("взнсы.txt", "focus: no passage has the source 'взнсы.txt'; did you mean 'взносы.txt'?"),

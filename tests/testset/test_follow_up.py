@@ -5,6 +5,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
 from helpers.scripted import scripted
 from helpers.writers import Ring, Writer, documents, passage
 from langchain_core.messages import AIMessage, HumanMessage
@@ -169,14 +170,14 @@ def test_only_styles_and_personas_may_come_after_a_follow_up():
     assert (row.metadata["style"], row.metadata["persona"]) == ("voice", "Новичок")
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "Генрих Лев основал Мюнхен в 1158 году. Мост через Изар он перенёс ниже по течению.",
         "Henry the Lion founded Munich in 1158. He moved the bridge over the Isar to the new town.",
     ],
 )
-@pytest.mark.parametrize("branch", ["follow_up", "reasoning+follow_up", "follow_up+misspelt"])
+@each("branch", ["follow_up", "reasoning+follow_up", "follow_up+misspelt"])
 def test_the_offline_writer_writes_conversations(text, branch):
     given = TestsetGenerator(
         OfflineJudge(), embeddings=HashingEmbeddings(), distribution={branch: 1}, size=1, progress=False

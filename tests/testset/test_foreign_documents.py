@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 
 import pytest
+from helpers.each import each
 from langchain_core.documents import Document
 
 from langchain_rageval import ConfigError
@@ -125,7 +126,7 @@ def test_rows_of_a_data_frame_keep_their_ids(library):
         to_documents(named)
 
 
-@pytest.mark.parametrize("key", ["id", "_id", "doc_id", "docid", "docno", "pid", "chunk_id"])
+@each("key", ["id", "_id", "doc_id", "docid", "docno", "pid", "chunk_id"])
 def test_the_id_of_a_record_is_the_id_of_its_document(key):
     assert [document.id for document in to_documents([{key: 7, "text": "Баня."}, {"text": "Дом."}])] == ["7", None]
 

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from helpers.each import each
 from helpers.writers import Ring, Writer, documents, rejecting
 
 from langchain_rageval import Budget, ConfigError, evaluate, faithfulness, plan
@@ -159,7 +160,8 @@ def test_a_file_of_an_earlier_version_has_no_rejected_candidates_and_no_usage(tm
 ALL = ["passage", "question", "evolution", "needed"]
 
 
-@pytest.mark.parametrize(
+@pytest.mark.gate
+@each(
     ("kinds", "distribution"),
     [*((kinds, share) for kinds in ALL for share in (DEFAULT, {"reasoning": 1})), (",".join(ALL), DEFAULT)],
 )

@@ -10,6 +10,7 @@ from math import inf
 
 import pytest
 from helpers.corpus import corpus
+from helpers.each import each
 from helpers.writers import Ring, Writer, documents
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
@@ -431,7 +432,7 @@ def test_an_interrupted_run_gives_what_there_is():
 # Options
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "told"),
     [
         ({"distribution": {}}, "at least one evolution"),
@@ -475,7 +476,9 @@ def test_the_repr_tells_models_and_shares_without_secrets():
 # Real documents
 
 
-@pytest.mark.parametrize(("name", "language"), [("ru_wiki", "ru"), ("fastapi", None)])
+@pytest.mark.parametrize(
+    ("name", "language"), [("ru_wiki", "ru"), pytest.param("fastapi", None, marks=pytest.mark.gate)]
+)
 def test_a_set_over_real_documents_offline(name, language, tmp_path):
     docs = corpus(name)
     given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), size=20, progress=False)

@@ -37,6 +37,7 @@ def life(server, journal, out):
     return subprocess.Popen([sys.executable, "-c", RUN, *map(str, words)])
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("kills", [4])
 def test_killed_again_and_again_it_makes_the_same_set_and_pays_for_what_was_under_way(tmp_path, kills):
     with OpenAIServer(answer) as server:

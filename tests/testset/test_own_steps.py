@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from helpers.corpus import corpus
+from helpers.each import each
 from helpers.scripted import scripted
 from helpers.writers import Ring, Writer, documents, passage
 from langchain_core.callbacks import BaseCallbackHandler
@@ -101,7 +102,7 @@ def test_evolutions_are_runnables_and_compose_to_sequences():
         reasoning | 5
 
 
-@pytest.mark.parametrize(
+@each(
     ("branch", "path", "calls"),
     [
         (reasoning, "reasoning", 10),
@@ -177,7 +178,7 @@ def test_a_runnable_finds_the_models_of_the_generator_in_its_config():
 # Own steps
 
 
-@pytest.mark.parametrize("name", STEP_NAMES)
+@each("name", STEP_NAMES)
 def test_every_step_can_be_replaced(name):
     seen = Counter()
     results = {
@@ -253,7 +254,8 @@ def _raise(_candidate):
     raise ValueError("my mistake")
 
 
-@pytest.mark.parametrize(
+@pytest.mark.gate
+@each(
     ("result", "message"),
     [
         (
@@ -280,7 +282,7 @@ def _raise(_candidate):
         ),
     ],
 )
-@pytest.mark.parametrize("place", ["branch", "step"])
+@each("place", ["branch", "step"])
 async def test_a_step_that_returns_no_candidate_rejects_its_candidate_and_stops_nothing(result, message, place):
     def mine(candidate):
         return result(candidate) if "номер 1" in candidate.passages[0].text else candidate
@@ -314,7 +316,7 @@ async def test_an_async_function_is_a_step_of_agenerate():
     assert (await given.agenerate(documents(9), size=2)).counts == {"reasoning+slowly": 2}
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "message"),
     [
         (
@@ -492,7 +494,7 @@ def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(
 # The same set
 
 
-@pytest.mark.parametrize("seed", [0, 7, 42])
+@pytest.mark.parametrize("seed", [7, *(pytest.param(seed, marks=pytest.mark.gate) for seed in (0, 42))])
 async def test_the_packaged_evolutions_give_the_set_that_is_on_file(seed):
     stored = json.loads((FIXTURES / "testsets" / "ru_wiki.json").read_text(encoding="utf-8"))[str(seed)]
     distribution = {"simple": 1, reasoning | conditional: 1, "multi_context": 1, "conversational": 1, "unanswerable": 1}

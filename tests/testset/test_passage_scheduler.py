@@ -5,7 +5,7 @@ from helpers.writers import passage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.testset import conditional, multi_context, reasoning, simple
+from langchain_rageval.testset import conditional, multi_context, numbers, reasoning, simple
 from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS, PassageScheduler
 
 
@@ -140,3 +140,21 @@ def test_scheduling_ends_and_counts_every_attempt_whatever_is_rejected(passages,
     assert rounds <= MAX_ATTEMPTS
     filled = sum(row.accepted is not None for row in plan.rows)
     assert plan.attempts == filled + plan.rejected.total()
+
+
+def test_a_tree_starts_from_a_passage_that_suits_all_its_evolutions():
+    numbers_in = {1, 2, 4}
+    texts = [f"Построен в {1900 + n}, закрыт в {1950 + n}." if n in numbers_in else "Построен давно." for n in range(5)]
+    passages = [passage(n, text) for n, text in enumerate(texts)]
+    branches = [simple, numbers, multi_context]
+    for seed in range(10):
+        plan = PassageScheduler(passages, branches, seed, lambda one: one.start >= 300, branches)
+        assert drawn(plan.next_round()) == {0: 4}
+
+
+def test_the_passage_of_a_question_from_elsewhere_is_its_first():
+    plan = scheduler(3, 1)
+    (start,) = plan.next_round().values()
+    plan.rows[0].drawn = None
+    plan.record(0, start.replace(passages=[passage(1), passage(2)]).reject("no use"))
+    assert list(plan._last_candidates) == [passage(1).id]

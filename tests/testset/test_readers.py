@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from helpers.each import each
 from langchain_core.documents import Document
 from langchain_core.load import dumpd
 
@@ -248,7 +249,7 @@ class Node:
     metadata: dict = field(default_factory=dict)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "texts", "metadata"),
     [
         (Document("да", metadata={"page": 1}), ["да"], {"page": 1}),
@@ -339,7 +340,7 @@ def test_a_key_of_mappings_is_named_as_a_column_is():
     assert (document.page_content, document.metadata) == ("да", {"text": "нет"})
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "words"),
     [
         (3, "documents: expected Documents, texts, a path, a DataFrame or a list of these, got int"),

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from helpers.corpus import corpus
+from helpers.each import each
 from helpers.writers import Ring, Writer, documents, rejecting
 from langchain_core.documents import Document
 
@@ -18,8 +19,9 @@ def generator(writer, distribution=None, **options):
     return TestsetGenerator(writer.model, writer.model, Ring(), distribution or DEFAULT, **options)
 
 
-@pytest.mark.parametrize("closed_book", [False, True])
-@pytest.mark.parametrize(
+@pytest.mark.gate
+@each("closed_book", [False, True])
+@each(
     ("distribution", "tree"),
     [
         (DEFAULT, False),

@@ -4,15 +4,13 @@ import json
 import re
 
 import pytest
-from axe_core_python.sync_playwright import Axe
-from helpers.chromium import EVIL, NEEDS_CHROMIUM
-from playwright.sync_api import expect
+from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
 
 from langchain_rageval import ConfigError
 from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
 from langchain_rageval.testset.review_page import write_testset_page
 
-pytestmark = NEEDS_CHROMIUM
+pytestmark = [pytest.mark.gate, NEEDS_CHROMIUM]
 
 PASSAGES = ["Munich was founded in 1158. It lies on the Isar.", "Dresden lies on the Elbe. It was founded in 1206."]
 HISTORY = [

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-import pytest
 from helpers.corpus import corpus
-from hypothesis import given, settings
+from helpers.each import each
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
@@ -29,11 +29,22 @@ def test_the_counts_are_exact_by_largest_remainder(size, weights, seed):
     rows = allocate_rows({evolution: weight / whole for evolution, weight in weights.items()}, size, seed)
     counts = Counter(rows)
     assert len(rows) == size
+    rounded_up, rounded_down = [1.0], [0.0]  # remainders of the quotas
     for evolution, weight in weights.items():
-        assert abs(counts[evolution] - size * weight / whole) < 1
+        quota = size * weight / whole
+        assert abs(counts[evolution] - quota) < 1
+        if abs(quota - round(quota)) > 1e-6:
+            (rounded_up if counts[evolution] > quota else rounded_down).append(quota % 1)
+    assert min(rounded_up) >= max(rounded_down) - 1e-6
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 10, 99, 100])
+@each(("size", "expected"), [(10, [5, 3, 2]), (7, [3, 2, 2]), (3, [1, 1, 1]), (1, [1, 0, 0])])
+def test_the_largest_remainders_get_the_rows_that_are_left(size, expected):
+    counts = Counter(allocate_rows({simple: 0.45, reasoning: 0.33, conditional: 0.22}, size, 1))
+    assert [counts[evolution] for evolution in (simple, reasoning, conditional)] == expected
+
+
+@each("size", [1, 2, 3, 10, 99, 100])
 def test_equal_thirds_are_equal(size):
     counts = Counter(allocate_rows(dict.fromkeys((simple, reasoning, conditional), 1 / 3), size, 1))
     assert sum(counts.values()) == size
@@ -47,7 +58,6 @@ def test_the_seed_decides_the_order_and_nothing_else():
     assert Counter(one) == Counter(other)
 
 
-@settings(max_examples=50)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=8), st.integers())
 def test_every_beginning_of_the_order_holds_each_source_in_proportion(sizes, seed):
     documents = [Document(f"{s} {n}", metadata={"source": str(s)}) for s, size in enumerate(sizes) for n in range(size)]

@@ -1,6 +1,7 @@
 """Steps of the generator, one by one: requests, treatment of answers, and candidates that pass unchanged."""
 
 import pytest
+from helpers.each import each
 from helpers.scripted import scripted
 from helpers.writers import Ring, Writer, passage
 
@@ -48,7 +49,7 @@ def kinds(candidate):
     return [(trial.kind, trial.accepted) for trial in candidate.history]
 
 
-@pytest.mark.parametrize(
+@each(
     "build",
     [
         passage_filter,

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from helpers.each import each
 from helpers.scripted import scripted
 from helpers.writers import Ring, Writer, documents, passage
 
@@ -31,7 +32,7 @@ def generator(writer, distribution, **options):
     return TestsetGenerator(writer.model, embeddings=Ring(), distribution=distribution, progress=False, **options)
 
 
-@pytest.mark.parametrize("name", STYLES)
+@each("name", STYLES)
 def test_a_style_rephrases_the_question_and_is_metadata_of_the_row(name):
     writer = Writer()
     (row,) = generator(writer, {style(name): 1}, size=1).generate(documents(9))
@@ -191,7 +192,7 @@ def test_offline_personas_are_in_the_language_of_the_documents(text, language):
     assert all(bool(re.search("[а-я]", who)) == (language == "ru") for who in people)
 
 
-@pytest.mark.parametrize("name", [*STYLES, "persona"])
+@each("name", [*STYLES, "persona"])
 def test_the_offline_writer_knows_every_style(name):
     kind = persona(TENANT) if name == "persona" else style(name)
     text = "Полис «Дачник» страхует баню от пожара. Страховая премия составляет 3000 рублей в год."

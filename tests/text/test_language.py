@@ -1,4 +1,5 @@
 import pytest
+from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,9 +22,7 @@ QUESTIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("language", "question"), [(code, text) for code, texts in QUESTIONS.items() for text in texts]
-)
+@each(("language", "question"), [(code, text) for code, texts in QUESTIONS.items() for text in texts])
 def test_a_question_is_in_the_language_of_its_function_words(language, question):
     assert detect_language(question) == language
 
@@ -46,9 +45,7 @@ def test_a_text_is_searched_for_every_script_that_it_may_hold(language):
     assert [letter for letter in letters if language not in _possible_scripts(letter)] == []
 
 
-@pytest.mark.parametrize(
-    ("language", "marked"), [(language, marked) for language, script in _SCRIPTS.items() for marked in script.marks]
-)
+@each(("language", "marked"), [(language, marked) for language, script in _SCRIPTS.items() for marked in script.marks])
 def test_the_marks_of_a_language_are_letters_of_its_script(language, marked):
     marks = _SCRIPTS[language].marks[marked]
     outside = (chr(code) for code in range(0x10000) if not _SCRIPTS[language].words.fullmatch(chr(code)))

@@ -6,7 +6,7 @@ context_relevance is needed sentences / all sentences, so that one wrong split c
 import warnings
 from fractions import Fraction
 
-import pytest
+from helpers.each import each
 
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.text.sentences import split_sentences
@@ -49,7 +49,7 @@ def pysbd_sentences(text):
     return [piece for piece in pieces if piece]
 
 
-@pytest.mark.parametrize(("text", "readers", "pysbds"), CONTEXTS.values(), ids=CONTEXTS)
+@each(("text", "readers", "pysbds"), CONTEXTS.values(), ids=CONTEXTS)
 def test_our_count_is_the_readers_and_that_of_pysbd_is_not(text, readers, pysbds):
     assert len(split_sentences(text)) == len(NumberedContexts.of([text]).sentences) == readers
     assert len(pysbd_sentences(text)) == pysbds != readers

@@ -1,11 +1,12 @@
 import pytest
+from helpers.each import each
 
 from langchain_rageval.text.shared_text import common_share, shared_share
 
 WHOLE = "После пожара осмотра ждать не больше пяти дней, если комиссия не решит иначе до первого марта."
 
 
-@pytest.mark.parametrize(
+@each(
     ("one", "other", "share"),
     [
         (WHOLE, WHOLE, 1.0),

@@ -4,6 +4,7 @@ import logging
 import threading
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, scripted
 from helpers.waiting import PATIENCE
 from langchain_core.documents import Document
@@ -64,7 +65,7 @@ def test_a_chain_that_takes_a_text_is_given_the_question():
     assert sheets[0].answer == QUESTION.upper()
 
 
-@pytest.mark.parametrize(
+@each(
     "wrapped",
     [
         lambda m: m,

@@ -1,6 +1,6 @@
 """Fitness: thresholds decide on intervals, and a metric is as fit as its worst step."""
 
-import pytest
+from helpers.each import each
 
 from langchain_rageval.metrics import BUILDERS
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
@@ -37,7 +37,7 @@ def cited(precision, recall, first=NONE, due_first=0.25):
     return Citations(precision, recall, first, due_first)
 
 
-@pytest.mark.parametrize(
+@each(
     ("figures", "expected"),
     [
         ({}, "fit"),

@@ -162,6 +162,7 @@ def replayed_faithfulness(given):
     return Score(metric="faithfulness", aspect="grounding", value=value.number)
 
 
+@pytest.mark.gate
 def test_a_weak_judge_replayed_agrees_on_faithfulness_where_its_replies_can_be_read():
     replay = RunnableLambda(replayed_faithfulness, name="faithfulness")
     found = pairwise_agreement(replay, wikieval("answer", "ungrounded_answer"), progress=False)

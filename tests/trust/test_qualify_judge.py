@@ -6,6 +6,7 @@ from random import Random
 from threading import Lock
 
 import pytest
+from helpers.each import each
 from helpers.oracle import answer, coins, oracle, truth, yes
 from helpers.scripted import Vectors, answering, human_of
 from helpers.servers.brain import offline
@@ -46,7 +47,7 @@ def qualified(judge, embeddings=None, language="ru", **options):
     return qualify_judge(judge, embeddings, language, progress=False, **{"retry": RetryPolicy(attempts=1), **options})
 
 
-@pytest.mark.parametrize("language", ["ru", "en"])
+@pytest.mark.parametrize("language", [pytest.param("ru", marks=pytest.mark.gate), "en"])
 def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
     found = qualified(oracle(), Knowing(), language)
     assert found.verdict == dict.fromkeys(STEPS_OF, "fit")
@@ -61,7 +62,7 @@ def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
     assert (verified.order_bias.value, verified.length_bias.value) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize("language", ["ru", "en"])
+@pytest.mark.parametrize("language", [pytest.param("ru", marks=pytest.mark.gate), "en"])
 def test_a_judge_that_always_says_yes_is_unfit_because_it_always_says_the_same(language):
     found = qualified(oracle(yes), language=language)
     for metric in (*JUDGED, *OF_TEXTS):
@@ -72,6 +73,7 @@ def test_a_judge_that_always_says_yes_is_unfit_because_it_always_says_the_same(l
     assert found.steps["verify_statements"].flips.value == 0.0
 
 
+@pytest.mark.gate
 def test_a_judge_that_always_cites_the_first_chunk_is_unfit_because_of_what_it_cites():
     found = qualified(oracle(cites="1.1"))
     assert {metric: found.verdict[metric] for metric in JUDGED} == {
@@ -88,6 +90,7 @@ def test_a_judge_that_always_cites_the_first_chunk_is_unfit_because_of_what_it_c
     assert verified.citations.precision.high < 0.5
 
 
+@pytest.mark.gate
 def test_a_judge_that_flips_coins_is_unfit_because_it_flips():
     found = qualified(oracle(coins(7)))
     for metric in JUDGED:
@@ -100,6 +103,7 @@ def test_a_judge_that_flips_coins_is_unfit_because_it_flips():
     assert 0.3 < graded.order_bias.value < 0.7
 
 
+@pytest.mark.gate
 def test_replies_that_are_no_json_lower_the_valid_rate():
     random, lock = Random(3), Lock()
 
@@ -118,6 +122,7 @@ def test_replies_that_are_no_json_lower_the_valid_rate():
     assert sum(step.calls for step in found.steps.values()) > 450
 
 
+@pytest.mark.gate
 def test_a_missing_verdict_that_was_requested_again_is_not_valid_at_once():
     def incomplete(messages):
         made = answer(human_of(messages))
@@ -131,12 +136,14 @@ def test_a_missing_verdict_that_was_requested_again_is_not_valid_at_once():
     assert steps["select_sentences"].valid.value == 1.0
 
 
+@pytest.mark.gate
 def test_slices_and_windows_do_not_count_as_repeated_requests():
     found = qualified(Judge(OfflineJudge(), max_statements=1, max_context_tokens=100), repeats=1)
     assert {step.valid.value for step in found.steps.values()} == {1.0}
     assert found.steps["verify_statements"].calls > 200
 
 
+@pytest.mark.gate
 def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
     found = qualified(Judge(answering(lambda _: "I would rather not."), attempts=2), repeats=1)
     graded = found.steps["grade_contexts"]
@@ -145,6 +152,7 @@ def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
     assert "questions answered 0 of 72" in found.reasons["context_precision"]
 
 
+@pytest.mark.gate
 def test_repeats_bypass_the_cache():
     judge = oracle(coins(1)).model_copy(update={"cache": InMemoryCache()})
     assert qualified(judge).steps["grade_contexts"].flips.value > 0.3
@@ -154,12 +162,14 @@ def test_repeats_bypass_the_cache():
     assert found.steps["grade_contexts"].flips.value > 0.3
 
 
+@pytest.mark.gate
 def test_repeats_call_a_function_again():
     choose = coins(2)
     found = qualified(lambda messages: json.dumps(answer(human_of(messages), choose)))
     assert found.steps["grade_contexts"].flips.value > 0.3
 
 
+@pytest.mark.gate
 def test_a_single_repeat_has_no_flip_rate():
     found = qualified(oracle(), repeats=1)
     assert found.steps["grade_contexts"].flips.value is None
@@ -167,6 +177,7 @@ def test_a_single_repeat_has_no_flip_rate():
     assert found.steps["grade_contexts"].calls == 3 * 24
 
 
+@pytest.mark.gate
 def test_position_bias_and_length_bias_are_measured():
     def vain(messages):
         human = human_of(messages)
@@ -196,6 +207,7 @@ def test_position_bias_and_length_bias_are_measured():
     assert graded.order_bias.value == 0.0
 
 
+@pytest.mark.gate
 def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
     def judge(change):
         def changed(messages):
@@ -214,6 +226,7 @@ def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
         assert said[name] + said.get("facts", 0) == 32
 
 
+@pytest.mark.gate
 def test_a_jury_is_examined_as_one_judge():
     found = qualified(jury([oracle(), oracle(), oracle(coins(5))]), repeats=1)
     assert found.verdict["context_precision"] == "fit"
@@ -221,6 +234,7 @@ def test_a_jury_is_examined_as_one_judge():
     assert found.steps["grade_contexts"].valid.value == 1.0
 
 
+@pytest.mark.gate
 def test_the_judge_itself_is_not_changed():
     model = oracle()
     judge = Judge(model, draws=3)
@@ -233,6 +247,7 @@ def test_the_judge_itself_is_not_changed():
 # Embeddings
 
 
+@pytest.mark.gate
 def test_without_embeddings_metrics_that_compare_cannot_be_judged():
     found = qualified(oracle(), repeats=1)
     assert "measure_similarity" not in found.steps
@@ -241,6 +256,7 @@ def test_without_embeddings_metrics_that_compare_cannot_be_judged():
         assert "no embeddings were examined" in found.reasons[metric]
 
 
+@pytest.mark.gate
 def test_embeddings_that_give_equal_vectors_are_unfit():
     found = qualified(oracle(), Vectors(answer=lambda _: [1.0, 0.0]), repeats=1)
     assert found.steps["measure_similarity"].said == {"as near": 40}
@@ -270,6 +286,7 @@ def test_a_judge_that_is_down_is_an_error_and_not_unfit():
     assert len(calls) == 1
 
 
+@pytest.mark.gate
 def test_a_judge_that_goes_down_midway_cannot_be_judged():
     calls = count(1)
 
@@ -284,7 +301,7 @@ def test_a_judge_that_goes_down_midway_cannot_be_judged():
     assert found.steps["extract_statements"].verdict == "fit"
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "told"),
     [
         ({"language": "zh"}, "labelled items come in en, ru"),
@@ -305,6 +322,7 @@ def test_invalid_options_raise_before_any_call(options, told):
 # Output
 
 
+@pytest.mark.gate
 def test_every_judge_is_shown_beside_the_word_overlap_baseline():
     offline_found = qualified(OfflineJudge(), HashingEmbeddings())
     found = qualified(oracle(), Knowing(), repeats=1)
@@ -331,6 +349,7 @@ def test_output_as_text_html_and_json(tmp_path):
     assert read["steps"]["verify_statements"]["citations"]["precision"]["value"] > 0.8
 
 
+@pytest.mark.gate
 async def test_a_model_over_http_uses_its_best_rung(endpoint):
     found = qualified(endpoint.model(endpoint.server(offline)), repeats=1)
     best = {"openai": "json_schema", "gigachat": "function_calling"}[endpoint.name]
@@ -347,7 +366,8 @@ async def test_a_model_over_http_uses_its_best_rung(endpoint):
 # Kinds of item
 
 
-@pytest.mark.parametrize("language", ["ru", "en"])
+@pytest.mark.gate
+@pytest.mark.parametrize("language", [pytest.param("ru", marks=pytest.mark.gate), "en"])
 def test_a_judge_that_fails_on_tables_is_weak_on_tables_alone(language):
     tables = [context for item in labelled_items(language) if item.kind == "table" for context in item.contexts]
 
@@ -373,6 +393,7 @@ def test_a_judge_that_fails_on_tables_is_weak_on_tables_alone(language):
 # Layouts
 
 
+@pytest.mark.gate
 def test_layouts_are_compared_and_each_qualification_names_its_own():
     compared = qualified(OfflineJudge(), language="en", repeats=1, layouts=["handbook", "contexts_first"])
     assert list(compared) == ["handbook", "contexts_first"]

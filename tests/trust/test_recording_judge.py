@@ -1,6 +1,6 @@
 """RecordingJudge: same requests as the original judge, and a log of the replies."""
 
-import pytest
+from helpers.each import each
 from helpers.scripted import Scripted, absent, scripted, supported, verdicts
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
@@ -24,7 +24,7 @@ def recorded(*replies, **options):
     return log
 
 
-@pytest.mark.parametrize(
+@each(
     ("replies", "options", "repeated", "readable"),
     [
         ([verdicts(supported(1), absent(2))], {}, False, 1),

@@ -1,17 +1,18 @@
-"""rubric_study: the numbers of its table, compared with scipy and scikit-learn, and invalid input."""
+"""rubric_study: the numbers of its table, compared with scipy, and invalid input."""
 
 from functools import partial
 from statistics import stdev
 
 import pytest
+from helpers.each import each
 from helpers.scripted import answering, graded
 from langchain_core.messages import AIMessage
 from scipy.stats import kendalltau, spearmanr
-from sklearn.metrics import cohen_kappa_score
 
 from langchain_rageval import ConfigError, Criterion, OfflineJudge, Sample, aspect_critique, rubric, rubric_study
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.statistics import bounded_mean_interval
+from langchain_rageval.statistics.agreement import cohen_kappa
 from langchain_rageval.trust.rubric_study import RubricStudy
 
 MODELS = ("a", "b", "c")
@@ -59,7 +60,7 @@ def test_every_row_has_mean_spread_and_agreement_with_the_labels(name, grades):
     assert row.match.pairs == 12
     assert row.match.exact == sum(a == b for a, b in zip(given, people, strict=True)) / 12
     assert row.match.within_one == sum(abs(a - b) <= 1 for a, b in zip(given, people, strict=True)) / 12
-    assert row.match.kappa == pytest.approx(cohen_kappa_score(given, people, weights="quadratic"))
+    assert row.match.kappa == pytest.approx(cohen_kappa(given, people, quadratic=True))
     assert row.spearman == pytest.approx(spearmanr(given, people).statistic)
     assert row.by_criterion == {"tone": row.match}
     assert (row.scored, row.failed, row.calls, row.scale) == (12, 0, 12, (0, 3))
@@ -213,7 +214,7 @@ def test_output_as_text_html_and_frame():
         found["none", "0-3"]
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "told"),
     [
         ({"judges": [1]}, "judges must be a mapping of names, got list"),

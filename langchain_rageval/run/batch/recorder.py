@@ -50,8 +50,8 @@ class CallAttempt:
 
     owner: str
     used: list[str]
-    draw: int = 0
-    rate_limiter: BaseRateLimiter | None = None
+    draw: int
+    rate_limiter: BaseRateLimiter | None
     is_charged: bool = False
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from helpers.servers.chat import ChatRequest
-from langchain_core.embeddings import Embeddings
 
 from langchain_rageval import (
     HashingEmbeddings,
@@ -44,28 +43,59 @@ from langchain_rageval.models.offline_judge import answer_offline
 
 ROWS = Path(__file__).parents[2] / "fixtures" / "rag_answers" / "rows.jsonl.gz"
 
-METRICS: dict[str, Callable[[Any, Embeddings], Metric]] = {
-    "faithfulness": lambda judge, _: faithfulness(judge),
-    "answer_relevance": answer_relevance,
-    "context_precision": lambda judge, _: context_precision(judge),
-    "context_recall": lambda judge, _: context_recall(judge),
-    "context_relevance": lambda judge, _: context_relevance(judge),
-    "answer_similarity": lambda _, embeddings: answer_similarity(embeddings),
-    "answer_correctness": answer_correctness,
-    "conciseness": lambda judge, _: aspect_critique(judge, "conciseness"),
-    "claim_f1": lambda judge, _: next(part for part in claim_metrics(judge).metrics if part.name == "claim_f1"),
-    "noise_sensitivity_relevant": lambda judge, _: noise_sensitivity(judge),
-    "ndcg@5": lambda judge, _: ndcg_at(5, llm_grader(judge)),
-    "context_entity_recall": lambda judge, _: context_entity_recall(judge),
-    "abstention": lambda judge, _: abstention(judge),
-    "exact_match": lambda *_: exact_match(),
-    "string_presence": lambda *_: string_presence(),
-    "rouge": lambda *_: rouge(),
-    "bleu": lambda *_: bleu(),
-    "chrf": lambda *_: chrf(),
-    "rubric": lambda judge, _: rubric(judge),
+Build = Callable[..., Metric]
+
+
+def _of_judge(build: Build, *arguments: Any) -> Build:
+    return lambda judge, _embeddings=None, **options: build(judge, *arguments, **options)
+
+
+def _of_embeddings(build: Build) -> Build:
+    return lambda _judge, embeddings=HASHED, **options: build(embeddings, **options)
+
+
+def _of_both(build: Build) -> Build:
+    return lambda judge, embeddings=HASHED, **options: build(judge, embeddings, **options)
+
+
+def _of_nothing(build: Build) -> Build:
+    return lambda _judge=None, _embeddings=None, **options: build(**options)
+
+
+def claim_score(score: str, judge: Any, *, name: str | None = None) -> Metric:
+    """Build a part of `claim_metrics`."""
+    (part,) = (part for part in claim_metrics(judge).metrics if part.name == score)
+    return part if name is None else part.model_copy(update={"name": name})
+
+
+def _ndcg(judge: Any, **options: Any) -> Metric:
+    return ndcg_at(5, llm_grader(judge), **options)
+
+
+HASHED = HashingEmbeddings()
+
+METRICS: dict[str, Build] = {
+    "faithfulness": _of_judge(faithfulness),
+    "answer_relevance": _of_both(answer_relevance),
+    "context_precision": _of_judge(context_precision),
+    "context_recall": _of_judge(context_recall),
+    "context_relevance": _of_judge(context_relevance),
+    "answer_similarity": _of_embeddings(answer_similarity),
+    "answer_correctness": _of_both(answer_correctness),
+    "conciseness": _of_judge(aspect_critique, "conciseness"),
+    "claim_f1": _of_judge(partial(claim_score, "claim_f1")),
+    "noise_sensitivity_relevant": _of_judge(noise_sensitivity),
+    "ndcg@5": _of_judge(_ndcg),
+    "context_entity_recall": _of_judge(context_entity_recall),
+    "abstention": _of_judge(abstention),
+    "exact_match": _of_nothing(exact_match),
+    "string_presence": _of_nothing(string_presence),
+    "rouge": _of_nothing(rouge),
+    "bleu": _of_nothing(bleu),
+    "chrf": _of_nothing(chrf),
+    "rubric": _of_judge(rubric),
 }
-"""Functions that build a metric from a judge and embeddings, by name of the score: all builders, and a ranking."""
+"""Functions that build a metric from a judge, embeddings and options, by score: all builders, and a ranking."""
 
 EMBEDDED = ["answer_relevance", "answer_similarity", "answer_correctness"]
 """Names of the metrics that embed texts."""
@@ -116,7 +146,7 @@ def rag_samples(count: int) -> list[Sample]:
 
 @cache
 def _metric(name: str) -> Metric:
-    return METRICS[name](OfflineJudge(), HashingEmbeddings())
+    return METRICS[name](OfflineJudge())
 
 
 @cache

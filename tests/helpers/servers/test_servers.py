@@ -184,12 +184,14 @@ class TestEmbeddingFaults:
     def test_every_fault_is_tried(self):
         assert OPENAI_EMBEDDING_FAULTS.keys() == GIGACHAT_EMBEDDING_FAULTS.keys() == EMBEDDING_FAULTS
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("fault", OPENAI_EMBEDDING_FAULTS)
     def test_what_openai_embeddings_make_of_it(self, openai_server, openai_embeddings, fault):
         embedder = Embedder(faults=Faults.script([fault], hang_seconds=30))
         embeddings = openai_embeddings(openai_server(reply, embedder=embedder), timeout=2 if fault == "hang" else 10)
         self.check(embedder, embeddings, fault, OPENAI_EMBEDDING_FAULTS[fault])
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("fault", GIGACHAT_EMBEDDING_FAULTS)
     def test_what_gigachat_embeddings_make_of_it(self, gigachat_server, gigachat_embeddings, fault):
         again = [fault] if fault == "unauthorized" else []  # the client fetches another token and asks again by itself
@@ -229,13 +231,16 @@ class TestFaults:
     def test_every_fault_is_tried(self):
         assert OPENAI_FAULTS.keys() == GIGACHAT_FAULTS.keys() == FAULTS
 
-    @pytest.mark.parametrize("fault", OPENAI_FAULTS)
+    @pytest.mark.parametrize(
+        "fault", [pytest.param(name, marks=pytest.mark.gate if name == "hang" else ()) for name in OPENAI_FAULTS]
+    )
     def test_what_chat_openai_makes_of_it(self, openai_server, fault, chat_openai):
         method, outcome = OPENAI_FAULTS[fault]
         server = openai_server(reply, faults=Faults.script([fault], hang_seconds=30))
         model = chat_openai(server, timeout=2 if fault == "hang" else 10).with_structured_output(Names, method=method)
         self.check(server, model, fault, outcome)
 
+    @pytest.mark.gate
     @pytest.mark.parametrize("fault", GIGACHAT_FAULTS)
     def test_what_gigachat_makes_of_it(self, gigachat_server, fault, gigachat):
         method, outcome = GIGACHAT_FAULTS[fault]
