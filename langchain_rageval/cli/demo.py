@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import argparse
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.cli.arguments import add_judge_options, add_quiet_option, check_writable
-from langchain_rageval.cli.browser import open_page
-from langchain_rageval.cli.failures import check_not_all_failed, warn_about_failures
-from langchain_rageval.cli.inputs import build_metrics
-from langchain_rageval.cli.metric_selection import drop_embedding_metrics, parse_metric_names
-
-if TYPE_CHECKING:
-    from langchain_rageval.data.schema import Row
+from langchain_rageval.cli.inputs import (
+    build_metrics,
+    check_writable,
+)
+from langchain_rageval.cli.report_view import (
+    check_not_all_failed,
+    comparison_table,
+    show_diagnosis,
+    show_sample,
+    warn_about_failures,
+)
+from langchain_rageval.cli.selection import (
+    drop_embedding_metrics,
+    parse_metric_names,
+)
+from langchain_rageval.cli.terminal import (
+    console,
+    open_page,
+    show_notes,
+)
+from langchain_rageval.data.loading import load_samples
+from langchain_rageval.data.schema import Row
+from langchain_rageval.evaluation.api import evaluate
 
 PAGE = "rageval-demo.html"
 """File that --open writes, in the current folder."""
 
+
 METRICS = "faithfulness,context_precision,context_recall,answer_similarity,answer_correctness"
 """Metrics of the demo, as for --metrics."""
+
 
 KINDS = {
     "its own": "the right answer",
@@ -28,8 +44,10 @@ KINDS = {
 }
 """Headings of the kinds of answers in the bundled samples."""
 
+
 SHOWN = ("rurag-392", "clapnq-34740418")
 """Ids of the samples that are shown with their evidence: a right answer and a wrong one."""
+
 
 NEXT_COMMANDS = {
     "See every sample:": "rageval demo --open",
@@ -38,24 +56,8 @@ NEXT_COMMANDS = {
 """Commands to try after the demo, by what they are for."""
 
 
-def add_to(commands: Any) -> None:
-    """Add the command `rageval demo` and its options to the command line."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "demo", help="score the bundled Russian and English answers; by default without a key and a network"
-    )
-    parser.set_defaults(run=run)
-    add_judge_options(parser)
-    parser.add_argument("--open", action="store_true", help=f"write the report to {PAGE} and open it in a browser")
-    add_quiet_option(parser)
-
-
-def run(options: argparse.Namespace) -> int:
+def run_demo(options: argparse.Namespace) -> int:
     """Score the bundled samples; show the diagnosis, the means, two samples with their evidence, and what to try."""
-    from langchain_rageval.cli.report_view import comparison_table, show_diagnosis, show_sample
-    from langchain_rageval.cli.tables import console, show_notes
-    from langchain_rageval.data.loading import load_samples
-    from langchain_rageval.evaluation.api import evaluate
-
     with as_file(files("langchain_rageval.cli") / "demo_data" / "samples.jsonl") as path:
         samples = list(load_samples(path))
     if options.open:

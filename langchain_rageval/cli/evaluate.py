@@ -1,124 +1,67 @@
-"""`rageval evaluate FILE`: score the samples of a file."""
+"""`rageval evaluate`, `rageval ci` and `rageval resume`: score samples, gate a merge request, and continue a run."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import Any
 
-from langchain_rageval.cli.arguments import (
-    PIPE,
-    add_audit_options,
-    add_budget_options,
-    add_input_options,
-    add_judge_options,
-    add_price_option,
-    add_quiet_option,
+from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
+from langchain_rageval.cli.commands import build_parser
+from langchain_rageval.cli.inputs import (
+    build_audit,
+    build_budget,
     check_writable,
+    load_inputs,
     parse_numbers,
     parse_prices,
 )
-from langchain_rageval.cli.failures import check_not_all_failed, warn_about_failures
-from langchain_rageval.cli.inputs import build_audit, build_budget, load_inputs
 from langchain_rageval.cli.json_output import (
-    add_json_option,
     check_single_stdout,
     json_stdout,
     report_object,
     write_json,
 )
-from langchain_rageval.cli.messages import write_message
-from langchain_rageval.cli.metric_selection import parse_metric_names, score_names
-from langchain_rageval.cli.recorded_command import record_command
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.cli.report_view import (
+    check_not_all_failed,
+    show_report,
+    warn_about_failures,
+)
+from langchain_rageval.cli.selection import (
+    parse_metric_names,
+    score_names,
+    search_in_folder,
+)
+from langchain_rageval.cli.terminal import (
+    PIPE,
+    console,
+    write_message,
+)
+from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
+from langchain_rageval.evaluation.api import evaluate
+from langchain_rageval.evaluation.batch import Batch
+from langchain_rageval.evaluation.engine import INTERRUPTED
+from langchain_rageval.evaluation.judge_breaker import STOPPED
+from langchain_rageval.evaluation.until import Decided
+from langchain_rageval.report.files import is_report
+from langchain_rageval.report.gates import check_gates, gate_results
+from langchain_rageval.report.joining import join_reports
+from langchain_rageval.report.junit import write_junit
+from langchain_rageval.report.markdown import markdown_of
+from langchain_rageval.report.report import Report
+from langchain_rageval.run.journal import Journal
 
-if TYPE_CHECKING:
-    from langchain_rageval.evaluation.until import Decided
-    from langchain_rageval.report.report import Report
-
-
-def add_to(commands: Any) -> None:
-    """Add the command `rageval evaluate` and its options to the command line."""
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "evaluate", help="score the samples of a JSON, CSV, Excel or Parquet file, a TREC run, or a report"
-    )
-    parser.set_defaults(run=run)
-    add_options(parser)
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of an evaluation."""
-    add_input_options(parser)
-    add_judge_options(parser)
-    add_price_option(parser)
-    parser.add_argument(
-        "--out",
-        metavar="FILE",
-        help="write the report as JSON lines; - writes it to stdout and the table to stderr",
-    )
-    parser.add_argument("--html", metavar="FILE", help="write the report as a self-contained HTML page")
-    add_gate_options(parser)
-    parser.add_argument(
-        "--until-decided",
-        action="store_true",
-        help="ask about samples in random order and stop when every gate is decided, with 5%% error over all",
-    )
-    add_audit_options(parser)
-    parser.add_argument(
-        "--batch",
-        action="store_true",
-        help="send the requests through the batch API of OpenAI or Anthropic, at half the price; takes hours",
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="stop before the first call if a sample lacks a field that a metric reads",
-    )
-    parser.add_argument(
-        "--journal",
-        metavar="FILE",
-        help="SQLite file for finished scores; after a crash or Ctrl-C `rageval resume FILE` continues the run",
-    )
-    add_budget_options(parser)
-    add_json_option(parser)
-    add_quiet_option(parser)
+COMMAND = "command"
+"""Key under which a journal holds the command line that wrote it."""
 
 
-def add_gate_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that decide about the exit code."""
-    parser.add_argument(
-        "--fail-under",
-        action="append",
-        default=[],
-        metavar="METRIC=NUMBER",
-        help="exit with 1 if the mean, or that of the audit, is worse than the number; may be repeated",
-    )
-    parser.add_argument(
-        "--max-failed",
-        type=float,
-        default=0.05,
-        metavar="SHARE",
-        help="maximum share of failed samples with which --fail-under still passes (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-unscored",
-        type=float,
-        default=0.5,
-        metavar="SHARE",
-        help="maximum share of samples without a score, such as refusals, with which --fail-under still passes "
-        "(default: %(default)s)",
-    )
-
-
-def run(options: argparse.Namespace) -> int:
+def run_evaluate(options: argparse.Namespace) -> int:
     """Check all options before the first call, then evaluate, write and show the report."""
-    from langchain_rageval.evaluation.api import evaluate
-    from langchain_rageval.evaluation.batch import Batch
-    from langchain_rageval.evaluation.engine import INTERRUPTED
-    from langchain_rageval.evaluation.judge_breaker import STOPPED
-
     check_single_stdout(options)
     gates = parse_gates(options)
     until = stopping_rule(options, gates)
@@ -185,9 +128,6 @@ def _check_shares(options: argparse.Namespace) -> None:
 
 def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
     """Return the rule that the options describe; None if the run asks about all samples."""
-    from langchain_rageval.evaluation.until import Decided
-    from langchain_rageval.report.report import Report
-
     baseline = getattr(options, "baseline", None)  # of rageval ci
     if not options.until_decided:
         return None
@@ -200,10 +140,6 @@ def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> De
 
 def _with_earlier_scores(report: Report, options: argparse.Namespace) -> Report:
     """Return the report, with the scores of the report that was the input, if it was one."""
-    from langchain_rageval.report.files import is_report
-    from langchain_rageval.report.joining import join_reports
-    from langchain_rageval.report.report import Report
-
     if options.file == PIPE or options.fields or not is_report(options.file):
         return report
     return join_reports(Report.load(options.file), report)
@@ -233,9 +169,6 @@ def _write(report: Report, options: argparse.Namespace) -> None:
 
 def _show(report: Report, options: argparse.Namespace) -> None:
     """Print the summary as a table or as JSON."""
-    from langchain_rageval.cli.report_view import show_report
-    from langchain_rageval.cli.tables import console
-
     to_stdout = options.out == PIPE
     if options.json:
         write_json(report_object(report))
@@ -243,3 +176,114 @@ def _show(report: Report, options: argparse.Namespace) -> None:
         hidden = (PIPE, getattr(options, "temporary_out", None))  # which rageval ci deletes
         files = [path for path in (options.out, options.html) if path and path not in hidden]
         show_report(report, console(stderr=to_stdout), written=" and ".join(files))
+
+
+def run_ci(options: argparse.Namespace) -> int:
+    """Evaluate and check every gate; the files are written also if the run or a gate fails."""
+    if not options.fail_under and options.baseline is None:
+        raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")
+    for name in ("markdown", "junit"):
+        check_writable(f"--{name}", getattr(options, name), options.file)
+    baseline = None if options.baseline is None else Report.load(options.baseline)
+    page, options.html = options.html, None
+    error: RagevalError | None = None
+    with _report_file(options) as path:
+        earlier = _state(path)
+        try:
+            run_evaluate(options)
+        except BelowThreshold:
+            pass  # the gates are checked below, one by one
+        except RagevalError as caught:
+            error = caught
+        report = Report.load(path) if _state(path) != earlier else None
+    _finish_gates(options, report, baseline, error, page)
+    return 0
+
+
+@contextmanager
+def _report_file(options: argparse.Namespace) -> Iterator[Path]:
+    """Let `rageval evaluate` write the report to `--out`, or to a temporary file."""
+    if options.out == PIPE:
+        raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
+    with TemporaryDirectory() as folder:
+        path = Path(options.out or Path(folder) / "report.jsonl")
+        options.temporary_out = None if options.out else str(path)
+        options.out = str(path)
+        yield path
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Return what changes when a file is replaced; None if there is none."""
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
+
+
+def _finish_gates(
+    options: argparse.Namespace, report: Any, baseline: Any, error: RagevalError | None, page: Any
+) -> None:
+    """Write the files and raise the error of the run or of its gates."""
+    comparison, results = None, []
+    if report is not None and error is None:
+        comparison = None if baseline is None else report.compare(baseline, options.margin)
+        gates = parse_gates(options)
+        results = gate_results(report, gates, options.max_failed, options.max_unscored, comparison)
+    if page and report is not None:
+        report.to_html(page, baseline=baseline)
+    problem = "" if error is None else str(error)
+    if options.markdown:
+        Path(options.markdown).write_text(markdown_of(report, results, comparison, problem), encoding="utf-8")
+    if options.junit:
+        name = Path(options.file).stem or "rageval"
+        write_junit(options.junit, results, name=name, finished=report.finished if report else "", error=problem)
+    if error is not None:
+        raise error
+    check_gates(results)
+
+
+def run_resume(options: argparse.Namespace) -> int:
+    """Repeat the command that is recorded in the journal; its scores or answers are reused."""
+    if not Path(options.journal).is_file():
+        raise ConfigError(f"{options.journal} is not a file; pass the file that was given to --journal")
+    with closing(Journal(options.journal)) as journal:
+        recorded = journal.get(COMMAND)
+    if recorded is None:
+        raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")
+    command = json.loads(recorded)
+    if command["words"][0] == "requests":
+        raise ConfigError(
+            f"{options.journal} was written by `rageval requests`; continue with `rageval replies FILE --journal "
+            f"{options.journal}`"
+        )
+    repeated = build_parser(["evaluate", "ci", "run"]).parse_args([*command["words"], *options.options])
+    _check_complete(repeated, options.journal)
+    folder = Path(command["folder"])
+    search_in_folder(folder)  # for metrics and chains of the user
+    for option in ("file", "out", "html", "qrels", "topics", "baseline", "markdown", "junit"):
+        path = getattr(repeated, option, None)
+        if path not in (None, PIPE):
+            setattr(repeated, option, str(folder / path))
+    repeated.journal = options.journal
+    repeated.words = None
+    return int(repeated.run(repeated))
+
+
+def _check_complete(repeated: argparse.Namespace, journal: str) -> None:
+    """Check that no option is needed whose secret was not stored.
+
+    Raises:
+        ConfigError: if there is one.
+    """
+    for name, value in vars(repeated).items():
+        if isinstance(value, str) and HIDDEN in value:
+            option = "--" + name.replace("_", "-")
+            raise ConfigError(
+                f"{journal} does not store the key in {option} {value!r}; add {option} with the full value"
+            )
+
+
+def record_command(options: argparse.Namespace) -> None:
+    """Store the command line without the secrets of its addresses in the journal that the options name, if any."""
+    if options.journal and options.words is not None:
+        words = [redact_secrets(word, word) for word in options.words]
+        command = {"words": words, "folder": str(Path.cwd())}
+        with closing(Journal(options.journal)) as journal:
+            journal.put(COMMAND, json.dumps(command))

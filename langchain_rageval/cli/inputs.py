@@ -1,16 +1,19 @@
-"""Construction of samples, metrics, judge, embeddings and budget from command-line options."""
+"""Values of options: numbers, prices and paths; samples, metrics, judge, embeddings and budget."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
 
-from langchain_rageval.cli.arguments import PIPE, parse_pairs
-from langchain_rageval.cli.messages import write_message
-from langchain_rageval.cli.metric_selection import (
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval.cli.selection import (
     ALL,
     build_named_metrics,
     check_gradable,
@@ -19,16 +22,17 @@ from langchain_rageval.cli.metric_selection import (
     parse_metric_names,
     select_scorable,
 )
+from langchain_rageval.cli.terminal import PIPE, write_message
+from langchain_rageval.data.loading import load_with_notice, samples_in_lines
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.evaluation.audit import Audit
+from langchain_rageval.judge.judge import Judge
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.models.loading import load_embeddings, load_judge
+from langchain_rageval.report.files import is_report
+from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget
-
-if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
-
-    from langchain_rageval.data.schema import Sample
-    from langchain_rageval.evaluation.audit import Audit
-    from langchain_rageval.judge.judge import Judge
-    from langchain_rageval.metrics.metric import Metric
 
 
 def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
@@ -42,10 +46,6 @@ def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Met
 
 
 def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
-    from langchain_rageval.data.loading import load_with_notice, samples_in_lines
-    from langchain_rageval.report.files import is_report
-    from langchain_rageval.report.report import Report
-
     fields = parse_pairs(options.fields.split(","), "--fields")
     notice = notice_for(options)
     if options.file == PIPE:
@@ -102,8 +102,6 @@ def build_metrics(
 
 def build_judge(options: argparse.Namespace) -> Judge:
     """Build the judge that the options describe."""
-    from langchain_rageval.models.loading import load_judge
-
     return load_judge(
         options.judge,
         base_url=options.base_url,
@@ -122,8 +120,6 @@ def build_embeddings(options: argparse.Namespace) -> Embeddings | None:
 
 
 def _load_embeddings(options: argparse.Namespace, *, missing: bool) -> Embeddings:
-    from langchain_rageval.models.loading import load_embeddings
-
     if missing:
         raise ConfigError(
             "answer_relevance, answer_similarity, answer_correctness and --grader embedding need embeddings: "
@@ -135,9 +131,6 @@ def _load_embeddings(options: argparse.Namespace, *, missing: bool) -> Embedding
 
 def build_audit(options: argparse.Namespace) -> Audit | None:
     """Build the audit that the options describe; None if they name no strong judge."""
-    from langchain_rageval.evaluation.audit import Audit
-    from langchain_rageval.models.loading import load_judge
-
     if options.audit is None:
         if options.audit_share is not None or options.audit_base_url is not None:
             raise ConfigError("--audit-share and --audit-base-url need a strong judge; add --audit MODEL")
@@ -154,3 +147,78 @@ def build_budget(options: argparse.Namespace) -> Budget | None:
     if limits == (None, None, None):
         return None
     return Budget(calls=limits[0], tokens=limits[1], embeddings=limits[2])
+
+
+def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
+    """Return the prices of `--price` by name of the model; None if there are none.
+
+    Raises:
+        ConfigError: if a price is not two or three numbers.
+    """
+    prices: dict[str, Any] = {}
+    for model, text in parse_pairs(options.price, "--price").items():
+        try:
+            prices[model] = tuple(map(float, text.split(",")))
+        except ValueError:
+            prices[model] = ()
+        if len(prices[model]) not in (2, 3):
+            raise ConfigError(f"--price takes MODEL=INPUT,OUTPUT[,CACHED], such as {model}=2.5,10, got {model}={text}")
+    return prices or None
+
+
+def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:
+    """Parse values such as `a=1` into a mapping; blank items are ignored.
+
+    Args:
+        items: values of the option.
+        option: name of the option, for the error.
+
+    Raises:
+        ConfigError: if an item has no name or no value.
+    """
+    pairs = [item.partition("=") for item in items if item.strip()]
+    for name, sign, value in pairs:
+        if not (name and sign and value):
+            raise ConfigError(f"{option} takes NAME=VALUE, got {name + sign + value!r}")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def parse_numbers(items: Sequence[str], option: str) -> dict[str, float]:
+    """Return the numbers of an option that takes METRIC=NUMBER and may be repeated.
+
+    Raises:
+        ConfigError: if an item is not METRIC=NUMBER, or the number is not finite.
+    """
+    numbers = {}
+    for name, text in parse_pairs(items, option).items():
+        try:
+            numbers[name] = float(text)
+        except ValueError:
+            numbers[name] = nan
+        if not isfinite(numbers[name]):
+            raise ConfigError(f"{option} takes METRIC=NUMBER, got {name}={text}")
+    return numbers
+
+
+def check_writable(option: str, path: str | None, input_path: str) -> None:
+    """Check that an output file can be written and does not replace the input file.
+
+    Args:
+        option: name of the option, for the error.
+        path: value of the option; None and "-" need no check.
+        input_path: path of the input file.
+
+    Raises:
+        ConfigError: if the path is a folder or the input file, or its folder is missing or not writable.
+    """
+    if path is None or path == PIPE:
+        return
+    folder = Path(path).resolve().parent
+    if Path(path).exists() and not Path(path).is_file():
+        raise ConfigError(f"{option} {path} is not a file; choose another path")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigError(
+            f"{option} {path}: the folder {folder} does not exist or is not writable; choose another path"
+        )
+    if Path(path).resolve() == Path(input_path).resolve():
+        raise ConfigError(f"{option} {path} is the input file; choose another path")

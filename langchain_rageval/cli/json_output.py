@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from langchain_rageval._internal.printable import printable_json
-from langchain_rageval.cli.arguments import PIPE
+from langchain_rageval.cli.terminal import PIPE
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,90 +26,6 @@ if TYPE_CHECKING:
     from langchain_rageval.report.trend import Trend
     from langchain_rageval.testset.generation_plan import GenerationPlan
     from langchain_rageval.testset.testset import Testset
-
-_REPORT_KEYS = (
-    "samples: number of samples",
-    "complete: false if the run was interrupted",
-    "metrics: by name aspect, direction, mean, low, high, scored, unscored, failed, abstained, calls, input_tokens, "
-    "output_tokens, embedded, seconds, money",
-    "aspects: by name the mean over the metrics of the aspect",
-    "diagnosis: by cause the number of samples",
-    "left_out: index and metric of each score that was omitted because the budget was spent or the gates were decided",
-    "decisions: by metric verdict, low, high, samples, error and required, with --until-decided",
-    "audit: by metric mean, low and high of the strong judge, own_mean, agreement, audited, samples, failed, calls, "
-    "tokens, calls_spared, tokens_spared and parted, with --audit",
-    "notes: remarks on the results",
-)
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "evaluate": _REPORT_KEYS,
-    "replies": (
-        "wave: number of the next wave; the finished report instead has the keys of `rageval report --json`",
-        "requests: number of requests in the wave",
-        "files: paths of their files",
-    ),
-    "report": _REPORT_KEYS,
-    "compare": (
-        "metrics: by name direction, verdict, baseline, candidate, difference, low, high, p_value, p_unadjusted, "
-        "pairs, clusters, better, worse, lost, gained, coverage_fell, samples",
-        "margin: margin of the comparison",
-        "notes: remarks on the results",
-    ),
-    "trend": (
-        "periods: by period and metric mean, low, high, scored, unscored, failed",
-        "baseline: by metric the same numbers of the baseline, or null",
-        "alarms: by metric raised, since, mean, baseline, samples",
-        "changes: by metric a list with since, before, after",
-        "notes: remarks on the results",
-    ),
-    "runs": ("runs: list with name, finished, samples, complete, judges, means, gate",),
-    "plan": (
-        "samples: number of samples",
-        "rehearsed: number of samples that the estimate is based on",
-        "metrics: by name calls, input_tokens, output_tokens, embedded, money",
-        "audit: by name the same numbers for the strong judge, with --audit",
-        "total: the same numbers for all of them together",
-        "asked: number of samples that are expected to be asked about",
-        "waves: number of batches that must follow one another, with --batch, otherwise null",
-        "notes: limits of the estimate",
-    ),
-    "generate": (
-        "questions: number of questions",
-        "complete: false if there are fewer questions than requested",
-        "evolutions: by name the number of questions",
-        "attempts: number of candidates",
-        "rejected: by reason the number of candidates",
-        "usage: calls, input_tokens, output_tokens, embedded and, with --price, money of all steps",
-        "steps: by name the same numbers",
-        "calls_per_row: calls for each question, those for rejected candidates included",
-        "notes: remarks on the results",
-    ),
-    "diff": (
-        "before: version of the earlier test set",
-        "after: version of the later one",
-        "added: ids of the rows of the later test set alone",
-        "dropped: ids of the rows of the earlier test set alone",
-        "changed: by id of the row and name of the field before and after",
-        "same: number of rows without a change",
-    ),
-    "metrics": ("metrics: by name a description",),
-    "qualify": (
-        "judge: identity of the judge, and of the embeddings",
-        "language: language of the labelled questions",
-        "layout: order of the parts of each request",
-        "repeats: how often each question was asked unchanged",
-        "steps: by name step, verdict, reasons, rung, valid, answered, right, right_by_kind, unread, words, said, "
-        "flips, citations, order_bias, length_bias, calls, tokens, seconds, lost, error, money",
-        "verdict: of each metric, fit, fit with care, cannot tell or unfit",
-        "reasons: of each metric, the statistics that decided",
-        "notes: remarks on the results",
-    ),
-}
-"""Top-level keys of each command's JSON object with their meaning, as listed in its help."""
-
-
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Add `--json`."""
-    parser.add_argument("--json", action="store_true", help="write one JSON object to stdout instead of a table")
 
 
 def write_json(content: Mapping[str, Any]) -> None:

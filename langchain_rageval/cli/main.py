@@ -15,56 +15,9 @@ from typing import Any
 
 from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval._version import __version__
-from langchain_rageval.cli import (
-    agreement,
-    ci,
-    compare,
-    demo,
-    diff,
-    evaluate,
-    generate,
-    label,
-    leaderboard,
-    metrics,
-    plan,
-    qualify,
-    replies,
-    report,
-    requests,
-    resume,
-    review,
-    rubric_study,
-    runs,
-    trend,
-)
-from langchain_rageval.cli import run as run_command
-from langchain_rageval.cli.help_texts import add_examples
-from langchain_rageval.cli.messages import printable_warnings, write_message
+from langchain_rageval.cli.commands import build_parser
+from langchain_rageval.cli.terminal import printable_warnings, write_message
 from langchain_rageval.errors import BelowThreshold, RagevalError
-
-COMMANDS = (
-    evaluate,
-    resume,
-    requests,
-    replies,
-    plan,
-    report,
-    compare,
-    ci,
-    trend,
-    runs,
-    leaderboard,
-    rubric_study,
-    label,
-    agreement,
-    qualify,
-    generate,
-    review,
-    diff,
-    run_command,
-    metrics,
-    demo,
-)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -130,17 +83,11 @@ def _stdout_that_may_close(descriptor: int, encoding: str) -> io.TextIOWrapper:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rageval",
+    parser = build_parser(
         description="Evaluate RAG systems with an LLM judge.",
         epilog="To start, run: rageval demo. For options and examples of a command: rageval COMMAND --help.",
     )
     parser.add_argument("--version", action="version", version=f"rageval {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_to(commands)
-    for name, subparser in commands.choices.items():
-        add_examples(subparser, name)
     return parser
 
 

@@ -12,14 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_rageval._internal.printable import printable
-from langchain_rageval.cli.tables import format_mean, print_indented, shorten, show_notes, summary_table
-from langchain_rageval.data.schema import Finding, Row, Score, Usage
+from langchain_rageval.cli.terminal import print_indented, shorten, show_notes, show_path, table_of, write_message
+from langchain_rageval.data.schema import Failure, Finding, Row, Score, Usage
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.numbered_contexts import NumberedContexts
 from langchain_rageval.report.audit import AUDIT_HEADINGS, AuditSummary, audit_cells
 from langchain_rageval.report.judged_question import describe_question, standalone_findings
 from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.report import Report
-from langchain_rageval.report.summary import summarise
+from langchain_rageval.report.summary import MetricSummary, summarise
 from langchain_rageval.run.prices import format_money
 
 _COLOURS = {
@@ -36,6 +37,29 @@ _MOST_WORST = 3  # samples listed per metric
 _WORST_IN_ALL = 6  # about so many samples are listed, at least one per metric
 
 
+def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
+    """Build a table with one line for each metric of each slice of rows."""
+    summaries = {name: summarise(rows) for name, rows in slices.items()}
+    names = ("slice", "metric") if len(slices) > 1 else ("metric",)
+    has_money = any(metric.money is not None for summary in summaries.values() for metric in summary.values())
+    rows = [
+        [*(name, metric.metric)[-len(names) :], *_cells(metric), *([format_money(metric.money)] if has_money else [])]
+        for name, summary in summaries.items()
+        for metric in summary.values()
+    ]
+    numbers = (
+        "mean",
+        "95% interval",
+        "scored",
+        "unscored",
+        "failed",
+        "calls",
+        "tokens",
+        *(["money"] if has_money else []),
+    )
+    return table_of((*names, *numbers), rows, title=title, left=names)
+
+
 def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
     """Print the summary, the diagnosis, the worst samples, what is missing, the notes, and where it was written."""
     out.print(summary_table(_title(report), {"all": report.rows}))
@@ -50,8 +74,7 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
     for line in missing:
         print_indented(out, "", escape(printable(line)), indent=2)
     show_notes(report.notes, out)
-    if written:
-        out.print(f"\nReport written to {escape(written)}", soft_wrap=True)
+    show_path("Report", written, out)
 
 
 def show_diagnosis(report: Report, out: Console) -> None:
@@ -69,12 +92,7 @@ def show_diagnosis(report: Report, out: Console) -> None:
 
 def audit_table(audit: AuditSummary) -> Table:
     """Build a table with the strong judge's mean of each audited metric, the agreement and the cost."""
-    table = Table(title=escape(printable(audit.title)), title_justify="left", title_style="bold")
-    for number, heading in enumerate(AUDIT_HEADINGS):
-        table.add_column(heading, justify="right" if number else "left")
-    for metric in audit.values():
-        table.add_row(*(escape(cell) for cell in audit_cells(metric)))
-    return table
+    return table_of(AUDIT_HEADINGS, map(audit_cells, audit.values()), title=audit.title)
 
 
 def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
@@ -157,3 +175,65 @@ def _show_worst(report: Report, out: Console) -> None:
 
 def _cited(finding: Finding, sentences: Mapping[str, str]) -> Iterable[str]:
     return (escape(shorten(f"[{number}] {sentences[number]}")) for number in finding.cites if number in sentences)
+
+
+def _cells(metric: MetricSummary) -> tuple[str, ...]:
+    tokens = (metric.input_tokens or 0) + (metric.output_tokens or 0)
+    return (
+        format_mean(metric),
+        metric.interval or "–",
+        str(metric.scored),
+        str(metric.unscored),
+        str(metric.failed),
+        str(metric.calls),
+        f"{tokens:,}" if tokens else "–",
+    )
+
+
+def format_mean(metric: MetricSummary) -> str:
+    """Return the mean of a metric with three decimals, or a dash."""
+    return "–" if metric.mean is None else f"{metric.mean:.3f}"
+
+
+_HINTS = {
+    "Connect": "is the server running, and is --base-url right?",
+    "Timeout": "the server may be overloaded: increase --timeout or reduce --max-concurrency",
+    "Auth": "is the key in the environment right?",
+    "Permission": "does this key have access to the model?",
+    "Forbidden": "does this key have access to the model?",
+    "NotFound": "are the model's name and --base-url right?",
+}
+"""Hints by part of the exception's name."""
+
+
+def check_not_all_failed(report: Report) -> None:
+    """Check that not all scores failed, and that at least one score with a model call succeeded, if there were calls.
+
+    Raises:
+        ConfigError: if all of them failed, for example because the server is unreachable or the key is wrong.
+    """
+    scores = [score for row in report.rows for score in row.scores.values()]
+    failures = [score.failure for score in scores if score.failure]
+    called = [score for score in scores if score.usage.calls]
+    if failures and all(score.failure for score in called or scores):
+        raise ConfigError(f"every score failed (samples: {len(report)}); first failure: {_describe(failures[0])}")
+
+
+def warn_about_failures(report: Report) -> None:
+    """Write the number of failed scores and the first failure to stderr, if there are any."""
+    failed = report.failures()
+    failures = [score.failure for _, score in failed if score.failure]
+    if failures:
+        first = _describe(failures[0])
+        incomplete = len({row.index for row, score in failed if score.failure and score.failure.step == "sample"})
+        count = f"{len(failures)} ({incomplete} samples lack a field)" if incomplete else str(len(failures))
+        write_message(f"failed scores: {count}, excluded from the means; first failure: {first}")
+    of_audit = [score.failure for row in report.rows for score in row.audit.values() if score.failure]
+    if of_audit:
+        count = str(len(of_audit))
+        write_message(f"failed scores of the audit: {count}; first failure: {_describe(of_audit[0])}")
+
+
+def _describe(failure: Failure) -> str:
+    hint = next((hint for part, hint in _HINTS.items() if part in failure.error), None)
+    return f"{failure.error}: {failure.message}" + (f" ({hint})" if hint else "")

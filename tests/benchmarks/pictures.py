@@ -14,7 +14,8 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from langchain_rageval.cli import demo, main, tables
+from langchain_rageval.cli import demo, main
+from langchain_rageval.cli.terminal import TableConsole
 
 IMAGES = Path(__file__).parents[2] / "notebooks" / "images"
 FONT = "DejaVu Sans Mono"
@@ -39,10 +40,8 @@ def main_job() -> None:
 
 def terminal() -> str:
     """Return the output of `rageval demo --open` as SVG; writes the page to the current folder."""
-    shown = tables.TableConsole(
-        record=True, width=118, force_terminal=True, file=io.StringIO(), highlight=False, emoji=False
-    )
-    tables.console = lambda **_: shown
+    shown = TableConsole(record=True, width=118, force_terminal=True, file=io.StringIO(), highlight=False, emoji=False)
+    demo.console = lambda **_: shown
     webbrowser.open = lambda *_: True
     assert main.run(["demo", "--open", "--quiet"]) == 0
     return shown.export_svg(title="rageval demo").replace("Fira Code", FONT)

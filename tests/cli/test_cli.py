@@ -22,7 +22,7 @@ from helpers.waiting import PATIENCE, until
 from langchain_rageval import OfflineJudge, Report, context_relevance, evaluate, load_samples
 from langchain_rageval._version import __version__
 from langchain_rageval.cli.demo import METRICS
-from langchain_rageval.cli.metric_selection import parse_metric_names
+from langchain_rageval.cli.selection import parse_metric_names
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
 from langchain_rageval.run.journal import Journal
 
@@ -533,7 +533,7 @@ def test_an_unexpected_error_ends_in_one_line(rageval, monkeypatch):
     def broken(*_, **__):
         raise LookupError("what is\nthis \x1b[31m?")
 
-    monkeypatch.setattr("langchain_rageval.evaluation.api.evaluate", broken)
+    monkeypatch.setattr("langchain_rageval.cli.demo.evaluate", broken)
     code, _, complaints = rageval("demo")
     assert (code, complaints) == (2, "rageval: unexpected LookupError: what is this \ufffd[31m?\n")
 

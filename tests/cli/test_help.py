@@ -6,7 +6,9 @@ import shlex
 from helpers.each import each
 
 from langchain_rageval.cli import main
-from langchain_rageval.cli.help_texts import EXAMPLES
+from langchain_rageval.cli.commands import load_commands
+
+EXAMPLES = {name: command["examples"] for name, command in load_commands().items()}
 
 
 def commands():

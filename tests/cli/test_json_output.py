@@ -15,9 +15,10 @@ from helpers.servers.batch_runner import BatchRunner
 from helpers.servers.brain import offline
 
 from langchain_rageval import Report, Testset
-from langchain_rageval.cli.json_output import KEYS
+from langchain_rageval.cli.commands import load_commands
 from langchain_rageval.cli.main import run
 
+KEYS = {name: command["keys"] for name, command in load_commands().items() if "keys" in command}
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 LINES = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in (SAMPLE, REFUSAL))
 COMMANDS = {
@@ -245,6 +246,6 @@ def test_the_json_of_an_interrupted_run_says_that_it_is_not_complete(folder, mon
     def interrupted(*_, **__):
         return Report(report([1.0]).rows, complete=False)
 
-    monkeypatch.setattr("langchain_rageval.evaluation.api.evaluate", interrupted)
+    monkeypatch.setattr("langchain_rageval.cli.evaluate.evaluate", interrupted)
     assert run(["evaluate", "samples.jsonl", "--json"]) == 130
     assert json.loads(capsys.readouterr().out)["complete"] is False

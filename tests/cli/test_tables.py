@@ -9,7 +9,7 @@ from helpers.pages import report
 from helpers.terminals import seen, shown
 from rich.table import Table
 
-from langchain_rageval.cli.tables import TableConsole
+from langchain_rageval.cli.terminal import TableConsole
 
 LONGEST = "context_entity_recall"
 HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b1m\x1b]8;;http://h\x1b\\\\b\u202e\u2066c\u200f\u061c\u2028\rd"

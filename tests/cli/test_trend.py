@@ -94,6 +94,6 @@ def test_a_page_does_not_replace_a_report(rageval, tmp_path):
 def test_the_page_is_opened_next_to_the_report(rageval, tmp_path, monkeypatch):
     Report(list(rows([1.0] * 20))).to_jsonl(tmp_path / "live.jsonl")
     opened = []
-    monkeypatch.setattr("langchain_rageval.cli.browser.webbrowser.open", opened.append)
+    monkeypatch.setattr("langchain_rageval.cli.terminal.webbrowser.open", opened.append)
     assert rageval("trend", tmp_path / "live.jsonl", "--open")[0] == 0
     assert opened == [(tmp_path / "live.html").as_uri()]

@@ -10,6 +10,7 @@ from helpers.each import each
 from helpers.manual import BUILT, PAGES, ROOT, TEXT, blocks, command_lines, prose
 
 from langchain_rageval.cli import main
+from langchain_rageval.cli.commands import load_commands
 
 ELSEWHERE = """evaluate cost-and-budget test-set rubric qualify-a-judge labelling gigachat vllm chains production
     langsmith mlflow pytest langgraph judge-function plots
@@ -63,17 +64,16 @@ def test_every_rageval_command_parses(name, words):
 
 
 def test_every_command_of_the_program_is_shown():
-    commands = {command.__name__.rpartition(".")[2].replace("_", "-") for command in main.COMMANDS}
-    assert {words[0] for _, words in RAGEVAL} == commands
+    assert {words[0] for _, words in RAGEVAL} == load_commands().keys()
 
 
 OTHER_OPTIONS = {"--dist", "--upgrade"}
 
 
 def test_every_option_in_the_text_exists(capsys):
-    for command in main.COMMANDS:
+    for command in load_commands():
         with pytest.raises(SystemExit):
-            main.run([command.__name__.rpartition(".")[2].replace("_", "-"), "--help"])
+            main.run([command, "--help"])
     helps = capsys.readouterr().out
     named = set(re.findall(r"`?(--[a-z][a-z-]*)", prose(TEXT))) - OTHER_OPTIONS
     assert [option for option in sorted(named) if option not in helps] == []

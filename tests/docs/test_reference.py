@@ -7,7 +7,7 @@ import pytest
 from helpers.manual import DOCS, page
 
 import langchain_rageval
-from langchain_rageval.cli import main
+from langchain_rageval.cli.commands import load_commands
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,7 @@ def test_every_name_of_a_public_module_has_an_entry(generated):
 def test_the_page_of_the_command_line_has_the_help_of_every_command(generated, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     text = generated.command_line()
-    for command in main.COMMANDS:
-        name = command.__name__.rpartition(".")[2].replace("_", "-")
+    for name in load_commands():
         assert f"## rageval {name}\n\n```text\nusage: rageval {name} " in text
 
 

@@ -1,32 +1,87 @@
-"""Selection and construction of metrics from the names on the command line."""
+"""Metrics by name on the command line: those of the package, of users and of installed packages; `rageval metrics`."""
 
 from __future__ import annotations
 
+import argparse
+import ast
+import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from inspect import signature
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from inspect import Parameter, signature
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
-from langchain_rageval.cli.messages import write_message
-from langchain_rageval.cli.own_metrics import build_own_metric, is_own_metric
+from langchain_core.embeddings import Embeddings
+from langchain_core.runnables import Runnable
+
+from langchain_rageval.cli.json_output import write_json
+from langchain_rageval.cli.terminal import write_message
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
-
-if TYPE_CHECKING:
-    from langchain_core.embeddings import Embeddings
-
-    from langchain_rageval.data.schema import Sample
-    from langchain_rageval.judge.judge import Judge
-    from langchain_rageval.metrics.graders.grader import Grader
-    from langchain_rageval.metrics.metric import Metric
-    from langchain_rageval.metrics.suite import Suite
+from langchain_rageval.metrics.graders.embedding_grader import embedding_grader
+from langchain_rageval.metrics.graders.grader import Grader
+from langchain_rageval.metrics.graders.id_grader import id_grader
+from langchain_rageval.metrics.graders.label_grader import label_grader
+from langchain_rageval.metrics.graders.llm_grader import llm_grader
+from langchain_rageval.metrics.graders.span_grader import span_grader
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.structure import (
+    ScorerGroup,
+    metrics_in,
+    names_of,
+    problem_of,
+    remedy_for,
+    shared_steps_key,
+)
+from langchain_rageval.metrics.suite import Suite
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+from langchain_rageval.models.offline_judge import OfflineJudge
 
 ALL = "all"
 """Name that stands for all metrics except ranking metrics."""
-
 GRADERS = ("ids", "labels", "llm", "embedding", "spans")
-"""Values of --grader."""
+"""Sources of relevance grades, the values of --grader."""
+
+GROUP = "langchain_rageval.metrics"
+"""Group of the entry points that name metrics of other packages."""
+
+
+def run_metrics(options: argparse.Namespace) -> int:
+    """Print one line per metric, which starts with its name."""
+    lines = {name: _headline(module) for name, module in BUILDERS.items()}
+    lines |= {
+        aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
+    }
+    lines |= {f"{name}@K": _headline(module) for name, module in RANKINGS.items()}
+    lines |= {name: _origin(point) for name, point in registered_metrics().items()}
+    if options.json:
+        write_json({"metrics": lines})
+        return 0
+    width = max(map(len, lines))
+    for name, description in lines.items():
+        sys.stdout.write(f"{name:<{width}}  {description}\n")
+    return 0
+
+
+def _origin(point: EntryPoint) -> str:
+    """Return where an entry point is defined; the module is not imported."""
+    package = f" of {point.dist.name}" if point.dist else ""
+    return f"{point.value}{package}"
+
+
+def _headline(module: str) -> str:
+    """Return the first line of the module's docstring without the metric's name; the module is not imported."""
+    spec = find_spec(module)
+    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    first = inspect.cleandoc(ast.get_docstring(ast.parse(source)) or "").split("\n")[0]
+    return first.split(": ", 1)[-1]
 
 
 def parse_metric_names(text: str) -> list[str]:
@@ -77,8 +132,6 @@ def build_named_metrics(
         grader: one of `GRADERS`, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
     """
-    from langchain_rageval.metrics.structure import metrics_in
-
     arguments: Mapping[str, Callable[[], Any]] = {
         "judge": lambda: judge,
         "embeddings": (load := cache(embeddings)),
@@ -95,10 +148,6 @@ def score_names(names: Sequence[str]) -> list[str]:
 
 
 def _score_names(name: str) -> Sequence[str]:
-    from langchain_rageval.metrics.structure import names_of
-    from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
-    from langchain_rageval.models.offline_judge import OfflineJudge
-
     if name in BUILDERS or name in ASPECTS or _is_ranking(name):
         return SCORES.get(name, [name])
     return names_of(build_own_metric(name, {"judge": OfflineJudge, "embeddings": HashingEmbeddings}))
@@ -112,8 +161,6 @@ def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> lis
     Raises:
         ConfigError: if there are none.
     """
-    from langchain_rageval.metrics.structure import shared_steps_key
-
     if not any(sample.history for sample in samples):
         metrics = [metric for metric in metrics if "history" not in metric.reads]
     selected = []
@@ -194,12 +241,6 @@ def _is_ranking(name: str) -> bool:
 
 
 def _build_grader(name: str, judge: Judge, embeddings: Callable[[], Embeddings]) -> Grader:
-    from langchain_rageval.metrics.graders.embedding_grader import embedding_grader
-    from langchain_rageval.metrics.graders.id_grader import id_grader
-    from langchain_rageval.metrics.graders.label_grader import label_grader
-    from langchain_rageval.metrics.graders.llm_grader import llm_grader
-    from langchain_rageval.metrics.graders.span_grader import span_grader
-
     match name:
         case "llm":
             return llm_grader(judge)
@@ -227,3 +268,81 @@ def _missing_field(metric: Metric, sample: Sample) -> str | None:
     except SampleError as error:
         return error.field
     return None
+
+
+def registered_metrics() -> dict[str, EntryPoint]:
+    """Return the entry points of installed packages that name metrics, by their names."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def is_own_metric(name: str) -> bool:
+    """Return True for "package.module:name" and for the name of an entry point."""
+    return ":" in name or name in registered_metrics()
+
+
+def build_own_metric(name: str, arguments: Mapping[str, Callable[[], Any]]) -> Any:
+    """Return a metric or suite of the user.
+
+    Args:
+        name: "package.module:name", where modules are also searched in the working directory, or the name of an entry
+            point. It names a metric, a suite, or a function that builds one.
+        arguments: functions that give the arguments of a builder, by the names of its parameters.
+
+    Raises:
+        ConfigError: if it cannot be imported, is not a metric, or is a builder with other required parameters.
+    """
+    found = _load_own(name)
+    if isinstance(found, ScorerGroup):
+        return found
+    if not callable(found):
+        raise ConfigError(f"--metrics {name} is not a metric but {type(found).__name__}")
+    parameters = signature(found).parameters
+    required = {
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.default is Parameter.empty
+        and parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    }
+    if remedy_for(found).startswith(":") or required - arguments.keys():
+        remedy = f"decorate it with @metric(reads=...), or let a builder take some of {', '.join(arguments)}"
+        raise ConfigError(f"--metrics {name} is a function of ({', '.join(parameters)}): {remedy}")
+    built = found(**{parameter: arguments[parameter]() for parameter in parameters if parameter in arguments})
+    if not isinstance(built, ScorerGroup):
+        problem = problem_of(built) if isinstance(built, Runnable) else None
+        raise ConfigError(f"--metrics {name} built no metric: {problem or f'it is a {type(built).__name__}'}")
+    return built
+
+
+def _load_own(name: str) -> Any:
+    if ":" in name:
+        return import_object(name, "--metrics")
+    search_in_folder(Path())
+    try:
+        return registered_metrics()[name].load()
+    except Exception as error:
+        raise ConfigError(f"--metrics {name} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def import_object(place: str, option: str) -> Any:
+    """Return the object at a place.
+
+    Args:
+        place: "package.module:name" or "folder/module.py:name"; modules are also searched in the working directory.
+        option: name of the option, for the error.
+
+    Raises:
+        ConfigError: if the module or the name cannot be imported.
+    """
+    module, _, name = place.partition(":")
+    path = Path(module)
+    search_in_folder(path.parent if path.suffix == ".py" else Path())
+    try:
+        return attrgetter(name)(import_module(path.stem if path.suffix == ".py" else module))
+    except Exception as error:
+        raise ConfigError(f"{option} {place} cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def search_in_folder(folder: Path) -> None:
+    """Let modules be found in a folder; for an installed command, the working directory is not on the path."""
+    if str(folder.resolve()) not in sys.path:
+        sys.path.append(str(folder.resolve()))

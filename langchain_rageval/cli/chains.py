@@ -1,4 +1,4 @@
-"""`rageval run MODULE:CHAIN TESTSET`: ask a RAG chain the questions of a test set."""
+"""`rageval run`: ask a RAG chain the questions of a test set."""
 
 from __future__ import annotations
 
@@ -6,65 +6,35 @@ import argparse
 import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_rageval._internal.html import pluralize
-from langchain_rageval.cli.arguments import PIPE, add_quiet_option, check_writable, parse_pairs
-from langchain_rageval.cli.imported_object import import_object
-from langchain_rageval.cli.inputs import notice_for
-from langchain_rageval.cli.json_output import json_stdout
-from langchain_rageval.cli.messages import write_message
-from langchain_rageval.cli.recorded_command import record_command
+from langchain_rageval.cli.evaluate import record_command
+from langchain_rageval.cli.inputs import (
+    check_writable,
+    notice_for,
+    parse_pairs,
+)
+from langchain_rageval.cli.json_output import (
+    json_stdout,
+)
+from langchain_rageval.cli.selection import (
+    import_object,
+)
+from langchain_rageval.cli.terminal import (
+    PIPE,
+    console,
+    write_message,
+)
+from langchain_rageval.data.loading import load_with_notice
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
-
-if TYPE_CHECKING:
-    from langchain_rageval.data.schema import Sample
-
-
-def add_to(commands: Any) -> None:
-    """Add the command `rageval run` and its options to the command line."""
-    parser: argparse.ArgumentParser = commands.add_parser("run", help="ask a RAG chain the questions of a test set")
-    parser.set_defaults(run=run)
-    parser.add_argument(
-        "chain",
-        metavar="MODULE:CHAIN",
-        help="chain, agent, graph, retriever or function, as package.module:name or folder/module.py:name; a function "
-        "without parameters is called to build it",
-    )
-    parser.add_argument(
-        "file", metavar="TESTSET", help="test set from `rageval generate`, or samples as for `rageval evaluate`"
-    )
-    parser.add_argument(
-        "--out",
-        default="answers.jsonl",
-        metavar="FILE",
-        help="write the samples with their answers as JSON lines; - writes them to stdout (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--fields",
-        default="",
-        metavar="FIELD=NAME,...",
-        help="names or dotted paths of the fields in a file of samples, such as question=q",
-    )
-    parser.add_argument(
-        "--max-concurrency", type=int, default=8, help="maximum number of questions at a time (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--timeout", type=float, help="timeout of a question in seconds (default: as long as the chain takes)"
-    )
-    parser.add_argument(
-        "--journal",
-        metavar="FILE",
-        help="SQLite file for the answers; after a crash or Ctrl-C `rageval resume FILE` asks the rest, after failures "
-        "the failed questions",
-    )
-    add_quiet_option(parser)
+from langchain_rageval.run.answering import Answering
+from langchain_rageval.testset.testset import Testset, is_testset_file
 
 
-def run(options: argparse.Namespace) -> int:
+def run_run(options: argparse.Namespace) -> int:
     """Check all options before the first call, then ask every question, write the answers and show their number."""
-    from langchain_rageval.run.answering import Answering
-
     check_writable("--out", options.out, options.file)
     chain, samples = _load_chain(options.chain), _load_questions(options)
     answering = Answering(
@@ -98,9 +68,6 @@ def _load_chain(place: str) -> Any:
 
 
 def _load_questions(options: argparse.Namespace) -> Sequence[Sample]:
-    from langchain_rageval.data.loading import load_with_notice
-    from langchain_rageval.testset.testset import Testset, is_testset_file
-
     if is_testset_file(options.file):
         samples: Sequence[Sample] = Testset.load(options.file).to_samples()
     else:
@@ -124,8 +91,6 @@ def _write(answered: Sequence[Sample], out: str) -> None:
 
 def _show(answered: Sequence[Sample], total: int, out: str) -> None:
     """Print the number of answers, and warn of questions on which the chain failed."""
-    from langchain_rageval.cli.tables import console
-
     failed = _failed(answered)
     n_with_contexts = sum(sample.contexts is not None for sample in answered)
     asked = pluralize(total, "question") if len(answered) == total else f"{len(answered)} of {total} questions"

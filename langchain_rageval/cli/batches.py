@@ -1,0 +1,179 @@
+"""`rageval requests` and `rageval replies`: evaluation by a model without network, through files of requests."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from langchain_rageval._internal.html import pluralize
+from langchain_rageval._internal.redaction import redact_secrets
+from langchain_rageval.cli.commands import build_parser
+from langchain_rageval.cli.evaluate import COMMAND, finish, parse_gates, record_command
+from langchain_rageval.cli.inputs import (
+    check_writable,
+    load_inputs,
+)
+from langchain_rageval.cli.json_output import (
+    write_json,
+)
+from langchain_rageval.cli.report_view import (
+    check_not_all_failed,
+)
+from langchain_rageval.cli.selection import (
+    search_in_folder,
+)
+from langchain_rageval.cli.terminal import (
+    write_message,
+)
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.evaluation.from_files import evaluate_from_files
+from langchain_rageval.report.report import Report
+from langchain_rageval.run.batch.wave_files import RepliesRead, WaveFile, read_replies
+from langchain_rageval.run.journal import Journal
+
+_NO_SERVER = "http://localhost:8000/v1"
+_KEY = "OPENAI_API_KEY"
+
+
+def run_requests(options: argparse.Namespace) -> int:
+    """Write the first wave of requests, or the next one if the journal has replies."""
+    check_writable("--out", options.out, options.file)
+    _check_journal(options)
+    result = _score_as_far_as_possible(options, Path(options.out))
+    record_command(options)
+    if not isinstance(result, WaveFile):
+        write_message("no request is needed: run `rageval evaluate` with the same options")
+    elif not options.quiet:
+        write_message(_describe_wave(result, options.journal))
+    return 0
+
+
+def _check_journal(options: argparse.Namespace) -> None:
+    """Check that the journal does not hold the requests of another run.
+
+    Raises:
+        ConfigError: if it does.
+    """
+    if options.words is None or not Path(options.journal).is_file():
+        return
+    with closing(Journal(options.journal)) as journal:
+        recorded = journal.get(COMMAND)
+    words = json.loads(recorded or "{}").get("words", [])
+    if words[:1] == ["requests"] and _settings(words) != _settings(
+        [redact_secrets(word, word) for word in options.words]
+    ):
+        raise ConfigError(
+            f"{options.journal} holds the requests of another run, `rageval {' '.join(words)}`; name another file with "
+            "--journal"
+        )
+
+
+def _settings(words: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a command that its requests depend on."""
+    settings = vars(build_parser(["requests"]).parse_args(words))
+    return {name: value for name, value in settings.items() if name not in ("journal", "out", "quiet", "run")}
+
+
+def _score_as_far_as_possible(options: argparse.Namespace, path: Path | None) -> Report | WaveFile:
+    """Return the report if all replies are in the journal, otherwise the file of the next requests.
+
+    Args:
+        options: options of `rageval requests`.
+        path: path of the file for the next requests; None for that of the last wave with the next number.
+    """
+    # No server is called: its address and its key are not needed.
+    options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
+    with _any_key():
+        samples, metrics = load_inputs(options)
+    with closing(Journal(options.journal)) as journal:
+        return evaluate_from_files(samples, metrics, journal, path, strict=options.strict)
+
+
+@contextmanager
+def _any_key() -> Iterator[None]:
+    """Let clients be built without a key."""
+    is_missing = _KEY not in os.environ
+    os.environ.setdefault(_KEY, "unused")
+    try:
+        yield
+    finally:
+        if is_missing:
+            del os.environ[_KEY]
+
+
+def _describe_wave(wave: WaveFile, journal: str) -> str:
+    """Return the number of requests in a file, and what to do with it."""
+    outputs = [str(Path(path).with_suffix(".out.jsonl")) for path in wave.paths]
+    which = "it" if len(outputs) == 1 else "each with its model"
+    return (
+        f"wave {wave.number}: {pluralize(len(wave.owners), 'request')} written to {wave.named}. Answer {which}, as "
+        f"with `vllm run-batch -i {wave.paths[0]} -o {outputs[0]} --model MODEL`, then run `rageval replies "
+        f"{' '.join(outputs)} --journal {journal}`"
+    )
+
+
+def run_replies(options: argparse.Namespace) -> int:
+    """Read the replies; write the next requests, or write and show the report."""
+    if not Path(options.journal).is_file():
+        raise ConfigError(
+            f"{options.journal} is not a file; pass the file that was given to `rageval requests --journal`"
+        )
+    repeated = _recorded_options(options.journal)
+    options.metrics = repeated.metrics
+    gates = parse_gates(options)
+    for option in ("out", "report", "html"):
+        for file in options.files:
+            check_writable(f"--{option}", getattr(options, option), file)
+    with closing(Journal(options.journal)) as journal:
+        _warn_about(read_replies(list(map(Path, options.files)), journal), " and ".join(options.files))
+    result = _score_as_far_as_possible(repeated, Path(options.out) if options.out else None)
+    if isinstance(result, WaveFile):
+        if options.json:
+            write_json({"wave": result.number, "requests": len(result.owners), "files": result.paths})
+        elif not options.quiet:
+            write_message(_describe_wave(result, options.journal))
+        return 0
+    report = replace(result, name=Path(repeated.file).stem)
+    check_not_all_failed(report)
+    options.out = options.report
+    return finish(report, options, gates)
+
+
+def _recorded_options(path: str) -> argparse.Namespace:
+    """Return the options of the `rageval requests` that wrote a journal."""
+    with closing(Journal(path)) as journal:
+        recorded = journal.get(COMMAND)
+    command = json.loads(recorded or "{}")
+    if command.get("words", [""])[0] != "requests":
+        raise ConfigError(
+            f"{path} was not written by `rageval requests`; pass the file that was given to its --journal"
+        )
+    repeated = build_parser(["requests"]).parse_args(command["words"])
+    folder = Path(command["folder"])
+    search_in_folder(folder)
+    for option in ("file", "qrels", "topics"):
+        if getattr(repeated, option) is not None:
+            setattr(repeated, option, str(folder / getattr(repeated, option)))
+    repeated.journal = path
+    return repeated
+
+
+def _warn_about(read: RepliesRead, file: str) -> None:
+    """Write to stderr how many requests have no reply."""
+    total = pluralize(len(read.wave.owners), "request")
+    if read.missing:
+        write_message(
+            f"{read.missing:,} of the {total} of wave {read.wave.number} have no line in {file}; they are asked again "
+            "in the next wave. If the file was cut off on the way, copy it again and repeat the command"
+        )
+    if read.failed:
+        write_message(
+            f"{read.failed:,} of the {total} of wave {read.wave.number} failed on the server; they are asked again in "
+            "the next wave"
+        )

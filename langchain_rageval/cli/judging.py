@@ -1,0 +1,272 @@
+"""`rageval qualify`, `label`, `agreement`, `leaderboard` and `rubric-study`: test judges and rank models."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from langchain_rageval._internal.printable import printable
+from langchain_rageval.cli.inputs import (
+    build_embeddings,
+    build_judge,
+    check_writable,
+    parse_pairs,
+    parse_prices,
+)
+from langchain_rageval.cli.json_output import (
+    write_json,
+)
+from langchain_rageval.cli.report_view import (
+    check_not_all_failed,
+    warn_about_failures,
+)
+from langchain_rageval.cli.terminal import (
+    console,
+    open_if_possible,
+    show_notes,
+    table_of,
+)
+from langchain_rageval.data.loading import load_samples
+from langchain_rageval.data.schema import Row
+from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.models.loading import load_judge
+from langchain_rageval.report.labelling import load_labels
+from langchain_rageval.report.report import Report
+from langchain_rageval.trust.agreement import HEADINGS as AGREEMENT_HEADINGS
+from langchain_rageval.trust.agreement import agreement
+from langchain_rageval.trust.fitness import STEPS_OF
+from langchain_rageval.trust.leaderboard import HEADINGS as BOARD_HEADINGS
+from langchain_rageval.trust.leaderboard import Leaderboard, leaderboard, standing_cells
+from langchain_rageval.trust.qualification import (
+    KIND_HEADINGS,
+    KIND_TITLE,
+    LEGEND,
+    STEP_HEADINGS,
+    Fitness,
+    Qualification,
+)
+from langchain_rageval.trust.qualify_judge import qualify_judge
+from langchain_rageval.trust.rubric_study import RubricStudy, rubric_study
+from langchain_rageval.trust.study_row import HEADINGS as STUDY_HEADINGS
+from langchain_rageval.trust.study_row import study_cells
+
+_LEVELS: Mapping[str, Sequence[Fitness]] = {"fit": ["fit"], "care": ["fit", "fit with care"]}
+_FITNESS_COLOURS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
+_SCALE = re.compile(r"(-?\d+)-(-?\d+)")
+_WIDTH = 160  # columns of a pipe, so that no number is cut
+_EXAMPLES = {"per_grade": "examples", "none": "no examples"}
+
+
+def run_qualify(options: argparse.Namespace) -> int:
+    """Check all options before the first call, then test the judge, write and show the results."""
+    required = _parse_requirements(options.require)
+    if options.out and not (Path(options.out).resolve().parent.is_dir() and not Path(options.out).is_dir()):
+        raise ConfigError(f"--out {options.out}: a file cannot be written there; choose another path")
+    qualification = qualify_judge(
+        build_judge(options),
+        build_embeddings(options),
+        options.language,
+        repeats=options.repeats,
+        max_concurrency=options.max_concurrency,
+        price=parse_prices(options),
+        timeout=options.timeout,
+        progress=not options.quiet,
+    )
+    if options.out:
+        qualification.to_json(options.out)
+    if options.json:
+        write_json(qualification.to_dict())
+    else:
+        _show_qualification(qualification, written=options.out)
+    _check(qualification, required)
+    return 0
+
+
+def _parse_requirements(items: Sequence[str]) -> dict[str, str]:
+    required = dict(parse_pairs(items, "--require"))
+    for metric, level in required.items():
+        if metric not in STEPS_OF:
+            raise ConfigError(f"--require {metric}: unknown metric; use one of {', '.join(STEPS_OF)}")
+        if level not in _LEVELS:
+            accepted = "METRIC=fit (the judge must be fit) or METRIC=care (fit, or fit with care)"
+            raise ConfigError(f"--require takes {accepted}, got {metric}={level}")
+    return required
+
+
+def _check(qualification: Qualification, required: Mapping[str, str]) -> None:
+    verdicts = qualification.verdict
+    missed = [metric for metric, level in required.items() if verdicts[metric] not in _LEVELS[level]]
+    if missed:
+        levels = {metric: " or ".join(_LEVELS[required[metric]]) for metric in missed}
+        problems = (f"{metric}: required {levels[metric]}, got {verdicts[metric]}" for metric in missed)
+        raise BelowThreshold("; ".join(problems))
+
+
+def _show_qualification(qualification: Qualification, *, written: str | None) -> None:
+    """Print the results of each step and kind of item, the metrics that the judge is fit for, and the notes."""
+    out = console()
+    tables = (
+        (qualification.title, STEP_HEADINGS, qualification.step_cells()),
+        (KIND_TITLE, KIND_HEADINGS, qualification.kind_cells()),
+        ("Replies and cost", qualification.cost_headings, qualification.cost_cells()),
+    )
+    for title, headings, lines in tables:
+        out.print(table_of(headings, lines, title=title, left=("step", "verdict", "rung", "kind of item")))
+    out.print(f"[dim]{LEGEND}[/dim]\n", soft_wrap=True)
+    for metric, verdict, reason in qualification.metric_cells():
+        colour = _FITNESS_COLOURS[qualification.verdict[metric]]
+        explanation = escape(printable(reason))
+        out.print(
+            f"[bold]{escape(metric)}[/bold] [{colour}]{escape(verdict)}[/{colour}]\n  [dim]{explanation}[/dim]",
+            soft_wrap=True,
+        )
+    show_notes(qualification.notes, out)
+    if written:
+        out.print(f"\nWritten to {escape(written)}", soft_wrap=True)
+
+
+def run_label(options: argparse.Namespace) -> int:
+    """Draw the samples, write the sheet or the page, and explain the next step."""
+    if not options.html and (options.scale or options.instruction):
+        raise ConfigError("--scale and --instruction belong to the page: add --html")
+    check_writable("--html", options.html, options.report)
+    sheet = Report.load(options.report, lazy=True).to_label(options.n, options.metric, seed=options.seed)
+    out = console()
+    count = f"{len(sheet)} samples to label for {sheet.metric}, written to"
+    if options.out or not options.html:
+        path = options.out or "labels.csv"
+        sheet.to_csv(path, delimiter=";" if options.semicolons else ",")
+        out.print(escape(printable(f"{count} {path}: fill in the column 'label'")), soft_wrap=True)
+    if options.html:
+        scale = tuple(options.scale) if options.scale else None
+        sheet.to_html(options.html, scale=scale, instruction=options.instruction, language=options.language)
+        saved = f"{Path(options.html).stem}.csv"
+        message = f"{count} {options.html}: open it in a browser; it saves {saved}, for rageval agreement"
+        out.print(escape(printable(message)), soft_wrap=True)
+    show_notes(sheet.notes, out)
+    if options.html:
+        open_if_possible(options.html, options)
+    return 0
+
+
+def run_agreement(options: argparse.Namespace) -> int:
+    """Compare scores and labels, and show each statistic with its interval."""
+    scores = Report.load(options.report, lazy=True).scores(options.metric)
+    scale = tuple(options.scale) if options.scale else None
+    result = agreement(
+        scores,
+        load_labels(options.labels),
+        options.kind,
+        threshold=options.threshold,
+        scale=scale,
+        raw_grades=options.raw_grades,
+    )
+    out = console()
+    texts = [heading for heading in AGREEMENT_HEADINGS if heading not in ("value", "95% interval")]
+    out.print(table_of(AGREEMENT_HEADINGS, result.cells(), title=result.title, left=texts))
+    show_notes(result.notes, out)
+    return 0
+
+
+def run_leaderboard(options: argparse.Namespace) -> int:
+    """Rank the models and show the table."""
+    stems = [Path(path).stem for path in options.reports]
+    names = stems if len(set(stems)) == len(stems) else options.reports
+    reports = {name: Report.load(path) for name, path in zip(names, options.reports, strict=True)}
+    rows = [_with_model(row, name) for name, report in reports.items() for row in report.rows]
+    notes = dict.fromkeys(note for report in reports.values() for note in report.notes)
+    _show_leaderboard(leaderboard(Report(rows, list(notes)), options.metric))
+    return 0
+
+
+def _with_model(row: Row, default: str) -> Row:
+    metadata = {"model": default, **row.sample.metadata}
+    return row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": metadata})})
+
+
+def _show_leaderboard(board: Leaderboard) -> None:
+    out = console()
+    out.print(table_of(BOARD_HEADINGS, map(standing_cells, board.values()), title=board.title, left=("model",)))
+    if board.criteria:
+        out.print(table_of(("model", *board.criteria), _grades(board), title="Mean grades"))
+    show_notes(board.notes, out)
+
+
+def _grades(board: Leaderboard) -> Iterator[Sequence[str]]:
+    for model, standing in board.items():
+        grades = (standing.grades.get(name) for name in board.criteria)
+        yield (model, *("–" if grade is None else f"{grade:.2f}" for grade in grades))
+
+
+def run_rubric_study(options: argparse.Namespace) -> int:
+    """Run the study and show the table."""
+    judges = {
+        name: load_judge(name, base_url=options.base_url, temperature=options.temperature)
+        for name in options.judge or ["offline"]
+    }
+    sheets = list(load_samples(options.file))
+    if not sheets:
+        raise ConfigError(f"{options.file} contains no samples")
+    labels = None
+    if options.labels:
+        labels = {s.id: s.metadata[options.labels] for s in sheets if s.metadata.get(options.labels) is not None}
+        if not labels:
+            raise ConfigError(f"--labels {options.labels}: no sample has this key in its metadata")
+    study = rubric_study(
+        judges,
+        _rubrics(options.scale or ["0-3"], options.examples),
+        sheets,
+        labels,
+        price={name: _parse_price(name, price) for name, price in parse_pairs(options.price, "--price").items()},
+        label_scale=_parse_scale(options.label_scale, "--label-scale"),
+        max_concurrency=options.max_concurrency,
+        journal=options.journal,
+        progress=not options.quiet,
+    )
+    check_not_all_failed(study.report)
+    if options.out:
+        study.report.to_jsonl(options.out)
+    _show_study(study)
+    warn_about_failures(study.report)
+    return 0
+
+
+def _rubrics(scales: Sequence[str], examples: str) -> Mapping[str, Mapping[str, Any]]:
+    choices = _EXAMPLES if examples == "both" else {examples: _EXAMPLES[examples]}
+    return {
+        f"{scale}, {label}": {"scale": _parse_scale(scale, "--scale"), "examples": choice}
+        for scale in scales
+        for choice, label in choices.items()
+    }
+
+
+def _parse_scale(text: str, option: str) -> tuple[int, int]:
+    match = _SCALE.fullmatch(text.strip())
+    if not match:
+        raise ConfigError(f"{option} takes LOW-HIGH, such as 0-3, got {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def _parse_price(judge: str, text: str) -> tuple[float, float]:
+    try:
+        input_price, output_price = map(float, text.split(","))
+    except ValueError:
+        raise ConfigError(f"--price takes JUDGE=INPUT,OUTPUT, such as {judge}=2.5,10, got {judge}={text}") from None
+    return input_price, output_price
+
+
+def _show_study(study: RubricStudy) -> None:
+    texts = ("judge", "rubric")
+    table = table_of(STUDY_HEADINGS, map(study_cells, study), title=study.title, left=texts)
+    for column in table.columns:
+        column.no_wrap = column.header in texts
+    out = console()
+    if not out.is_terminal:
+        out.width = _WIDTH
+    out.print(table)
+    show_notes(study.notes, out)

@@ -1,0 +1,258 @@
+"""`rageval report`, `compare`, `trend` and `runs`: show stored reports."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from langchain_rageval.cli.inputs import (
+    check_writable,
+    parse_numbers,
+)
+from langchain_rageval.cli.json_output import (
+    comparison_object,
+    report_object,
+    trend_object,
+    write_json,
+)
+from langchain_rageval.cli.report_view import (
+    show_report,
+)
+from langchain_rageval.cli.terminal import (
+    console,
+    open_page,
+    show_notes,
+    show_path,
+    table_of,
+    write_message,
+)
+from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
+from langchain_rageval.report.comparison import Comparison, comparison_cells
+from langchain_rageval.report.files import is_report
+from langchain_rageval.report.report import Report
+from langchain_rageval.report.trend import Trend, trend
+
+_COLOURS = {"better": "green", "worse": "red", "no worse": "green", "inconclusive": "yellow"}
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Show the report; write and open the page if requested."""
+    page = options.html or (str(Path(options.report).with_suffix(".html")) if options.open else None)
+    if options.baseline and not page:
+        raise ConfigError("--baseline needs --html or --open; to compare in the terminal, use rageval compare")
+    check_writable("--html", page, options.report)
+    report = Report.load(options.report)
+    if page:
+        report.to_html(
+            page,
+            baseline=Report.load(options.baseline) if options.baseline else None,
+            margin=options.margin,
+            allow_different_instruments=options.allow_different_instruments,
+            language=options.language,
+        )
+    if options.json:
+        write_json(report_object(report))
+    else:
+        show_report(report, console(), written=page)
+    if page and options.open:
+        open_page(page)
+    return 0
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """Compare the reports and show the verdicts; with --fail-if-worse, raise the error of a comparison that fails."""
+    paths = (_path_of_run(name, options.runs) for name in (options.baseline, options.candidate))
+    baseline, candidate = map(Report.load, paths)
+    if not set(_metrics(baseline)) & set(_metrics(candidate)):
+        raise ConfigError(
+            f"{options.baseline} and {options.candidate} have no metric in common: "
+            f"{', '.join(_metrics(baseline)) or 'none'}; {', '.join(_metrics(candidate)) or 'none'}"
+        )
+    comparison = candidate.compare(
+        baseline,
+        options.margin,
+        options.cluster or None,
+        options.allow_different_instruments,
+        rare_losses=options.rare_losses,
+        paired=not options.unpaired,
+        reweight=options.reweight or None,
+    )
+    if options.json:
+        write_json(comparison_object(comparison))
+    else:
+        _show_comparison(comparison)
+    if options.fail_if_worse:
+        comparison.check()
+    return 0
+
+
+def _metrics(report: Any) -> list[str]:
+    return list(report.summary())
+
+
+def _show_comparison(comparison: Comparison) -> None:
+    texts = ("metric", "verdict")
+    rows = map(comparison_cells, comparison.values())
+    table = table_of(comparison.headings, rows, title=comparison.title, left=texts, colours=_COLOURS)
+    is_paired = all(metric.samples is None for metric in comparison.values())
+    counted = "+ and −: number of pairs in which the candidate is better or worse"
+    table.caption = counted if is_paired else "samples: scored samples of candidate / baseline"
+    out = console()
+    out.print(table)
+    show_notes(comparison.notes, out)
+
+
+def run_trend(options: argparse.Namespace) -> int:
+    """Show the trend, and write and open the page if requested; raise the error of a drift: the exit code is then 1."""
+    page = options.html or (str(Path(options.live).with_suffix(".html")) if options.open else None)
+    for source in filter(None, (options.live, options.baseline)):
+        check_writable("--html", page, source)
+    found = trend(
+        Report.load(options.live),
+        None if options.baseline is None else Report.load(options.baseline),
+        options.by,
+        margin=options.margin,
+        error=options.error,
+        adjust=options.adjust or None,
+        allow_different_instruments=options.allow_different_instruments,
+    )
+    if page:
+        found.to_html(page, language=options.language)
+    if options.json:
+        write_json(trend_object(found))
+    else:
+        _show_trend(found, page)
+    if page and options.open:
+        open_page(page)
+    found.check()
+    return 0
+
+
+def _show_trend(found: Trend, page: str | None) -> None:
+    out = console()
+    out.print(table_of(("period", "samples", *found.metrics), found.cells(), title="Means with 95% intervals"))
+    changes = [str(change) for changes in found.changes.values() for change in changes]
+    show_notes([*changes, *found.notes], out)
+    show_path("Trend", page, out)
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A report in a folder.
+
+    Attributes:
+        name: path of the file in the folder, without `.jsonl`.
+        finished: when the run ended, UTC, ISO 8601; "" if it is unknown.
+        samples: number of samples.
+        complete: False if the run was interrupted.
+        judges: names of the judges.
+        means: metric to its mean; None if nothing is scored.
+        gate: "passed" or "failed" by the thresholds; without thresholds, what a run with `until=` decided; "" if there
+            are neither.
+    """
+
+    name: str
+    finished: str
+    samples: int
+    complete: bool
+    judges: list[str]
+    means: dict[str, float | None]
+    gate: str
+
+
+def run_runs(options: argparse.Namespace) -> int:
+    """Show the reports, the latest first.
+
+    Raises:
+        BelowThreshold: if the latest does not pass the thresholds.
+        ConfigError: if the folder has no reports, or it is unknown whether the latest passes the thresholds.
+    """
+    folder = Path(options.folder)
+    thresholds = parse_numbers(options.fail_under, "--fail-under")
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder; name the one with the reports")
+    runs, damaged = _stored_runs(folder, thresholds)
+    found = sorted(runs, key=lambda one: (one.finished, one.name), reverse=True)
+    if damaged and not found:
+        raise ConfigError("; ".join(damaged))
+    for problem in damaged:
+        write_message(f"left out: {problem}")
+    if not found:
+        raise ConfigError(f"{folder} has no reports; `rageval evaluate --out {folder}/NAME.jsonl` writes one")
+    metrics = list(dict.fromkeys(name for one in found for name in one.means))
+    if unknown := [name for name in thresholds if name not in metrics]:
+        raise ConfigError(f"--fail-under {unknown[0]}: no run has this metric; the runs have {', '.join(metrics)}")
+    if options.json:
+        write_json({"runs": [asdict(one) for one in found]})
+    else:
+        _show_runs(found)
+    if thresholds and damaged:
+        raise ConfigError("which run is the latest is unknown, because a report is damaged: repair or delete its file")
+    if thresholds and found[0].gate == "failed":
+        raise BelowThreshold(f"the latest run, {found[0].name}, does not pass {' '.join(options.fail_under)}")
+    return 0
+
+
+def _stored_runs(folder: Path, thresholds: Mapping[str, float]) -> tuple[list[StoredRun], list[str]]:
+    """Return the reports in a folder and its subfolders, and what is wrong with those that cannot be read."""
+    found: list[StoredRun] = []
+    damaged: list[str] = []
+    for path in sorted(folder.rglob("*.jsonl")):
+        if not is_report(path):
+            continue
+        try:
+            found.append(_stored_run(Report.load(path, lazy=True), path.relative_to(folder), thresholds))
+        except ConfigError as error:
+            damaged.append(str(error))
+    return found, damaged
+
+
+def _stored_run(report: Report, path: Path, thresholds: Mapping[str, float]) -> StoredRun:
+    judges = (name for found in report.instruments().values() for one in found for name in one.judges)
+    return StoredRun(
+        name=path.with_suffix("").as_posix(),
+        finished=report.finished,
+        samples=len(report),
+        complete=report.complete,
+        judges=list(dict.fromkeys(judges)),
+        means={name: metric.mean for name, metric in report.summary().items()},
+        gate=_gate(report, thresholds),
+    )
+
+
+def _gate(report: Report, thresholds: Mapping[str, float]) -> str:
+    if thresholds:
+        try:
+            report.check(thresholds)
+        except RagevalError:
+            return "failed"
+        return "passed"
+    verdicts = [decision.verdict for decision in report.decisions.values()]
+    return next((one for one in ("failed", "worse", "undecided", "passed") if one in verdicts), "")
+
+
+def _path_of_run(name: str, folder: str | None) -> str:
+    """Return the path of a report: the name itself, or that of a report in the folder of runs."""
+    if folder is None:
+        return name
+    path = Path(folder) / name
+    return str(path if path.suffix == ".jsonl" else path.with_name(f"{path.name}.jsonl"))
+
+
+def _show_runs(found: list[StoredRun]) -> None:
+    gate = ("gate",) if any(one.gate for one in found) else ()
+    metrics = list(dict.fromkeys(name for one in found for name in one.means))
+    rows = []
+    for one in found:
+        means = ["–" if (mean := one.means.get(name)) is None else f"{mean:.3f}" for name in metrics]
+        when = one.finished[:16].replace("T", " ") or "–"
+        samples = f"{one.samples}" + ("" if one.complete else " (interrupted)")
+        rows.append(
+            [one.name, when, ", ".join(one.judges) or "–", samples, *([one.gate or "–"] if gate else []), *means]
+        )
+    texts = ("run", "finished", "judge")
+    title = "Runs, the latest first"
+    console().print(table_of((*texts, "samples", *gate, *metrics), rows, title=title, left=texts))

@@ -1,0 +1,212 @@
+"""What commands write for a person: tables and notes on the console, messages on stderr, and pages in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import webbrowser
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from langchain_rageval._internal.printable import printable, printable_lines
+
+PIPE = "-"
+"""File name that means stdin for input and stdout for output."""
+_LOGGER = logging.getLogger("langchain_rageval")
+_LONGEST = 300  # characters of a text
+_ENDLESS = 1_000_000
+_OPTIONAL_COLUMNS = ("tokens", "calls", "unscored", "pairs", "baseline", "candidate")
+"""Columns that may be dropped in a narrow terminal, in this order."""
+_ALWAYS_WITH_DISPLAY = ("darwin", "win32")
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+
+
+class TableConsole(Console):
+    """Console that prints any text safely, never cuts names and numbers in tables, and raises BrokenPipeError.
+
+    Texts lose control characters and marks of the writing direction; titles, headings and cells of tables are one line.
+    rich itself would cut cells, and would exit with 1 at a closed pipe, which here means a threshold that was not met.
+    """
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print like rich, after fitting tables to the width."""
+        for table in objects:
+            if isinstance(table, Table):
+                _put_on_one_line(table)
+                self._fit(table)
+        super().print(*objects, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Render a str, in place of rich's own method, without characters that control the terminal."""
+        return super().render_str(printable_lines(text), **options)
+
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError, which `rageval` treats as success."""
+        raise BrokenPipeError
+
+    def _fit(self, table: Table) -> None:
+        """Make a table fit: wrap headings rather than cells, then drop the frame, then optional columns.
+
+        Output that is not a terminal becomes as wide as the table instead.
+        """
+        if self._widest(table) <= self.width:
+            return
+        for index, column in enumerate(table.columns):
+            if index == 0 or column.justify == "right":
+                cells = [cell_len(Text.from_markup(str(cell)).plain) for cell in column.cells]
+                words = [cell_len(word) for word in Text.from_markup(str(column.header)).plain.split()]
+                column.width = max([*cells, *words])
+        if not self.is_terminal:
+            self.width = max(self.width, self._narrowest(table))
+        if self._narrowest(table) > self.width:
+            table.box, table.show_edge, table.padding = box.SIMPLE_HEAD, False, (0, 0)
+        optional = [column for name in _OPTIONAL_COLUMNS for column in table.columns if column.header == name]
+        dropped = []
+        while optional and self._narrowest(table) > self.width:
+            dropped.append(optional.pop(0))
+            table.columns.remove(dropped[-1])
+        if dropped:
+            hint = f"A wider terminal also shows {', '.join(str(column.header) for column in dropped)}."
+            table.caption = "\n".join(filter(None, (str(table.caption or ""), hint)))
+
+    def _widest(self, table: Table) -> int:
+        return self.measure(table, options=self.options.update(max_width=_ENDLESS)).maximum
+
+    def _narrowest(self, table: Table) -> int:
+        return self.measure(table, options=self.options.update(max_width=_ENDLESS)).minimum
+
+
+def _put_on_one_line(table: Table) -> None:
+    """Put the title, the headings and the cells of a table on one line each, if they are str."""
+    table.title = printable(table.title) if isinstance(table.title, str) else table.title
+    for column in table.columns:
+        column.header = printable(column.header) if isinstance(column.header, str) else column.header
+        column._cells = [printable(cell) if isinstance(cell, str) else cell for cell in column._cells]
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console for stdout or stderr, 120 columns wide if it is not a terminal."""
+    out = TableConsole(highlight=False, emoji=False, stderr=stderr)
+    if not out.is_terminal:
+        out.width = 120
+    return out
+
+
+def table_of(
+    headings: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    left: Iterable[str] = (),
+    colours: Mapping[str, str] | None = None,
+    total: bool = False,
+) -> Table:
+    """Build a table of texts.
+
+    Args:
+        headings: of the columns.
+        rows: cells of each row.
+        title: title, on one line; None for none.
+        left: headings of the columns that are aligned to the left, besides the first one; the others hold numbers.
+        colours: cells that have a colour, by their text.
+        total: True if the last row is separated from the others.
+    """
+    table = Table(title_justify="left", title_style="bold", caption_justify="left")
+    table.title = None if title is None else escape(title)
+    for number, heading in enumerate(headings):
+        table.add_column(escape(heading), justify="left" if not number or heading in left else "right")
+    lines = [[_coloured(cell, (colours or {}).get(cell)) for cell in cells] for cells in rows]
+    for number, line in enumerate(lines):
+        table.add_row(*line, end_section=total and number == len(lines) - 2)
+    return table
+
+
+def _coloured(cell: str, colour: str | None) -> str:
+    return f"[{colour}]{escape(cell)}[/{colour}]" if colour else escape(cell)
+
+
+def show_notes(notes: Iterable[str], out: Console) -> None:
+    """Print the notes of a result."""
+    for number, note in enumerate(notes):
+        if not number:
+            out.print()
+        print_indented(out, "", f"[italic]{escape(printable(note))}[/italic]", indent=2)
+
+
+def show_path(what: str, path: str | None, out: Console) -> None:
+    """Print where something was written, if it was written."""
+    if path:
+        out.print(f"\n{what} written to {escape(printable(path))}", soft_wrap=True)
+
+
+def shorten(text: str) -> str:
+    """Return the text on one line, cut after 300 characters."""
+    line = printable(text)
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+
+
+def print_indented(out: Console, prefix: str, text: str, indent: int | None = None) -> None:
+    """Print a text behind a prefix; its further lines begin below its first one, or after `indent` spaces.
+
+    Args:
+        out: console.
+        prefix: beginning of the first line, as markup.
+        text: the text, as markup on one line.
+        indent: spaces before the further lines; by default the width of the prefix.
+    """
+    begin = Text.from_markup(prefix, emoji=False)
+    indent = begin.cell_len if indent is None else indent
+    whole = Text.assemble(begin, Text.from_markup(text, emoji=False))
+    first, *_ = whole.wrap(out, out.width) or [Text()]
+    out.print(first)
+    rest = whole[len(first.plain) :]
+    rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
+    for line in rest.wrap(out, max(20, out.width - indent)) if rest else ():
+        out.print(Text(" " * indent).append(line))
+
+
+def write_message(message: str) -> None:
+    """Write a message of `rageval` to stderr on one line."""
+    sys.stderr.write(f"rageval: {printable(message)}\n")
+
+
+@contextmanager
+def printable_warnings() -> Iterator[None]:
+    """Write the package's warnings to stderr as messages, unless the process has configured logging."""
+    if _LOGGER.hasHandlers():
+        yield
+        return
+    handler = _Handler(logging.WARNING)
+    _LOGGER.addHandler(handler)
+    try:
+        yield
+    finally:
+        _LOGGER.removeHandler(handler)
+
+
+class _Handler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        write_message(record.getMessage())
+
+
+def open_page(path: str) -> None:
+    """Open an HTML file in the default browser."""
+    webbrowser.open(Path(path).resolve().as_uri())
+
+
+def open_if_possible(path: str, options: argparse.Namespace) -> None:
+    """Open an HTML file, unless `--no-open` is set, stdout is not a terminal, or there is no display."""
+    has_display = sys.platform in _ALWAYS_WITH_DISPLAY or any(map(os.environ.get, _DISPLAYS))
+    if not options.no_open and sys.stdout.isatty() and has_display:
+        open_page(path)
