@@ -44,6 +44,9 @@ def run_run(options: argparse.Namespace) -> int:
             "max_concurrency": options.max_concurrency,
             "timeout": options.timeout,
             "journal": options.journal,
+            "version": options.version,
+            "resume": options.resume,
+            "retry_failed": options.retry_failed,
             "progress": not options.quiet,
         },
     )

@@ -262,6 +262,7 @@ def run_resume(options: argparse.Namespace) -> int:
         if path not in (None, PIPE):
             setattr(repeated, option, str(folder / path))
     repeated.journal = options.journal
+    repeated.resume = repeated.retry_failed = True  # of `rageval run`
     repeated.words = None
     return int(repeated.run(repeated))
 

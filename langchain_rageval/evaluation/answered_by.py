@@ -55,7 +55,8 @@ def answered_by(
 
     Args:
         chain: as for `Testset.run`: Runnable or function, sync or async, of any shape.
-        **options: described in `AnswerOptions`: `max_concurrency=8`, `timeout=None`, `journal=None`, `progress=True`.
+        **options: described in `AnswerOptions`: `max_concurrency=8`, `timeout=None`, `journal=None`, `version=None`,
+            `resume=False`, `retry_failed=False`, `progress=True`.
 
     Returns:
         A Runnable whose input is a Testset or samples in any form that `evaluate` takes. Its output is the list of
@@ -64,7 +65,8 @@ def answered_by(
 
     Raises:
         TypeError: if an option does not exist.
-        ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid.
+        ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid; when it is invoked, if
+            the journal holds another run.
     """
     complete = fill_defaults(answered_by, options, ANSWER_DEFAULTS)
     check_options(complete)

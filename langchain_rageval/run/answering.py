@@ -37,21 +37,37 @@ class AnswerOptions(TypedDict, total=False):
             this process.
         timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
             as long as the chain takes.
-        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The same call with
-            the same file, after a crash or Ctrl-C, asks only what the file lacks; failed questions are asked again.
-            Several chains may share one file. Answers are not reused if the source files, prompts, models or options of
-            the chain have changed; a change of its data, such as a new index, is not noticed and needs another file.
-            None, the default, stores nothing.
+        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. It belongs to one
+            run. A run is finished when it has reached its last question, whatever failed. The answers are used again
+            only if `version`, `resume` or `retry_failed` states that it is the same run; otherwise `ConfigError` is
+            raised before a question is asked. None, the default, stores nothing.
+        version: Version of the chain, its settings and its data, in your words. Under the version with which a journal
+            was begun, an unfinished run continues and a finished one answers from the journal. None, the default,
+            states nothing.
+        resume: True to continue an unfinished run, after a crash or Ctrl-C; failed questions are asked again.
+        retry_failed: True to ask the failed questions of a finished run again, and to take the other answers from the
+            journal.
         progress: True, the default, to show the progress on stderr.
     """
 
     max_concurrency: int
     timeout: float | None
     journal: str | Path | Journal | None
+    version: str | None
+    resume: bool
+    retry_failed: bool
     progress: bool
 
 
-ANSWER_DEFAULTS: AnswerOptions = {"max_concurrency": 8, "timeout": None, "journal": None, "progress": True}
+ANSWER_DEFAULTS: AnswerOptions = {
+    "max_concurrency": 8,
+    "timeout": None,
+    "journal": None,
+    "version": None,
+    "resume": False,
+    "retry_failed": False,
+    "progress": True,
+}
 
 
 class Answering:
@@ -64,7 +80,8 @@ class Answering:
         config: LangChain config of the calls.
 
     Raises:
-        ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid.
+        ConfigError: if `chain` is neither a Runnable nor a function, an option is invalid, or the journal holds another
+            run.
     """
 
     def __init__(
@@ -77,12 +94,18 @@ class Answering:
         chats = sum(bool(sample.history) for sample in samples)
         if chats and not takes_history(self._chain):
             _LOG.warning("the chain takes no history: %d questions are asked without the turns before them", chats)
-        self._store = AnswerStore(options["journal"], self._chain, config)
         # not `gates_of`: a chain that holds a metric of its own would wait for itself
         self._gates = [AdaptiveLimiter(1)] if engines_of(self._chain) else []
         self._answers: dict[int, ChainAnswer] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._store = AnswerStore(
+            options["journal"],
+            config,
+            version=options["version"],
+            resume=options["resume"],
+            retry_failed=options["retry_failed"],
+        )
 
     @property
     def answered(self) -> list[Sample]:
@@ -129,7 +152,7 @@ class Answering:
             with show_progress(total, None, show=self._options["progress"], unit="questions") as progress:
                 yield progress
         finally:
-            self._store.close()
+            self._store.close(is_finished=len(self._answers) == total)
 
     def _ask(self, index: int, progress: Progress) -> None:
         question, history = self._samples[index].question, self._samples[index].history

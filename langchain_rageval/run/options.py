@@ -79,9 +79,10 @@ def fill_defaults(function: Callable[..., Any], options: Options, defaults: Opti
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Raise ConfigError if an option of `RunOptions` has an invalid value; missing options are not checked."""
+    """Raise ConfigError if an option of a run, or of asking a chain, is invalid; missing options are not checked."""
     max_concurrency, timeout = options.get("max_concurrency", 1), options.get("timeout")
     retry, journal, budget = options.get("retry"), options.get("journal"), options.get("budget")
+    version = options.get("version")  # of a user's chain
     PriceList.of(options.get("price"))
     if not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {max_concurrency!r}")
@@ -93,6 +94,10 @@ def check_options(options: Mapping[str, object]) -> None:
         raise ConfigError(f"journal must be the path of a file, got {type(journal).__name__}")
     if not isinstance(budget, Budget | None):
         raise ConfigError(f"budget must be a Budget(calls=..., tokens=...), got {budget!r}")
+    if not isinstance(version, str | None) or version == "":
+        raise ConfigError(f"version must be a text such as '1.4', got {version!r}")
+    if journal is None and (version is not None or options.get("resume") or options.get("retry_failed")):
+        raise ConfigError("version, resume and retry_failed say which answers of a journal are used: name the journal")
 
 
 def build_run(options: CallOptions) -> Run:

@@ -322,7 +322,7 @@ class Testset:
                 mapping under the names of the schema, else under `question` and `input`. The contexts are those in its
                 output, else those that its retrievers and tools returned.
             **options: described in `AnswerOptions`: `max_concurrency=8`, `timeout=None`, `journal=None`,
-                `progress=True`.
+                `version=None`, `resume=False`, `retry_failed=False`, `progress=True`.
 
         Returns:
             Samples ready for `evaluate`. `metadata["context_sources"]` holds the sources of the contexts, if they have
@@ -330,7 +330,8 @@ class Testset:
 
         Raises:
             TypeError: if an option does not exist.
-            ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid.
+            ConfigError: if `chain` is neither a Runnable nor a function, an option is invalid, or the journal holds
+                another run.
             JournalError: if the journal cannot be read or written.
         """
         complete = fill_defaults(self.run, options, ANSWER_DEFAULTS)

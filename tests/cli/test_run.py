@@ -129,6 +129,34 @@ def test_a_failed_question_is_reported_and_resume_asks_it_again(rageval, app, te
     assert [sample.answer for sample in load_samples("answers.jsonl")] == [CONTEXTS[0]] * 2
 
 
+def test_a_journal_is_used_again_only_for_the_stated_run(rageval, app, testset):
+    assert rageval("run", "munich_app:chain", testset, "--quiet", "--out", "first.jsonl")[0] == 0  # imports the module
+    words = ["run", "munich_app:ask", testset, "--quiet", "--journal", "answers.db", "--max-concurrency", 1]
+    app().FAILS.append("Ctrl-C")
+    assert rageval(*words, "--version", "1")[0] == 130
+    app().FAILS.clear()
+    app().FAILS.append(SECOND)
+    state = "answers.db holds an unfinished run of version '1'"
+    for stated, problem in (
+        ([], state),
+        (["--retry-failed"], state),
+        (["--resume", "--version", "2"], f"{state}, not of version '2'"),
+    ):
+        app().asked.clear()
+        code, told, complaints = rageval(*words, *stated)
+        assert (code, told, app().asked) == (2, "", [])
+        assert complaints.startswith(f"rageval: {problem}: pass the version of that run (version=, --version), ")
+    assert rageval(*words, "--resume")[0] == 0
+    assert app().asked == [SECOND]
+    app().FAILS.clear()
+    code, told, complaints = rageval(*words, "--version", "1")
+    assert (code, app().asked) == (0, [SECOND])
+    assert told.startswith("2 questions asked: 1 without an error, 1 with contexts\n")
+    code, told, complaints = rageval(*words, "--retry-failed")
+    assert (code, app().asked) == (0, [SECOND] * 2)
+    assert told.startswith("2 questions asked: 2 without an error, 2 with contexts\n")
+
+
 def test_if_every_question_failed_the_file_is_written_and_the_code_is_2(rageval, app, testset):
     assert rageval("run", "munich_app:chain", testset, "--quiet", "--out", "first.jsonl")[0] == 0
     app().FAILS.append("*")

@@ -1,25 +1,19 @@
-"""Asking a chain: concurrency, timeout, progress, journal and resume; what makes stored answers unusable."""
+"""Asking a chain: concurrency, timeout, progress; journals of one stated run."""
 
 import asyncio
-import sys
 import threading
 from concurrent.futures import Future
-from textwrap import dedent
 from types import SimpleNamespace
 
 import pytest
 from helpers.chains import FOUND
-from helpers.munich import ANSWER, CONTEXTS
+from helpers.munich import CONTEXTS
 from helpers.waiting import PATIENCE
-from helpers.watched import Search, Words, rag
-from langchain_core.language_models import FakeListChatModel
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.vectorstores import InMemoryVectorStore
+from helpers.watched import rag
+from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import ConfigError, HashingEmbeddings, answered_by
+from langchain_rageval import ConfigError, answered_by
 from langchain_rageval.errors import JournalError
-from langchain_rageval.run.chain_fingerprint import chain_fingerprint
 from langchain_rageval.run.progress import PlainProgress
 from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.testset import Testset
@@ -54,134 +48,107 @@ def answers(samples):
 # Journal
 
 
-def test_the_same_call_asks_only_what_the_journal_lacks(tmp_path):
-    chain, journal = Chain(fails_on=["2?"]), tmp_path / "answers.db"
-    first = TESTSET.run(chain.ask, journal=journal, progress=False)
-    assert answers(first) == ["to 1?", None, "to 3?"]
-    assert first[1].metadata["error"] == "ConnectionError: no index"
-    chain.asked.clear()
-    chain.fails_on.clear()
-    second = TESTSET.run(chain.ask, journal=journal, progress=False)
-    assert chain.asked == ["2?"]
-    assert second == TESTSET.run(chain.ask, progress=False)
-    assert second[0] == first[0]
-    assert (second[1].contexts, second[1].context_ids) == (CONTEXTS, ["m1", "m2"])
-    assert second[1].metadata["context_sources"] == ["munich-1.md", "munich-2.md"]
+THREE = (
+    "pass the version of that run (version=, --version), continue an unfinished run (resume=True, --resume), ask the "
+    "failed questions of a finished one (retry_failed=True, --retry-failed), or name another journal"
+)
 
 
-async def test_answered_by_shares_the_journal_of_run_on_both_ways(tmp_path):
-    chain, journal = Chain(), tmp_path / "answers.db"
-    first = TESTSET.run(chain.ask, journal=journal, progress=False)
-    asking = answered_by(chain.ask, journal=journal, progress=False)
-    assert await asking.ainvoke(TESTSET) == asking.invoke(TESTSET) == first
-    assert sorted(chain.asked) == QUESTIONS
+def interrupted(chain, journal, **options):
+    """Ask through a journal until the third question, at which the user interrupts."""
 
-
-def test_a_run_that_was_interrupted_goes_on(tmp_path):
-    chain, journal = Chain(), tmp_path / "answers.db"
-
-    def interrupted(question: str):
+    def ask(question: str):
         if question == "3?":
             raise KeyboardInterrupt
         return chain.ask(question)
 
     with pytest.raises(KeyboardInterrupt):
-        TESTSET.run(interrupted, journal=journal, progress=False, max_concurrency=1)
-    assert chain.asked == ["1?", "2?"]
-    with pytest.raises(KeyboardInterrupt):
-        TESTSET.run(interrupted, journal=journal, progress=False)
-    assert chain.asked == ["1?", "2?"]
+        TESTSET.run(ask, journal=journal, progress=False, max_concurrency=1, **options)
+
+
+def refused(chain, journal, state, **options):
+    """Check that a run is refused with a message that names the three ways on, and that nothing is asked."""
+    chain.asked.clear()
+    with pytest.raises(ConfigError) as error:
+        TESTSET.run(chain.ask, journal=journal, progress=False, **options)
+    assert (str(error.value), chain.asked) == (f"{journal} holds {state}: {THREE}", [])
+
+
+def test_a_finished_run_answers_only_under_its_stated_version_and_says_so(tmp_path, caplog):
+    chain, journal = Chain(fails_on=["2?"]), tmp_path / "answers.db"
+    first = TESTSET.run(chain.ask, journal=journal, version="1", progress=False)
+    assert answers(first) == ["to 1?", None, "to 3?"]
+    assert first[1].metadata["error"] == "ConnectionError: no index"
+    chain.fails_on.clear()
+    state = "a finished run of version '1'"
+    refused(chain, journal, state)
+    refused(chain, journal, state, resume=True)
+    for others in ({}, {"resume": True}, {"retry_failed": True}):
+        refused(chain, journal, f"{state}, not of version '2'", version="2", **others)
+    assert caplog.messages == []
+    assert TESTSET.run(chain.ask, journal=journal, version="1", progress=False) == first
+    assert chain.asked == []
+    assert caplog.messages == [f"answers are taken from {journal}, which holds {state}"]
+    second = TESTSET.run(chain.ask, journal=journal, retry_failed=True, progress=False)
+    assert chain.asked == ["2?"]
+    assert second == TESTSET.run(chain.ask, progress=False)
+    assert (second[1].contexts, second[1].context_ids) == (CONTEXTS, ["m1", "m2"])
+    assert second[1].metadata["context_sources"] == ["munich-1.md", "munich-2.md"]
+
+
+def test_a_finished_run_without_a_version_answers_only_to_ask_what_failed(tmp_path):
+    chain, journal = Chain(fails_on=["2?"]), tmp_path / "answers.db"
+    TESTSET.run(chain.ask, journal=journal, progress=False)
+    chain.fails_on.clear()
+    state = "a finished run without a version"
+    refused(chain, journal, state)
+    refused(chain, journal, state, resume=True)
+    refused(chain, journal, f"{state}, not of version '1'", version="1")
+    TESTSET.run(chain.ask, journal=journal, retry_failed=True, progress=False)
+    assert chain.asked == ["2?"]
+
+
+def test_an_unfinished_run_goes_on_with_resume_or_its_version(tmp_path):
+    for number, (begun, goes_on) in enumerate([({}, {"resume": True}), ({"version": "1"},) * 2]):
+        chain, journal = Chain(fails_on=["2?"]), tmp_path / f"answers-{number}.db"
+        interrupted(chain, journal, **begun)
+        assert chain.asked == ["1?", "2?"]
+        state = f"an unfinished run {'of version ' + repr(begun['version']) if begun else 'without a version'}"
+        refused(chain, journal, state)
+        refused(chain, journal, state, retry_failed=True)
+        for others in ({}, {"resume": True}):
+            refused(chain, journal, f"{state}, not of version '2'", version="2", **others)
+        chain.fails_on.clear()
+        interrupted(chain, journal, **goes_on)
+        assert chain.asked == ["2?"]
+        samples = TESTSET.run(chain.ask, journal=journal, progress=False, **goes_on)
+        assert (answers(samples), chain.asked) == (["to 1?", "to 2?", "to 3?"], ["2?", "3?"])
+        state = state.replace("an unfinished", "a finished")
+        refused(chain, journal, state)
+
+
+def test_a_finished_run_asks_questions_that_are_new(tmp_path):
+    chain, options = Chain(), {"journal": tmp_path / "answers.db", "version": "1", "progress": False}
+    answered_by(chain.ask, **options).invoke([{"question": "1?"}])
+    assert answers(TESTSET.run(chain.ask, **options)) == ["to 1?", "to 2?", "to 3?"]
+    assert sorted(chain.asked) == QUESTIONS
+
+
+async def test_answered_by_shares_the_journal_of_run_on_both_ways(tmp_path):
+    chain, options = Chain(), {"journal": tmp_path / "answers.db", "version": "1", "progress": False}
+    first = TESTSET.run(chain.ask, **options)
+    asking = answered_by(chain.ask, **options)
+    assert await asking.ainvoke(TESTSET) == asking.invoke(TESTSET) == first
+    assert sorted(chain.asked) == QUESTIONS
+    other_tone = {"configurable": {"tone": "dry"}}
+    assert asking.invoke(TESTSET, other_tone) == first
+    assert sorted(chain.asked) == sorted(QUESTIONS * 2)
 
 
 def test_a_journal_that_holds_something_else_is_an_error(tmp_path):
     (tmp_path / "answers.db").write_text("no journal " * 100, encoding="utf-8")
     with pytest.raises(JournalError, match=r"answers\.db is damaged or not a journal"):
         TESTSET.run(Chain().ask, journal=tmp_path / "answers.db", progress=False)
-
-
-MODULE = """
-    from langchain_core.runnables import RunnableLambda
-
-    WORDS = {"answer": "yes"}
-
-    def chain(question):
-        return WORDS["answer"]
-"""
-
-
-def imported(folder, monkeypatch, source, name):
-    (folder / f"{name}.py").write_text(dedent(source), encoding="utf-8")
-    monkeypatch.syspath_prepend(folder)
-    sys.modules.pop(name, None)
-    return __import__(name).chain
-
-
-def test_an_edit_of_the_module_of_the_chain_makes_its_answers_unusable(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    journal = tmp_path / "answers.db"
-    for source, expected in ((MODULE, "yes"), (MODULE.replace("yes", "no, not"), "no, not"), (MODULE, "yes")):
-        chain = imported(tmp_path, monkeypatch, source, "my_chain")
-        assert answers(TESTSET.run(chain, journal=journal, progress=False)) == [expected] * 3
-
-
-def lcel(words="{context} {question}", k=2, responses=("a",), embeddings=None, **options):
-    store = InMemoryVectorStore(embeddings or HashingEmbeddings())
-    store.add_documents(FOUND)
-    found = {"context": store.as_retriever(search_kwargs={"k": k}), "question": RunnablePassthrough()}
-    model = FakeListChatModel(responses=list(responses), **options)
-    return found | ChatPromptTemplate([("human", words)]) | model
-
-
-def fingerprint(chain, **configurable):
-    return chain_fingerprint(chain, configurable)
-
-
-def test_prompt_model_options_and_configurable_values_are_part_of_the_fingerprint():
-    same = fingerprint(lcel())
-    others = [
-        fingerprint(lcel("{question} {context}")),
-        fingerprint(lcel(k=1)),
-        fingerprint(lcel(responses=("b",))),
-        fingerprint(lcel().with_retry()),
-        fingerprint(lcel().with_config(configurable={"tone": "dry"})),
-        fingerprint(lcel(), tone="dry"),
-        fingerprint(Search()),
-    ]
-    assert same == fingerprint(lcel())
-    assert len({same, *others}) == 1 + len(others)
-
-
-def test_what_a_chain_does_does_not_change_its_fingerprint():
-    count = 0
-
-    def ask(question):
-        nonlocal count
-        count += 1
-        return ANSWER
-
-    service = Chain()
-    for chain, question in ((lcel(), "1?"), (RunnableLambda(ask), "1?"), (RunnableLambda(service.ask), "1?")):
-        before = fingerprint(chain)
-        chain.invoke(question)
-        assert fingerprint(chain) == before
-    assert count == len(service.asked) == 1
-
-
-def test_values_that_a_function_refers_to_are_part_of_the_fingerprint_and_keys_are_not():
-    def build(k, api_key="sk-1"):
-        return RunnableLambda(lambda question: f"{k} {api_key}")
-
-    assert fingerprint(build(1)) == fingerprint(build(1, "sk-2")) != fingerprint(build(2))
-
-
-def test_an_agent_has_a_stable_fingerprint_that_names_its_prompt():
-    from langchain.agents import create_agent
-    from langchain_core.tools import create_retriever_tool
-
-    def agent(system):
-        return create_agent(Words(), [create_retriever_tool(Search(), "search", "Search.")], system_prompt=system)
-
-    assert fingerprint(agent("Be brief.")) == fingerprint(agent("Be brief.")) != fingerprint(agent("Be long."))
 
 
 # Concurrency, timeout, progress
@@ -255,12 +222,20 @@ def test_wrong_options_are_errors_before_the_chain_is_asked():
         TESTSET.run(chain.ask, max_concurency=1)
     assert str(error.value) == (
         "run() got an unexpected option 'max_concurency'; did you mean 'max_concurrency'? "
-        "Its options: chain, max_concurrency, timeout, journal, progress"
+        "Its options: chain, max_concurrency, timeout, journal, version, resume, retry_failed, progress"
     )
     with pytest.raises(ConfigError, match=r"^timeout must be a number of seconds above 0, or None, got 0$"):
         answered_by(chain.ask, timeout=0)
     with pytest.raises(ConfigError, match=r"^max_concurrency must be a whole number of at least 1, got 0$"):
         TESTSET.run(chain.ask, max_concurrency=0)
+    with pytest.raises(ConfigError, match=r"^version must be a text such as '1\.4', got 1\.4$"):
+        answered_by(chain.ask, journal="answers.db", version=1.4)
+    for unstated in ({"version": "1"}, {"resume": True}, {"retry_failed": True}):
+        with pytest.raises(ConfigError) as invalid:
+            TESTSET.run(chain.ask, **unstated)
+        assert str(invalid.value) == (
+            "version, resume and retry_failed say which answers of a journal are used: name the journal"
+        )
     assert chain.asked == []
 
 

@@ -98,7 +98,7 @@ def test_a_stored_answer_belongs_to_its_conversation(tmp_path):
         return "Да."
 
     other = CHAT.model_copy(update={"history": CHAT.history[:1]})
-    options = ANSWER_DEFAULTS | {"progress": False, "journal": tmp_path / "a.db", "max_concurrency": 1}
+    options = ANSWER_DEFAULTS | {"progress": False, "journal": tmp_path / "a.db", "version": "1", "max_concurrency": 1}
     for _ in range(2):
         Answering([CHAT, other, ALONE], RunnableLambda(chain), options).run()
     assert inputs == [CHAT.question, CHAT.question, ALONE.question]
