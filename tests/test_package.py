@@ -30,7 +30,20 @@ PAGE = (".html", ".css", ".js")
 
 # The folders, lowest first. A file imports from its own folder, from the folders before it, and from `errors`.
 LAYERS = (
-    *("_internal", "statistics", "text", "data", "run", "prompts", "judge", "models", "steps", "metrics", "testset"),
+    *(
+        "_internal",
+        "statistics",
+        "text",
+        "data",
+        "run",
+        "chains",
+        "prompts",
+        "judge",
+        "models",
+        "steps",
+        "metrics",
+        "testset",
+    ),
     *("report", "evaluation", "callbacks", "trust", "integrations", "testing", "cli"),
 )
 ROOT_MODULES = {"__init__", "__main__", "_version", "errors", "ranking", "sinks"}
@@ -114,7 +127,7 @@ def test_a_circle_would_be_seen():
     [
         ("from langchain_rageval.data.schema import Row", True),
         ("from langchain_rageval.errors import ConfigError", True),
-        ("from langchain_rageval.prompts.numbered_contexts import Line", True),
+        ("from langchain_rageval.prompts.layout import Line", True),
         ("from langchain_rageval.report.report import Report", False),
         ("def f():\n    from langchain_rageval.report.report import Report", False),
         ("import langchain_rageval.cli.main", False),

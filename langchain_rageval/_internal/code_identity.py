@@ -17,11 +17,33 @@ _PACKAGE = __name__.partition(".")[0]
 _INSTALLED = tuple({f"{Path(path)}/" for name, path in sysconfig.get_paths().items() if "lib" in name})
 _INSTALLED_PARTS = ("/site-packages/", "/dist-packages/")
 _OWN_FOLDER = f"{Path(__file__).parents[1]}/"
+_MOVED = {
+    "claim_metrics": ["claim_part.claim_value", "claim_part._state_from_findings"],
+    "grading": [
+        *("graders.cross_encoder_grader.RankGrader", "graders.embedding_grader.SimilarityGrader"),
+        *("graders.embedding_grader.question_and_chunks", "graders.id_grader.IdGrader"),
+        *("graders.label_grader.LabelGrader", "graders.llm_grader.LlmGrader", "graders.span_grader.SpanGrader"),
+    ],
+    "ranked": [f"{name}_at.{name}_of" for name in ("hit_rate", "map", "mean_grade", "mrr", "precision", "recall")],
+    "text_overlap": [
+        *("bleu.sentence_bleu", "chrf.sentence_chrf", "exact_match._equality_reason", "exact_match.equality"),
+        *("overlap.best_overlap", "overlap.nearest_reference_reason", "rouge.shared_words"),
+        *("string_presence._presence_reason", "string_presence.presence"),
+    ],
+}
+_RENAMED = {"_equality_reason": "_reason", "_presence_reason": "_reason"}
+_STORED_NAMES = {
+    f"{_PACKAGE}.metrics.{now}.{name}": f"{_PACKAGE}.metrics.{file}.{_RENAMED.get(name, name)}"
+    for now, names in _MOVED.items()
+    for file, _, name in (then.rpartition(".") for then in names)
+}
+"""Names in stored instruments of what has moved since: a score stays valid when its code moves to another file."""
 
 
 def original_name(function: FunctionType) -> str:
     """Return the name that a function was defined under, which a decorator does not change."""
-    return f"{function.__globals__.get('__name__', '')}.{function.__code__.co_qualname}"
+    name = f"{function.__globals__.get('__name__', '')}.{function.__code__.co_qualname}"
+    return _STORED_NAMES.get(name, name)
 
 
 def closure_values(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -156,7 +178,8 @@ def class_name(kind: type) -> str:
 def qualified_name(value: Any) -> str:
     """Return the name of a class, function or object with its module."""
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
-    return ".".join(filter(None, (getattr(value, "__module__", None), name)))
+    full = ".".join(filter(None, (getattr(value, "__module__", None), name)))
+    return _STORED_NAMES.get(full, full)
 
 
 def content_digest(content: str | bytes) -> str:

@@ -51,7 +51,7 @@ from langchain_rageval._internal.object_state import (
     serialized_fields,
     slot_values,
 )
-from langchain_rageval._internal.secret_names import (
+from langchain_rageval._internal.redaction import (
     has_key_form,
     has_random_part,
     is_carrier_name,

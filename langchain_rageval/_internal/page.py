@@ -1,8 +1,4 @@
-"""Parts that the HTML pages share: packed data, the Content-Security-Policy, and the files of the pages.
-
-A page is one file that works offline and is safe against hostile content. Its data is embedded as gzip in base64; its
-script unpacks them and writes texts as text only, never as HTML.
-"""
+"""HTML of pages and notebooks: fragments, packed data, Content-Security-Policy, and the page that reviews rows."""
 
 from __future__ import annotations
 
@@ -10,10 +6,68 @@ import base64
 import gzip
 import hashlib
 import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from importlib.resources import files
+from pathlib import Path
+from string import Template
 from typing import Any, Literal, get_args
 
+import yaml
+
 from langchain_rageval.errors import ConfigError
+
+_MAX_CHARACTERS = 2_000
+_MAX_ITEMS = 50
+
+
+def text(content: str) -> str:
+    """Return a plain text as HTML: escaped, and cut if it is very long."""
+    cut = content if len(content) <= _MAX_CHARACTERS else f"{content[:_MAX_CHARACTERS]}… [{len(content):,} characters]"
+    return f"<bdi>{escape(cut)}</bdi>".replace("\n", "<br>")
+
+
+def bold(content: str) -> str:
+    """Return a text as bold HTML."""
+    return f"<b>{text(content)}</b>"
+
+
+def paragraph(*parts: str) -> str:
+    """Return a paragraph of HTML parts; empty parts are left out."""
+    return f"<p>{' '.join(filter(None, parts))}</p>"
+
+
+def item_list(items: Sequence[str], *, numbered: bool = False) -> str:
+    """Return a list of HTML items, at most the first 50."""
+    tag = "ol" if numbered else "ul"
+    lines = "".join(f"<li>{item}</li>" for item in items[:_MAX_ITEMS])
+    return f"<{tag}>{lines}</{tag}>" + _more(len(items))
+
+
+def table(head: Sequence[str], rows: Sequence[Iterable[str]]) -> str:
+    """Return a table of HTML cells under plain text headings, at most the first 50 rows."""
+    heads = "".join(f"<th>{escape(heading)}</th>" for heading in head)
+    lines = "".join(
+        "<tr>" + "".join(f'<td style="text-align: left">{cell}</td>' for cell in row) + "</tr>"
+        for row in rows[:_MAX_ITEMS]
+    )
+    return f"<table><tr>{heads}</tr>{lines}</table>" + _more(len(rows))
+
+
+def details(title: str, body: str) -> str:
+    """Return an HTML body that is collapsed under a plain text title."""
+    return f"<details><summary>{escape(title)}</summary>{body}</details>"
+
+
+def pluralize(count: int, noun: str) -> str:
+    """Return a count and a noun, such as "1 context" or "2 contexts"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _more(count: int) -> str:
+    return paragraph(f"… and {count - _MAX_ITEMS:,} more") if count > _MAX_ITEMS else ""
+
 
 PageLanguage = Literal["auto", "en", "ru"]
 
@@ -54,3 +108,57 @@ def content_policy(script: str, style: str) -> str:
 def read_page_file(name: str) -> str:
     """Return the text of a file that pages share, such as "page.css"."""
     return (files("langchain_rageval._internal") / "page_files" / name).read_text(encoding="utf-8")
+
+
+def write_review_page(path: str | Path, data: Mapping[str, Any], language: str, **title_fields: str) -> None:
+    """Write the page.
+
+    Args:
+        path: path of the file.
+        data: `kind` ("testset" or "labels"), `file` (name of the file that the page saves), `items`, and what the kind
+            needs. Equal data have their decisions in the same place of the browser.
+        language: "en" or "ru", the language in which the page opens.
+        **title_fields: values for the title of the page.
+
+    Raises:
+        ConfigError: if the file cannot be written.
+    """
+    words = yaml.safe_load(read_page_file("review_words.yaml"))
+    titles = {code: texts[f"title_{data['kind']}"].format(**title_fields) for code, texts in words.items()}
+    content = json.dumps(data, sort_keys=True).encode()
+    key = hashlib.blake2b(content, digest_size=12).hexdigest()
+    style = read_page_file("page.css") + read_page_file("review.css")
+    script = read_page_file("page.js") + read_page_file("review.js")
+    page = Template(read_page_file("review.html")).substitute(
+        language=language,
+        policy=content_policy(script, style),
+        title=escape(titles[language]),
+        style=style,
+        script=script,
+        **{name: escape(words[language][name]) for name in ("skip", "loading", "noscript")},
+        words=pack(words),
+        data=pack({**data, "key": key, "language": language, "title": titles}),
+    )
+    try:
+        Path(path).write_text(page, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another path") from None
+
+
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_INVISIBLE = re.compile("[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Return the text on one line, without control characters and marks of the writing direction."""
+    return printable_lines(" ".join(text.split()))
+
+
+def printable_lines(text: str) -> str:
+    """Return the text with control characters other than line feeds as U+FFFD, without marks of direction."""
+    return _CONTROL.sub("\ufffd", _INVISIBLE.sub("", text))
+
+
+def printable_json(document: str) -> str:
+    """Return a JSON document with the same content whose control characters and marks are JSON escapes."""
+    return re.sub(f"{_CONTROL.pattern}|{_INVISIBLE.pattern}", lambda match: json.dumps(match[0])[1:-1], document)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import WeakSet
 
-from langchain_rageval._internal.per_process import PerProcess
+from langchain_rageval._internal.cached import PerProcess
 
 BUSY_SECONDS = 60.0  # another process may hold the file for a moment
 _RETRY_SECONDS = 0.02

@@ -23,12 +23,16 @@ from langchain_rageval.callbacks.scoring_pipeline import (
     ScoringJob,
     ScoringOptions,
     ScoringPipeline,
+    Sink,
+    current_span,
+    in_worker,
+    span_in,
 )
-from langchain_rageval.callbacks.sink_queue import Sink
-from langchain_rageval.callbacks.sinks.jsonl import JsonlSink
-from langchain_rageval.callbacks.sinks.opentelemetry import OpenTelemetrySink
-from langchain_rageval.callbacks.trace_context import current_span, span_in
-from langchain_rageval.callbacks.worker_queue import in_worker
+from langchain_rageval.callbacks.sinks.files import JsonlSink
+from langchain_rageval.callbacks.sinks.traces import OpenTelemetrySink
+from langchain_rageval.chains.events import ChainEvents, RunLabels
+from langchain_rageval.chains.run_trees import RootRun, RunTrees, RunType, new_record
+from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_sample, thread_id_in
 from langchain_rageval.data.conversations import CONVERSATION
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError
@@ -37,12 +41,8 @@ from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, StreamOptions
 from langchain_rageval.metrics.structure import called_models
 from langchain_rageval.run.budget import Budget
-from langchain_rageval.run.chain_events import ChainEvents, RunLabels
-from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, fill_defaults
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.run.run_trees import RootRun, RunTrees, RunType, new_record
-from langchain_rageval.run.sample_reader import read_sample
-from langchain_rageval.run.thread_id import enclosing_thread_id, thread_id_in
+from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, fill_defaults
 
 _DEFAULTS: CallOptions = {**CALL_DEFAULTS, "max_concurrency": 4}
 _ALL = 2**64

@@ -1,41 +1,223 @@
-"""Scoring pipeline: admit sampled runs, score them in the background, and deliver the rows to the sinks.
-
-Every admitted run is counted once in the end: as scored, failed, dropped or unscorable. Each sink has its own queue and
-thread, so a sink that fails or hangs delays neither the judge nor the other sinks.
-"""
+"""Scoring pipeline: admit sampled runs, score them in the background, and deliver the rows to the sinks."""
 
 from __future__ import annotations
 
 import atexit
+import inspect
 import logging
 import os
+import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
 
 from langchain_rageval._internal.redaction import redact_message
-from langchain_rageval.callbacks.sink_queue import Delivery, Sink, SinkQueue
-from langchain_rageval.callbacks.worker_queue import WorkerQueue
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.chains.run_trees import RunRecord
+from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.evaluation.conversation_count import ConversationCount
+from langchain_rageval.evaluation.checks import ConversationCount, MixedMeasures
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
-from langchain_rageval.evaluation.judge_breaker import JudgeBreaker
-from langchain_rageval.evaluation.mixed_measures import MixedMeasures
-from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.evaluation.score_store import JudgeBreaker, ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.run.budget import BudgetTracker
-from langchain_rageval.run.run_trees import RunRecord
 from langchain_rageval.run.threads import DaemonThreads
+
+T = TypeVar("T")
+
+in_worker: ContextVar[bool] = ContextVar("in_worker", default=False)
+"""True in threads that process a queue, and in what they start: runs of chains there are not sampled."""
+
+_LOG = logging.getLogger("langchain_rageval")
+
+
+class WorkerQueue(Generic[T]):
+    """A bounded first-in, first-out queue with worker threads that start on demand.
+
+    Args:
+        process: called with each item, in a daemon thread that sees none of the context variables of the producer.
+        n_workers: maximum number of threads; there are none while the queue is empty.
+        limit: maximum number of items, those being processed included.
+        threads: source of the threads.
+    """
+
+    def __init__(self, process: Callable[[T], None], n_workers: int, limit: int, threads: DaemonThreads) -> None:
+        self._process = process
+        self._n_workers = n_workers
+        self._limit = limit
+        self._threads = threads
+        self._waiting: deque[T] = deque()
+        self._n_active = 0
+        self._n_items = 0
+        self._changed = threading.Condition()
+
+    def put(self, item: T, timeout: float = 0.0) -> bool:
+        """Add an item; return False if the queue is still full after a timeout in seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._n_items < self._limit, timeout):
+                return False
+            needs_worker = self._n_active < self._n_workers
+            self._n_active += needs_worker
+            self._n_items += 1
+            self._waiting.append(item)
+        if needs_worker:
+            self._start_worker()
+        return True
+
+    def clear(self) -> list[T]:
+        """Remove and return the items that no worker has started."""
+        with self._changed:
+            waiting, self._waiting = list(self._waiting), deque()
+            self._n_items -= len(waiting)
+            return waiting
+
+    def _start_worker(self) -> None:
+        try:
+            Context().run(self._threads.submit, self._work)
+        except RuntimeError as error:  # the system has no more threads, or the interpreter is shutting down
+            with self._changed:
+                self._n_active -= 1
+            _LOG.warning("no thread could be started to score or deliver: %s", error)
+
+    def _work(self) -> None:
+        in_worker.set(True)
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._n_active -= 1
+                    return
+                item = self._waiting.popleft()
+            try:
+                self._process(item)
+            except BaseException:
+                _LOG.exception("an item was lost")
+            finally:
+                with self._changed:
+                    self._n_items -= 1
+                    self._changed.notify()
+                del item
+
+
+Sink = Callable[[Row], Any]
+
+_PUT_TIMEOUT = 10.0  # seconds to wait for room, if the sink is slower than the judge
+_RETRY_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds
+
+
+@dataclass(eq=False)
+class Delivery:
+    """A row on its way to several sinks.
+
+    Attributes:
+        number: number of the run.
+        row: the row.
+        outcome: counter that is increased when every sink is done with the row, such as "scored".
+        n_pending: number of sinks that are not done with it.
+    """
+
+    number: int
+    row: Row
+    outcome: str
+    n_pending: int = 0
+
+
+class SinkQueue:
+    """A bounded queue of deliveries to one sink, with its own thread.
+
+    A row that the sink rejects is tried again after growing delays. While the sink rejects every row, each row is tried
+    once. `put` blocks while the queue is full, so the judge runs no faster than the sink; if a sink hangs, only the
+    first call blocks, until the sink continues.
+
+    Args:
+        sink: called with each row.
+        on_error: called with each error of the sink, and `gave_up=True` if the row is not tried again.
+        on_done: called with each delivery when it is accepted or given up.
+        limit: maximum number of deliveries in the queue.
+        threads: source of the thread.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        on_error: Callable[..., None],
+        on_done: Callable[[Delivery], None],
+        limit: int,
+        threads: DaemonThreads,
+    ) -> None:
+        self._sink = sink
+        self._on_error = on_error
+        self._on_done = on_done
+        self._queue: WorkerQueue[Delivery] = WorkerQueue(self._deliver, 1, limit, threads)
+        self._is_down = False
+        self._hangs = False
+
+    def put(self, delivery: Delivery) -> bool:
+        """Add a delivery (a row for the sink) to the queue; return False if the queue stays full."""
+        added = self._queue.put(delivery, 0.0 if self._hangs else _PUT_TIMEOUT)
+        self._hangs = not added
+        return added
+
+    def _deliver(self, delivery: Delivery) -> None:
+        try:
+            self._send(delivery.row)
+        finally:
+            self._on_done(delivery)
+
+    def _send(self, row: Row) -> None:
+        for delay in (None,) if self._is_down else (*_RETRY_DELAYS, None):
+            try:
+                _call(self._sink, row)
+            except BaseException as error:
+                self._on_error(error, gave_up=delay is None)
+            else:
+                self._is_down = False
+                return
+            if delay is not None:
+                time.sleep(delay)
+        self._is_down = True
+
+
+def _call(sink: Sink, row: Row) -> None:
+    """Call a sink with a row.
+
+    Raises:
+        TypeError: if the sink is async. It would not be awaited, and the row would be lost.
+    """
+    result = sink(row)
+    if inspect.iscoroutine(result):
+        result.close()
+        raise TypeError("the sink is async: pass a plain function, which is called in a thread of its own")
+
+
+TRACE_ID = "trace_id"
+SPAN_ID = "span_id"
+
+
+def current_span() -> dict[str, str]:
+    """Return `trace_id` and `span_id` of the current span as hexadecimal digits; {} if there is no span.
+
+    Libraries that trace a chain with OpenTelemetry have imported it, so it is not imported here.
+    """
+    trace = sys.modules.get("opentelemetry.trace")
+    context = trace.get_current_span().get_span_context() if trace is not None else None
+    if trace is None or context is None or not context.is_valid:
+        return {}
+    return {TRACE_ID: trace.format_trace_id(context.trace_id), SPAN_ID: trace.format_span_id(context.span_id)}
+
+
+def span_in(metadata: Mapping[str, Any]) -> dict[str, str]:
+    """Return those of `trace_id` and `span_id` that are in the metadata of a run."""
+    return {name: str(metadata[name]) for name in (TRACE_ID, SPAN_ID) if metadata.get(name)}
+
 
 Extract = Callable[[RunRecord], Mapping[str, Any] | Sample | None]
 Redact = Callable[[Sample], Sample]
@@ -49,8 +231,6 @@ _EXIT_SECONDS = 5.0
 _MINUTE = 60.0
 
 _pipelines: WeakSet[ScoringPipeline] = WeakSet()
-
-_LOG = logging.getLogger("langchain_rageval")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval._internal.html import pluralize
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.cli.commands import build_parser
 from langchain_rageval.cli.evaluate import COMMAND, finish, parse_gates, record_command
@@ -32,7 +32,7 @@ from langchain_rageval.cli.terminal import (
     write_message,
 )
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.evaluation.from_files import evaluate_from_files
+from langchain_rageval.evaluation.api import evaluate_from_files
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.batch.wave_files import RepliesRead, WaveFile, read_replies
 from langchain_rageval.run.journal import Journal

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval._internal.html import pluralize
+from langchain_rageval._internal.page import pluralize
+from langchain_rageval.chains.answering import Answering
 from langchain_rageval.cli.evaluate import record_command
 from langchain_rageval.cli.inputs import (
     check_writable,
@@ -29,7 +30,6 @@ from langchain_rageval.cli.terminal import (
 from langchain_rageval.data.loading import load_with_notice
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.answering import Answering
 from langchain_rageval.testset.testset import Testset, is_testset_file
 
 

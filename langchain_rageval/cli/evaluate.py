@@ -44,16 +44,15 @@ from langchain_rageval.cli.terminal import (
 )
 from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
-from langchain_rageval.evaluation.batch import Batch
 from langchain_rageval.evaluation.engine import INTERRUPTED
-from langchain_rageval.evaluation.judge_breaker import STOPPED
+from langchain_rageval.evaluation.options import Batch
+from langchain_rageval.evaluation.score_store import STOPPED
 from langchain_rageval.evaluation.until import Decided
 from langchain_rageval.report.files import is_report
-from langchain_rageval.report.gates import check_gates, gate_results
 from langchain_rageval.report.joining import join_reports
-from langchain_rageval.report.junit import write_junit
-from langchain_rageval.report.markdown import markdown_of
+from langchain_rageval.report.markdown import markdown_of, write_junit
 from langchain_rageval.report.report import Report
+from langchain_rageval.report.thresholds import check_gates, gate_results
 from langchain_rageval.run.journal import Journal
 
 COMMAND = "command"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from langchain_rageval._internal.printable import printable_json
+from langchain_rageval._internal.page import printable_json
 from langchain_rageval.cli.terminal import PIPE
 from langchain_rageval.errors import ConfigError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_rageval.report.report import Report
     from langchain_rageval.report.summary import MetricSummary, Summary
     from langchain_rageval.report.trend import Trend
-    from langchain_rageval.testset.generation_plan import GenerationPlan
+    from langchain_rageval.testset.rehearsal import GenerationPlan
     from langchain_rageval.testset.testset import Testset
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from langchain_rageval._internal.printable import printable
+from langchain_rageval._internal.page import printable
 from langchain_rageval.cli.inputs import (
     build_embeddings,
     build_judge,
@@ -50,10 +50,9 @@ from langchain_rageval.trust.qualification import (
     Fitness,
     Qualification,
 )
-from langchain_rageval.trust.qualify_judge import qualify_judge
-from langchain_rageval.trust.rubric_study import RubricStudy, rubric_study
-from langchain_rageval.trust.study_row import HEADINGS as STUDY_HEADINGS
-from langchain_rageval.trust.study_row import study_cells
+from langchain_rageval.trust.qualify import qualify_judge
+from langchain_rageval.trust.rubric_study import HEADINGS as STUDY_HEADINGS
+from langchain_rageval.trust.rubric_study import RubricStudy, rubric_study, study_cells
 
 _LEVELS: Mapping[str, Sequence[Fitness]] = {"fit": ["fit"], "care": ["fit", "fit with care"]}
 _FITNESS_COLOURS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}

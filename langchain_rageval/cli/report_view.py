@@ -11,17 +11,17 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval._internal.printable import printable
+from langchain_rageval._internal.page import printable
 from langchain_rageval.cli.terminal import print_indented, shorten, show_notes, show_path, table_of, write_message
 from langchain_rageval.data.schema import Failure, Finding, Row, Score, Usage
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.report.audit import AUDIT_HEADINGS, AuditSummary, audit_cells
-from langchain_rageval.report.judged_question import describe_question, standalone_findings
+from langchain_rageval.report.labelling import describe_question, standalone_findings
 from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, summarise
-from langchain_rageval.run.prices import format_money
+from langchain_rageval.run.usage import format_money
 
 _COLOURS = {
     "supported": "green",

@@ -25,12 +25,7 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
-from langchain_rageval.metrics.graders.embedding_grader import embedding_grader
-from langchain_rageval.metrics.graders.grader import Grader
-from langchain_rageval.metrics.graders.id_grader import id_grader
-from langchain_rageval.metrics.graders.label_grader import label_grader
-from langchain_rageval.metrics.graders.llm_grader import llm_grader
-from langchain_rageval.metrics.graders.span_grader import span_grader
+from langchain_rageval.metrics.grading import Grader, embedding_grader, id_grader, label_grader, llm_grader, span_grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import (
     ScorerGroup,

@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval._internal.printable import printable, printable_lines
+from langchain_rageval._internal.page import printable, printable_lines
 
 PIPE = "-"
 """File name that means stdin for input and stdout for output."""

@@ -9,8 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from langchain_rageval._internal.html import pluralize
-from langchain_rageval._internal.printable import printable
+from langchain_rageval._internal.page import pluralize, printable
 from langchain_rageval.cli.inputs import (
     build_budget,
     check_writable,
@@ -35,12 +34,11 @@ from langchain_rageval.cli.terminal import (
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.loading import load_embeddings, load_judge
-from langchain_rageval.testset.diff import TestsetDiff
-from langchain_rageval.testset.distribution import branch_of_names
-from langchain_rageval.testset.evolutions import persona
+from langchain_rageval.testset.evolutions import branch_of_names, persona
 from langchain_rageval.testset.generator import TestsetGenerator
 from langchain_rageval.testset.readers import load_documents
 from langchain_rageval.testset.review_page import reviewed_name
+from langchain_rageval.testset.row import TestsetDiff
 from langchain_rageval.testset.testset import Testset, usage_line
 
 _PERSONA = "persona"

@@ -1,8 +1,4 @@
-"""Functions that read the fields of a sample from objects of other libraries.
-
-Messages, documents, runs, arrays and the missing values of pandas are recognised by their attributes, without importing
-any of these libraries.
-"""
+"""Names of the fields of a sample in other vocabularies; ids of documents and chunks."""
 
 from __future__ import annotations
 
@@ -11,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from langchain_rageval.data.cells import number_to_text, parse_literal
-from langchain_rageval.data.chunk_ids import chunk_id
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized
 from langchain_rageval.data.messages import (
     MessageExchange,
@@ -24,6 +18,7 @@ from langchain_rageval.data.messages import (
     unwrap_text,
     without_score,
 )
+from langchain_rageval.data.tables import number_to_text, parse_literal
 from langchain_rageval.data.vocabulary import (
     CONTAINERS,
     CONVERSATIONS,
@@ -40,6 +35,28 @@ from langchain_rageval.data.vocabulary import (
     reading_of,
 )
 from langchain_rageval.errors import ConfigError, SampleError
+
+_KEYS = ("chunk_id", "id", "_id", "doc_id")  # metadata under which stores and data sets keep the id of a chunk
+
+
+def chunk_id(chunk: Any) -> Any:
+    """Return the id of a chunk: its own `id`, else `chunk_id`, `id`, `_id` or `doc_id` of its metadata; None if none.
+
+    Args:
+        chunk: a Document, an object or a mapping.
+    """
+    own = _get(chunk, "id")
+    own = _get(chunk, "id_") if own is None else own  # a node of LlamaIndex
+    metadata = _get(chunk, "metadata")
+    if own is not None or not isinstance(metadata, Mapping):
+        return own
+    return next((metadata[key] for key in _KEYS if isinstance(metadata.get(key), str | int)), None)
+
+
+def _get(chunk: Any, name: str) -> Any:
+    value = chunk.get(name) if isinstance(chunk, Mapping) else getattr(chunk, name, None)
+    return None if callable(value) else value
+
 
 _NAME_SETS = {field: frozenset(names) for field, names in NAMES.items()}
 _TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})

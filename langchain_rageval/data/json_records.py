@@ -8,8 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.data.encodings import read_lines
-from langchain_rageval.data.tables import IsHead, Records
+from langchain_rageval.data.tables import IsHead, Records, read_lines
 from langchain_rageval.errors import ConfigError, SampleError
 
 OWN_HEADS = ("rageval_report", "rageval_testset")

@@ -10,15 +10,22 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from langchain_rageval.data.cells import decode_row
 from langchain_rageval.data.conversations import CONVERSATION, read_conversation
-from langchain_rageval.data.encodings import decode_lines, read_lines
 from langchain_rageval.data.field_names import check_fields, explain_fields
 from langchain_rageval.data.foreign_records import check_outputs_are_clear
 from langchain_rageval.data.json_records import OWN_HEADS, line_records, records_of_json, records_of_lines
 from langchain_rageval.data.sample_ids import SampleIds, describe_clash
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.data.tables import WORKBOOKS, IsHead, Records, check_workbook, table_records
+from langchain_rageval.data.tables import (
+    WORKBOOKS,
+    IsHead,
+    Records,
+    check_workbook,
+    decode_lines,
+    decode_row,
+    read_lines,
+    table_records,
+)
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.data.vocabulary import CONVERSATIONS, NAMES, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError

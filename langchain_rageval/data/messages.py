@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from langchain_rageval.data.cells import parse_literal
+from langchain_rageval.data.tables import parse_literal
 
 CONTEXT_SOURCES = "context_sources"
 """Name in the metadata of a sample: the `source` of each context, or the tool that returned it, with the id of its

@@ -25,16 +25,16 @@ from pydantic import (
     model_validator,
 )
 
-from langchain_rageval._internal.html import (
+from langchain_rageval._internal.page import (
     bold,
     details,
     item_list,
     paragraph,
     pluralize,
+    printable_lines,
     table,
     text,
 )
-from langchain_rageval._internal.printable import printable_lines
 from langchain_rageval.data.field_names import read_fields
 from langchain_rageval.data.instrument import split_digests
 from langchain_rageval.data.messages import read_turns, unwrap_text

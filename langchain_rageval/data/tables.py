@@ -1,12 +1,20 @@
-"""Rows of tables: files of CSV in the dialects of spreadsheet programs, workbooks of Excel, and DataFrames."""
+"""Tables: their rows, the encodings of files, and lists and mappings in cells."""
 
 from __future__ import annotations
 
+import ast
+import codecs
 import csv
 import io
+import json
+import logging
+import math
+import re
+import tokenize
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain, islice, zip_longest
@@ -14,9 +22,282 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from langchain_rageval.data.encodings import read_lines
-from langchain_rageval.data.vocabulary import FIELDS_BY_NAME, folded, known_name
+from langchain_rageval.data.vocabulary import CONTAINERS, FIELDS_BY_NAME, LIST_FIELDS, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError
+
+_LARGEST = 1e15  # above, a float does not hold every whole number
+_TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
+_MAPPINGS = frozenset({"relevance", "metadata"})
+_OPENINGS = ("[", "(", "{")
+_MESSAGES = frozenset({"messages", "user_input"})
+_BULK = frozenset({"trace", "spans", "assessments", "events", "record_json", "calls", "item", "sample", "tags"})
+_NAMED = {"null": None, "none": None, "true": True, "false": False, "nan": None}
+_EMPTY = ("none", "null")
+
+
+def number_to_text(value: Any) -> Any:
+    """Return a number or a date as text, a whole number without decimals; return any other value unchanged."""
+    match value:
+        case float() | datetime() if value != value:  # NaN and NaT
+            return value
+        case float() if value.is_integer() and math.fabs(value) < _LARGEST:
+            return str(int(value))  # pandas makes floats of whole numbers beside a missing one
+        case bool() | int() | float():
+            return str(value)
+        case datetime() if value.time() == time.min:
+            return str(value.date())
+        case date() | time():
+            return str(value)
+    return value
+
+
+def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row of a table with lists and mappings in place of the texts that contain them.
+
+    Args:
+        row: name of a column to its cell.
+        fields: fields of `Sample` mapped to names of columns.
+
+    Raises:
+        SampleError: if a cell begins like a list of texts but is none, for example because it was cut off.
+    """
+    meaning = {name.partition(".")[0]: field for field, name in fields.items()}
+    return {name: _decoded(name, cell, meaning.get(name)) for name, cell in row.items()}
+
+
+def _decoded(name: str, cell: Any, field: str | None) -> Any:
+    known = known_name(name) or known_name(name.rpartition(".")[2]) or name
+    field = field or FIELDS_BY_NAME.get(known, "")
+    if not isinstance(cell, str):
+        return number_to_text(cell) if field in _TEXT_FIELDS else cell
+    text = cell.strip()
+    if not text.startswith(_OPENINGS):
+        return None if field in LIST_FIELDS - {"references"} and text.casefold() in _EMPTY else cell
+    if field == "history":
+        value = parse_literal(text)
+        return value if isinstance(value, list | Mapping) else cell
+    if field in LIST_FIELDS:
+        if not text.startswith("[") and (field == "references" or known not in CONTAINERS | {"context"}):
+            return cell
+        return _list_in(text, name, cell)
+    if field in _MAPPINGS or known in CONTAINERS | _MESSAGES | _BULK:
+        value = parse_literal(text)
+        if known in _MESSAGES and not _holds_mappings(value):
+            return cell
+        return value if isinstance(value, list | Mapping) else cell
+    return cell
+
+
+def _list_in(text: str, name: str, cell: str) -> Any:
+    value = parse_literal(text)
+    if isinstance(value, list | Mapping):
+        return value
+    if text.startswith(("['", '["', "[Document(", "[{")):
+        problem = f"{name!r} begins like a list, but is none: it ends with {text[-20:]!r}"
+        raise SampleError(f"{problem}; if the cell was cut off, save the table as JSON lines", None)
+    return cell
+
+
+def _holds_mappings(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+def parse_literal(text: str) -> Any:
+    """Return the list or mapping in a text, as JSON or as Python prints it; None if there is none.
+
+    Calls such as `Document(page_content='…')` become mappings of their keyword arguments. Texts without commas between
+    them are the items of a numpy array.
+    """
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    except RecursionError:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of unknown escapes such as \\d
+            return _value(ast.parse(_with_commas(text), mode="eval").body)
+    except (ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError):
+        return None
+
+
+def _with_commas(text: str) -> str:
+    """Return the text with commas between adjacent texts, which Python would join."""
+    ends: list[tuple[int, int]] = []
+    previous, end = -1, (0, 0)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT):
+            continue
+        if token.type == previous == tokenize.STRING:
+            ends.append(end)
+        previous, end = token.type, token.end
+    lines = text.splitlines(keepends=True)
+    for row, column in reversed(ends):
+        lines[row - 1] = lines[row - 1][:column] + "," + lines[row - 1][column:]
+    return "".join(lines)
+
+
+def _value(node: ast.expr) -> Any:
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.List() | ast.Tuple():
+            return [_value(item) for item in node.elts]
+        case ast.Dict():
+            return {_value(key): _value(item) for key, item in zip(node.keys, node.values, strict=True) if key}
+        case ast.Call(func=ast.Name(id="array"), args=[items, *_]):
+            return _value(items)
+        case ast.Call(func=ast.Name(id=kind)) if kind == "Document" or kind.endswith("Message"):
+            arguments = {word.arg: _value(word.value) for word in node.keywords if word.arg}
+            return {"type": kind.removesuffix("Message").lower(), **arguments}
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number
+        case ast.Name(id=name) if name.casefold() in _NAMED:
+            return _NAMED[name.casefold()]
+    raise ValueError(f"not a literal: {type(node).__name__}")
+
+
+_LOG = logging.getLogger("langchain_rageval")
+_LEGACY = ("cp1251", "cp1252", "koi8_r", "cp866")
+_WIDE = (
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins with the mark of UTF-16
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
+_RUSSIAN_WORD = re.compile(rb"[\xa8\xb8\xc0-\xff]{3,}")
+_HEAD_BYTES = 4096
+_SAMPLE_LINES, _SAMPLE_BYTES = 500, 65_536
+_SURE = 8  # bytes beyond ASCII that are valid UTF-8 by chance in no text of another encoding
+
+
+def read_lines(path: Path, *, strict: bool = True) -> Iterator[str]:
+    """Yield the lines of a text file with their ends; see `decode_lines` for the encodings, to which UTF-16 is added.
+
+    Raises:
+        ConfigError: if the text cannot be decoded.
+    """
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+        file.seek(0)
+        if encoding := wide_encoding(head):
+            yield from _wide_lines(file, encoding, path.name)
+        else:
+            yield from decode_lines(file, path.name, strict=strict)
+
+
+def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> Iterator[str]:
+    """Decode lines as UTF-8, or if the first line beyond ASCII is not, in the encoding that its letters suggest.
+
+    A warning in the log "langchain_rageval" names an encoding other than UTF-8.
+
+    Args:
+        lines: lines of a file or a stream.
+        name: name of the file, for messages.
+        strict: False to replace invalid characters in a UTF-8 file, with a warning, instead of raising.
+
+    Raises:
+        ConfigError: if lines are in different encodings and `strict` is True.
+    """
+    rest, encoding = iter(lines), "utf-8"
+    number, has_utf8 = 0, False
+    while (line := next(rest, None)) is not None:
+        number += 1
+        if encoding != "utf-8":
+            if _is_surely_utf8(line):
+                raise ConfigError(
+                    f"{name}, line {number} is UTF-8, earlier lines are {encoding}; save the file as UTF-8"
+                )
+            yield line.decode(encoding, errors="replace")
+            continue
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            if has_utf8 and not strict:
+                _LOG.warning("%s, line %d is not valid UTF-8; invalid characters are replaced", name, number)
+                yield line.decode("utf-8", errors="replace")
+                continue
+            if has_utf8:
+                raise ConfigError(f"{name}, line {number} is not valid UTF-8; save the file as UTF-8") from error
+            sample = [line, *islice(rest, _SAMPLE_LINES)]
+            encoding = guess_encoding(b"".join(part for part in sample if not part.isascii()))
+            _LOG.warning("%s is not UTF-8; read as %s", name, encoding)
+            rest, number = chain(sample, rest), number - 1
+            continue
+        has_utf8 = has_utf8 or not line.isascii()
+        yield text
+
+
+def decode_text(content: bytes, name: str) -> str:
+    """Return the text of a file's content; a warning names an encoding other than UTF-8 and UTF-16."""
+    if encoding := wide_encoding(content[:_HEAD_BYTES]):
+        return content.decode(encoding, errors="replace")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        encoding = guess_encoding(b"".join(line for line in content.splitlines(True) if not line.isascii()))
+        _LOG.warning("%s is not UTF-8; read as %s", name, encoding)
+        return content.decode(encoding, errors="replace")
+
+
+def wide_encoding(head: bytes) -> str | None:
+    """Return the encoding of a file that begins with these bytes if it is UTF-16 or UTF-32, else None."""
+    for mark, encoding in _WIDE:
+        if head.startswith(mark):
+            return encoding
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if max(even, odd) * 50 < len(head) or min(even, odd):
+        return None
+    return "utf-16-le" if odd else "utf-16-be"
+
+
+def guess_encoding(content: bytes) -> str:
+    """Return the single-byte encoding that the letters of a text suggest, Russian or Western.
+
+    Raises:
+        ConfigError: if the content is no text.
+    """
+    from charset_normalizer import from_bytes
+
+    if len(content) - len(content.translate(None, _CONTROLS)) > len(content) // 100:
+        raise ConfigError("not a text in UTF-8, UTF-16 or a single-byte encoding; save the file as UTF-8")
+    best = from_bytes(content[:_SAMPLE_BYTES], cp_isolation=[*_LEGACY]).best()
+    if best is None or best.encoding not in _LEGACY or _looks_russian(content):
+        return "cp1251"
+    return best.encoding
+
+
+def _looks_russian(content: bytes) -> bool:
+    """Return True if the bytes beyond ASCII are lower-case Russian words in Windows-1251, upper case in KOI8-R."""
+    beyond = bytes(byte for byte in content if byte > 127)
+    lower = sum(byte >= 0xE0 for byte in beyond)  # а to я
+    words = sum(len(word) for word in _RUSSIAN_WORD.findall(content))
+    return lower > 0.7 * len(beyond) and words > 0.7 * len(beyond)
+
+
+def _wide_lines(file: io.BufferedReader, encoding: str, name: str) -> Iterator[str]:
+    with io.TextIOWrapper(file, encoding=encoding, newline="") as text:
+        try:
+            for number, line in enumerate(text):
+                yield line.removeprefix("\ufeff") if number == 0 else line
+        except UnicodeError as error:
+            raise ConfigError(f"{name} is not valid {encoding.upper()} ({error}); save the file as UTF-8") from error
+
+
+def is_utf8(content: bytes) -> bool:
+    """Return True if the bytes are valid UTF-8."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_surely_utf8(line: bytes) -> bool:
+    return sum(byte > 127 for byte in line) >= _SURE and is_utf8(line)
+
 
 Record = dict[str, Any]
 """Name of a column to the value of a cell; None for an empty cell."""

@@ -1,25 +1,26 @@
-"""`evaluate`, `aevaluate` and `astream_evaluate`: score many samples, with one shared limit on model calls.
-
-Neither samples nor metrics wait for each other. `evaluate` calls the models' sync methods from worker threads, so it
-also works inside a running event loop, as in a notebook; the other two run on the caller's loop.
-"""
+"""`evaluate`, `aevaluate` and `astream_evaluate`: score many samples; also with requests and replies as files."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import aclosing, closing
+from pathlib import Path
 from typing import Any, Unpack
 
 from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.batched_evaluation import BatchedEvaluation, in_batches
-from langchain_rageval.evaluation.context_windows import warn_of_long_requests
+from langchain_rageval.evaluation.dry_run import warn_of_long_requests
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, iterate_samples, prepare_samples, size_of
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
 from langchain_rageval.report.report import Report
+from langchain_rageval.run.batch.providers import recorded_openai
+from langchain_rageval.run.batch.recorder import Recorder, ReplyStore
+from langchain_rageval.run.batch.wave_files import FileWaves, WaveFile, WaveWritten
 from langchain_rageval.run.batch.waves import Waves
-from langchain_rageval.run.options import fill_defaults
+from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.progress import Progress, show_progress
+from langchain_rageval.run.run import fill_defaults
 
 
 def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[EvaluateOptions]) -> Report:
@@ -171,3 +172,38 @@ def _show_waves(job: Evaluation, progress_bar: Progress) -> None:
     """Let the progress show the state of the batches."""
     if isinstance(job, BatchedEvaluation) and isinstance(job.waves, Waves):
         job.waves.show = progress_bar.show
+
+
+_SUPPORTED = "requests are written for models of ChatOpenAI, such as vllm:MODEL and openai:MODEL"
+
+
+def evaluate_from_files(
+    samples: Any, metrics: Sequence[AnyMetric], journal: Journal, path: Path | None, *, strict: bool = False
+) -> Report | WaveFile:
+    """Score samples as far as replies are in the journal.
+
+    Args:
+        samples: as for `evaluate`.
+        metrics: as for `evaluate`.
+        journal: holds the replies and the finished scores.
+        path: path of the file for the next requests; None for that of the last wave with the next number.
+        strict: as for `evaluate`.
+
+    Returns:
+        The report if all replies are known, otherwise the file of the next requests.
+
+    Raises:
+        ConfigError: if a judge is not supported.
+    """
+    job = Evaluation.of(metrics, {"journal": journal, "strict": strict})
+    source = prepare_samples(samples, job.metrics, strict=strict)
+    recorder = Recorder(ReplyStore(journal, keeps_refusals=True), [recorded_openai], _SUPPORTED, live=False)
+    job = BatchedEvaluation.recorded(job, recorder, FileWaves(recorder, journal, path))
+    rows = []
+    try:
+        with closing(job.rows(source)) as finished:
+            for row in finished:
+                rows.append(row)
+    except WaveWritten as written:
+        return written.wave
+    return job.build_report(rows)

@@ -21,23 +21,19 @@ from langsmith.run_helpers import tracing_context
 
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError, JudgeOutputError, RagevalError
-from langchain_rageval.evaluation.batch import Batch
 from langchain_rageval.evaluation.engine import Evaluation, Result
 from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.scheduler import PendingSample, Task
-from langchain_rageval.metrics.sample_scores import score_sample
-from langchain_rageval.metrics.structure import called_models
-from langchain_rageval.run.batch.anthropic_batches import recorded_anthropic
-from langchain_rageval.run.batch.openai_batches import recorded_openai
-from langchain_rageval.run.batch.recorder import Recorder, Recording, Unanswered
-from langchain_rageval.run.batch.reply_store import ReplyStore
+from langchain_rageval.metrics.structure import called_models, score_sample
+from langchain_rageval.run.batch.providers import recorded_anthropic, recorded_openai
+from langchain_rageval.run.batch.recorder import Recorder, Recording, ReplyStore, Unanswered
 from langchain_rageval.run.batch.wave_files import FileWaves
 from langchain_rageval.run.batch.waves import Waves
 from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.model_label import model_label
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.single_flight import SingleFlight
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.usage import UsageMeter, model_label
 
 _FIRST_SAMPLES = 50  # of a run with a stopping rule; the next waves are of twice as many samples each
 _MOST_SAMPLES = 20_000  # in memory at a time

@@ -1,34 +1,52 @@
-"""Dry run: score a sample with every model call answered locally by word overlap, to estimate what the score costs.
-
-Requests are built exactly as for a real run, so special cases, windows and shared steps are the same.
-"""
+"""Dry run: a sample scored with word overlap for a model, to find cost, depth and too long requests beforehand."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.judge.identity import model_identity
+from langchain_rageval.judge.ladder import bound_options, inner_models
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.sample_scores import score_sample
-from langchain_rageval.metrics.structure import is_plannable, metrics_in, steps_with_fresh_capabilities
-from langchain_rageval.metrics.value import Value
+from langchain_rageval.metrics.structure import (
+    is_plannable,
+    metrics_in,
+    names_of,
+    score_sample,
+    sequential_steps,
+    steps_with_fresh_capabilities,
+)
+from langchain_rageval.metrics.supported import Value
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import EmbedBatch
-from langchain_rageval.run.prices import PriceList
-from langchain_rageval.run.requests import Call, Invoke, ModelRequest
+from langchain_rageval.run.requests import (
+    Call,
+    Embed,
+    Gather,
+    Invoke,
+    Locked,
+    ModelRequest,
+    Operation,
+    Rate,
+    SendOnce,
+    Shared,
+)
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.usage_meter import UsageMeter, tokens_in
+from langchain_rageval.run.usage import PriceList, UsageMeter, tokens_in
 from langchain_rageval.steps.chain_step import models_in
-from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.stage import Stage, State
 
 _EMBEDDINGS = HashingEmbeddings()
 _SIMILARITY = 0.5
@@ -103,3 +121,152 @@ def _prompt_of(chain: Runnable[Any, Any], chain_input: Any) -> str:
     """Return the prompt that a chain begins with, as a text; the input of a chain that begins otherwise."""
     first = chain.first if isinstance(chain, RunnableSequence) else chain
     return first.invoke(chain_input).to_string() if isinstance(first, BasePromptTemplate) else str(chain_input)
+
+
+def request_depth(parts: Iterable[Parts], sample: Sample) -> int:
+    """Return the number of waves that the requests of some metrics about a sample need.
+
+    Args:
+        parts: for each metric what `plannable_parts` returns.
+        sample: a sample that the metrics can read; a metric that cannot read it is left out.
+    """
+    clock = _Clock()
+    return max((clock.finish_of(part, sample) for by_name in parts for part in by_name.values()), default=0)
+
+
+class _Clock:
+    """Driver of operations that answers each request locally, and counts waves in place of time."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Hashable, tuple[Any, int]] = {}
+
+    def finish_of(self, metric: Any, sample: Sample) -> int:
+        """Return the wave after which a metric is finished, from 0."""
+        state: State = {"sample": sample}
+        wave = 0
+        try:
+            metric.read(sample)
+            for step in sequential_steps(metric):
+                if isinstance(step, Stage):
+                    state, wave = self._drive(step.work(state), wave)
+        except Exception:  # a step that cannot use invented answers; the run itself is planned without it
+            return wave
+        return wave
+
+    def _drive(self, operation: Operation[Any], wave: int) -> tuple[Any, int]:
+        """Run an operation that starts after a wave; return its result and the wave after which it ends."""
+        reply: Any = None
+        try:
+            while True:
+                reply, wave = self._answer(operation.send(reply), wave)
+        except StopIteration as end:
+            return end.value, wave
+
+    def _answer(self, request: Any, wave: int) -> tuple[Any, int]:
+        match request:
+            case Gather(operations=operations):
+                results = [self._drive(operation, wave) for operation in operations]
+                return [result for result, _ in results], max((end for _, end in results), default=wave)
+            case Shared(key=key, operation=operation):
+                if key not in self._shared:
+                    self._shared[key] = self._drive(operation, wave)
+                else:
+                    operation.close()
+                result, end = self._shared[key]
+                return result, max(wave, end)
+            case Locked(operation=operation):
+                return self._drive(operation, wave)
+            case SendOnce(request=inner):
+                return self._answer(inner, wave)
+            case Embed(texts=texts):
+                return [np.asarray(vector) for vector in _EMBEDDINGS.embed_documents(list(texts))], wave + 1
+            case Call() | Invoke():
+                return local_reply(request), wave + 1
+            case Rate():
+                return local_reply(request), wave
+        return None, wave
+
+
+_OTHER_CHARACTERS_PER_TOKEN = 2.5  # of Russian text in the encoding cl100k_base; newer ones need fewer tokens
+_ASCII_CHARACTERS_PER_TOKEN = 4
+_LONGEST_INSTRUCTIONS = 6_000  # tokens of a request without the texts of the sample, in any layout
+
+
+@dataclass(frozen=True)
+class _Excess:
+    """Largest request that exceeds the window of its model."""
+
+    tokens: int
+    window: int
+    model: str
+
+
+def warn_of_long_requests(samples: Any, metrics: Sequence[AnyMetric]) -> None:
+    """Warn if a request about the longest sample exceeds the known context window of its model.
+
+    Other sources than lists are not read in advance, and metrics whose calls cannot be predicted are not checked.
+
+    Args:
+        samples: the samples of the run, as `prepare_samples` returns them.
+        metrics: the metrics of the run.
+
+    Warns:
+        UserWarning: once for each metric with such a request.
+    """
+    windows = {number: min(_known_windows(metric), default=None) for number, metric in enumerate(metrics)}
+    readable = [sample for sample in samples if isinstance(sample, Sample)] if isinstance(samples, Sequence) else []
+    if not readable or not any(windows.values()):
+        return
+    longest = max(readable, key=lambda sample: sum(map(len, _texts(sample))))
+    needed = 2 * estimated_tokens(*_texts(longest)) + _LONGEST_INSTRUCTIONS
+    for number, metric in enumerate(metrics):
+        window = windows[number]
+        excess = _largest_excess(metric, longest) if window and needed > window else None
+        if excess:
+            warnings.warn(
+                f"{', '.join(names_of(metric))}: a request about sample {longest.id!r} has about {excess.tokens:,} "
+                f"tokens, more than the context window of {excess.window:,} tokens of {excess.model}: use "
+                'Judge(model, max_context_tokens=...), layout="contexts_first" or a model with a larger window',
+                stacklevel=3,
+            )
+
+
+def context_window(model: Any) -> int | None:
+    """Return the number of tokens that a model accepts, the smallest of several models; None if it is unknown."""
+    bound = bound_options(model)
+    windows = []
+    for inner in inner_models(model):
+        profile = getattr(inner, "profile", None)
+        found = profile.get("max_input_tokens") if isinstance(profile, Mapping) else None
+        windows += [bound.get("num_ctx"), getattr(inner, "num_ctx", None), found]
+    return min((window for window in windows if isinstance(window, int) and window > 0), default=None)
+
+
+def estimated_tokens(*texts: str) -> int:
+    """Estimate the number of tokens of texts: a token for four ASCII characters or for 2.5 others."""
+    ascii_characters = sum(len(text.encode("ascii", "ignore")) for text in texts)
+    others = sum(map(len, texts)) - ascii_characters
+    return round(ascii_characters / _ASCII_CHARACTERS_PER_TOKEN + others / _OTHER_CHARACTERS_PER_TOKEN)
+
+
+def _largest_excess(metric: AnyMetric, sample: Sample) -> _Excess | None:
+    """Return the largest request about a sample that exceeds the window of its model, in a dry run of a metric."""
+    found: list[_Excess] = []
+
+    def measure(request: ModelRequest) -> None:
+        if isinstance(request, Call) and (window := context_window(request.model)):
+            tokens = estimated_tokens(*request_texts(request))
+            if tokens > window:
+                found.append(_Excess(tokens, window, model_identity(request.model)))
+
+    dry_run(plannable_parts(metric), sample, dry_run_context(measure))
+    return max(found, key=lambda excess: excess.tokens, default=None)
+
+
+def _known_windows(metric: AnyMetric) -> list[int]:
+    models = [model for part in metrics_in(metric) for model in part.models]
+    return [window for model in models if (window := context_window(model))]
+
+
+def _texts(sample: Sample) -> list[str]:
+    return [sample.question, sample.answer or "", *(sample.contexts or []), *sample.references]

@@ -29,7 +29,7 @@ from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
 from langchain_rageval.evaluation.audit import Audit, AuditDraw
-from langchain_rageval.evaluation.conversation_count import ConversationCount
+from langchain_rageval.evaluation.checks import ConversationCount, MixedMeasures
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import (
     AnyMetric,
@@ -39,25 +39,30 @@ from langchain_rageval.evaluation.inputs import (
     locate_message,
     locate_sample_error,
 )
-from langchain_rageval.evaluation.judge_breaker import JudgeBreaker
-from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
-from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.evaluation.score_store import JudgeBreaker, ScoreStore
 from langchain_rageval.evaluation.until import SequentialRun, Until
-from langchain_rageval.judge.cascade import cascade_notes
 from langchain_rageval.judge.endpoint import Endpoint
-from langchain_rageval.metrics.provenance import instruments_in, with_instruments
-from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
-from langchain_rageval.metrics.structure import called_models, judges_of, metrics_in, names_of, stages_of
-from langchain_rageval.report.data import head_of
-from langchain_rageval.report.files import ReportFile
+from langchain_rageval.judge.panels import cascade_notes
+from langchain_rageval.metrics.structure import (
+    ascore_sample,
+    called_models,
+    failure_scores,
+    instruments_in,
+    judges_of,
+    metrics_in,
+    names_of,
+    score_sample,
+    scores_by_name,
+    stages_of,
+    with_instruments,
+)
+from langchain_rageval.report.files import ReportFile, head_of
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
-from langchain_rageval.run.options import build_run
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import has_callbacks
-from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.run.run import Run, build_run, has_callbacks
+from langchain_rageval.run.usage import tokens_in
 
 T = TypeVar("T")
 

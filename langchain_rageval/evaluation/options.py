@@ -1,17 +1,47 @@
-"""Options of `evaluate`, `aevaluate` and `astream_evaluate`."""
+"""Options of `evaluate`, `aevaluate` and `astream_evaluate`, among them Batch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.audit import Audit
-from langchain_rageval.evaluation.batch import Batch
 from langchain_rageval.evaluation.until import Until
-from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions
+from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Option of `evaluate`: send requests through the batch API of the judge's provider, at half the price.
+
+    All samples run to their next request; the requests of all samples form a wave, which is sent as one batch, or as
+    several if the provider limits the size. OpenAI and Anthropic answer a batch within 24 hours.
+
+    Args:
+        poll: seconds between two questions whether a batch has ended.
+
+    Raises:
+        ConfigError: if `poll` is not a positive number.
+    """
+
+    poll: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Validate the seconds."""
+        if (
+            isinstance(self.poll, bool)
+            or not isinstance(self.poll, int | float)
+            or not self.poll > 0
+            or not isfinite(self.poll)
+        ):
+            raise ConfigError(f"poll must be a number of seconds above 0, got {self.poll!r}")
+
 
 OnFailure = Literal["record", "raise"]
 

@@ -1,9 +1,4 @@
-"""`plan`: an estimate of what a run will cost, made by a dry run without any model call, or from a pilot.
-
-Every request is built exactly as it would be sent, and answered locally by word overlap. Special cases, windows and
-shared steps are therefore those of the run. How many statements a real judge finds, and how often it must be asked
-again, cannot be known in advance.
-"""
+"""`plan`: an estimate of what a run will cost, made by a dry run without any model call, or from a pilot."""
 
 from __future__ import annotations
 
@@ -15,22 +10,102 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from langchain_rageval.data.schema import Sample, Usage
+import numpy as np
+
+from langchain_rageval.data.schema import Row, Sample, Usage
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.audit import Audit
-from langchain_rageval.evaluation.batch import Batch
-from langchain_rageval.evaluation.depth import request_depth
-from langchain_rageval.evaluation.dry_run import dry_run, dry_run_context, plannable_parts
+from langchain_rageval.evaluation.dry_run import dry_run, dry_run_context, plannable_parts, request_depth
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metrics, prepare_samples
-from langchain_rageval.evaluation.pilot import Pilot
+from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.score_store import ScoreStore
-from langchain_rageval.evaluation.until import Until
+from langchain_rageval.evaluation.until import SequentialRun, Until
 from langchain_rageval.metrics.structure import names_of
-from langchain_rageval.report.html_table import html_table
+from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.run.budget import PlannedCosts
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.options import check_options
-from langchain_rageval.run.planned_costs import PlannedCosts
-from langchain_rageval.run.prices import Price, PriceList, format_money
+from langchain_rageval.run.run import check_options
+from langchain_rageval.run.usage import Price, PriceList, format_money
+
+_SIMULATIONS = 20
+_LONGEST = 3_000  # samples of one simulation
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """Rows of a pilot, in which the strong judge of an audit scored every sample.
+
+    Attributes:
+        rows: the rows.
+        notes: notes of the report.
+    """
+
+    rows: Sequence[Row]
+    notes: Sequence[str] = ()
+
+    @classmethod
+    def run(
+        cls,
+        samples: Sequence[Any],
+        metrics: Sequence[AnyMetric],
+        audit: Audit | None,
+        journal: str | Path | Journal | None,
+        price: Mapping[str, Price] | Price | None = None,
+    ) -> Pilot:
+        """Score some samples; scores in the journal cost nothing, and new ones are stored in it."""
+        whole = None if audit is None else replace(audit, share=1.0)
+        report = evaluate(samples, metrics, audit=whole, journal=journal, price=price, progress=False)
+        return cls(report.rows, report.notes)
+
+    def usage(self, name: str, *, of_audit: bool = False) -> Usage:
+        """Return the cost of a metric, or of its audit, over the rows."""
+        parts = (row.audit if of_audit else row.scores for row in self.rows)
+        return sum((scores[name].usage for scores in parts if name in scores), Usage())
+
+    def expected_samples(
+        self, until: Until, metrics: Sequence[AnyMetric], size: int, audited: Sequence[AnyMetric], share: float | None
+    ) -> float:
+        """Return the mean number of samples that a run with a stopping rule is expected to ask about.
+
+        The run is simulated with rows drawn from the pilot. Each simulation draws new weights for them (Bayesian
+        bootstrap), so that the estimate allows for the uncertainty of the pilot's mean.
+
+        Args:
+            until: the rule.
+            metrics: metrics of the run.
+            size: number of samples of the run.
+            audited: metrics of the audit.
+            share: share of the audit; None without one.
+        """
+        if not self.rows:
+            return float(size)
+        rng = np.random.default_rng(until.seed)
+        names = {name for metric in audited for name in names_of(metric)}
+        counts = [self._simulate(until, metrics, size, names, share, rng) for _ in range(_SIMULATIONS)]
+        return float(np.mean(counts))
+
+    def _simulate(
+        self,
+        until: Until,
+        metrics: Sequence[AnyMetric],
+        size: int,
+        audited: set[str],
+        share: float | None,
+        rng: np.random.Generator,
+    ) -> int:
+        places: Sequence[None] = [None] * size
+        run = SequentialRun(until, places, metrics, 1, audited, share)
+        weights = rng.dirichlet(np.ones(len(self.rows)))
+        drawn_rows = rng.choice(len(self.rows), size=min(size, _LONGEST), p=weights)
+        is_audited = rng.random(len(drawn_rows)) < (share or 0.0)
+        asked = 0
+        for drawn, number, strong in zip(run, drawn_rows, is_audited, strict=False):
+            asked += 1
+            row = self.rows[number]
+            run.add(row.model_copy(update={"index": drawn.index, "audit": row.audit if strong else {}}))
+        return size if asked == _LONGEST else asked
+
 
 _DEPTH_SAMPLES = 20
 _FIRST_ROUND = 50  # samples

@@ -1,22 +1,91 @@
-"""scored_by: an evaluation as a Runnable from samples to a Report."""
+"""`answered_by` and `scored_by`: a chain that answers samples and metrics that score them, as Runnables."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import merge_configs, set_config_context
 from pydantic import ConfigDict, InstanceOf
 
+from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
+from langchain_rageval.chains.chain_input import as_chain
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import SampleError
 from langchain_rageval.evaluation.api import aevaluate, evaluate
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric, SamplesSchema
+from langchain_rageval.evaluation.inputs import AnyMetric, SamplesSchema, iterate_samples, prepare_samples
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.report.report import Report
-from langchain_rageval.run.options import check_options, fill_defaults
-from langchain_rageval.run.traced import Traced
+from langchain_rageval.run.run import Traced, check_options, fill_defaults
+
+
+class AnsweredBy(Traced[Any, list[Sample]]):
+    """Runnable that asks a RAG chain the question of every sample.
+
+    Attributes:
+        chain: chain of the user.
+        options: with a value for each option.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    chain: InstanceOf[Runnable[Any, Any]]
+    options: Mapping[str, Any]
+
+    @property
+    def InputType(self) -> Any:
+        """Type of the samples, for schemas."""
+        return SamplesSchema
+
+    def _do(self, input: Any, config: RunnableConfig) -> list[Sample]:
+        return self._answering(_parse(prepare_samples(input, ())), config).run()
+
+    async def _ado(self, input: Any, config: RunnableConfig) -> list[Sample]:
+        samples = _parse([item async for item in iterate_samples(prepare_samples(input, ()))])
+        return await self._answering(samples, config).arun()
+
+    def _answering(self, samples: list[Sample], config: RunnableConfig) -> Answering:
+        return Answering(samples, self.chain, AnswerOptions(**self.options), config)  # type: ignore[typeddict-item]
+
+
+def answered_by(
+    chain: Runnable[Any, Any] | Callable[[Any], Any], **options: Unpack[AnswerOptions]
+) -> Runnable[Any, list[Sample]]:
+    """Return a Runnable that asks a RAG chain every question: from a Testset or samples to samples with answers.
+
+    `generator | answered_by(rag_chain) | scored_by(metrics)` goes from documents to a Report.
+
+    Args:
+        chain: as for `Testset.run`: Runnable or function, sync or async, of any shape.
+        **options: described in `AnswerOptions`: `max_concurrency=8`, `timeout=None`, `journal=None`, `version=None`,
+            `resume=False`, `retry_failed=False`, `progress=True`.
+
+    Returns:
+        A Runnable whose input is a Testset or samples in any form that `evaluate` takes. Its output is the list of
+        samples with the answers and contexts of the chain, as from `Testset.run`; earlier answers and contexts are
+        removed. If the chain failed, `answer` is None and `metadata["error"]` holds the error.
+
+    Raises:
+        TypeError: if an option does not exist.
+        ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid; when it is invoked, if
+            the journal holds another run.
+    """
+    complete = fill_defaults(answered_by, options, ANSWER_DEFAULTS)
+    check_options(complete)
+    return AnsweredBy(name="answered_by", chain=as_chain(chain), options=complete)
+
+
+def _parse(items: Iterable[Any]) -> list[Sample]:
+    """Return items as samples with distinct ids; an item that could not be read raises its error."""
+    read = list(items)
+    for item in read:
+        if isinstance(item, SampleError):
+            raise item
+    samples: list[Sample] = prepare_samples(read, ())
+    return samples
 
 
 class ScoredBy(Traced[Any, Report]):

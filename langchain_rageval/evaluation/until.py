@@ -16,7 +16,7 @@ from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
 from langchain_rageval.metrics.structure import metrics_in, names_of
-from langchain_rageval.report.decision import Decision, Outcome
+from langchain_rageval.report.files import Decision, Outcome
 from langchain_rageval.report.report import Report
 from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
 

@@ -19,15 +19,15 @@ from langchain_rageval.data.field_names import check_fields
 from langchain_rageval.data.loading import Fields
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.evaluation.checks import MixedMeasures
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
-from langchain_rageval.evaluation.mixed_measures import MixedMeasures
 from langchain_rageval.evaluation.options import StreamOptions
 from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal, journal_key
-from langchain_rageval.run.options import CALL_DEFAULTS, CallOptions, fill_defaults
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, fill_defaults
+from langchain_rageval.run.usage import UsageMeter
 
 if TYPE_CHECKING:
     import pyarrow

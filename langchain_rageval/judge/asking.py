@@ -14,16 +14,14 @@ from pydantic import BaseModel, ValidationError
 from langchain_rageval._internal.redaction import cut_middle
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.cascade import Cascade
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
-from langchain_rageval.judge.judge import Judge
+from langchain_rageval.judge.judge import Judge, voters_of
 from langchain_rageval.judge.ladder import output_limit, without_fallbacks
+from langchain_rageval.judge.panels import Cascade
 from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
 from langchain_rageval.judge.probabilities import has_verdicts, least_probability, verdict_key
-from langchain_rageval.judge.stop_reason import CutOffReply
-from langchain_rageval.judge.voting import voters_of
-from langchain_rageval.prompts.control_tokens import escape_control_tokens
-from langchain_rageval.prompts.layout import RequestContent
+from langchain_rageval.judge.reply import CutOffReply
+from langchain_rageval.prompts.layout import RequestContent, escape_control_tokens
 from langchain_rageval.run.requests import Call, Count, Gather, Locked, Operation, SendOnce, Shared
 from langchain_rageval.run.retry import is_server_error, is_transient
 

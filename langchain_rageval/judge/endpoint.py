@@ -15,11 +15,10 @@ from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
-from langchain_rageval._internal.cached import cached_property
-from langchain_rageval._internal.per_process import PerProcess
-from langchain_rageval.judge.client_families import ClientFamily
+from langchain_rageval._internal.cached import PerProcess, cached_property
 from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.ladder import (
+    ClientFamily,
     Mode,
     OwnRung,
     bound_options,
@@ -27,6 +26,7 @@ from langchain_rageval.judge.ladder import (
     has_fallbacks,
     inner_models,
     is_format_refused,
+    is_from_grammar_server,
     is_log_probability_refused,
     is_sync_only,
     is_system_message_refused,
@@ -39,9 +39,8 @@ from langchain_rageval.judge.ladder import (
     without_temperature,
 )
 from langchain_rageval.judge.probabilities import assign_probabilities
-from langchain_rageval.judge.reply_text import reply_texts
-from langchain_rageval.judge.server import is_from_grammar_server
-from langchain_rageval.prompts.answer_limits import narrow_schema
+from langchain_rageval.judge.reply import reply_texts
+from langchain_rageval.prompts.answer_schemas import narrow_schema
 from langchain_rageval.prompts.layout import Layout, RequestContent, lay_out
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.requests import Call

@@ -1,7 +1,8 @@
-"""Judge: a model that gives verdicts on texts, and the options of the requests to the model."""
+"""Judge: a model that gives verdicts on texts, with the options of its requests and its votes."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -239,3 +240,32 @@ def _one_of(option: str, value: object, choices: Sequence[str]) -> None:
 def _at_least_one(option: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ConfigError(f"{option} must be a whole number of at least 1, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Voter:
+    """One vote on a verdict: a judge, and the number of its draw (repetition of the same request).
+
+    Attributes:
+        judge: the judge that votes.
+        draw: number of the draw, from 0; draws of one judge differ only in that later ones bypass the model's cache.
+    """
+
+    judge: Judge
+    draw: int
+
+
+def voters_of(judge: Judge) -> list[Voter]:
+    """Return the votes that decide one verdict by majority: `draws` of each member, an odd number in all.
+
+    A member that sits on a jury several times gets new draws for each seat.
+    """
+    members = judge.members
+    if len(members) == 1:
+        return [Voter(members[0], draw) for draw in range(members[0].draws)]
+    voters, seats = [], Counter[tuple[int, str]]()
+    for member in members:
+        seat = (id(member.model), member._fingerprint_text)
+        voters += [Voter(member, seats[seat] + draw) for draw in range(member.draws)]
+        seats[seat] += member.draws
+    return voters

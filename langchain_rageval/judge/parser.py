@@ -17,12 +17,18 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, Valida
 from pydantic_core import ErrorDetails
 
 from langchain_rageval._internal.redaction import redact_secrets
-from langchain_rageval.judge.json_repairs import REPAIRS, comments_in, final_channel, json_spans
-from langchain_rageval.judge.reply_text import ReplyText, reply_texts, without_fence
-from langchain_rageval.judge.stop_reason import CutOffReply, check_stop
-from langchain_rageval.judge.value_repairs import BOOLEAN_WORDS, readings, respell
-from langchain_rageval.prompts.control_tokens import restore_control_tokens
-from langchain_rageval.prompts.sentence_numbers import JsonNumber
+from langchain_rageval.judge.repairs import (
+    BOOLEAN_WORDS,
+    REPAIRS,
+    comments_in,
+    final_channel,
+    json_spans,
+    readings,
+    respell,
+)
+from langchain_rageval.judge.reply import CutOffReply, ReplyText, check_stop, reply_texts, without_fence
+from langchain_rageval.prompts.answer_schemas import JsonNumber
+from langchain_rageval.prompts.layout import restore_control_tokens
 
 T = TypeVar("T", bound=BaseModel)
 

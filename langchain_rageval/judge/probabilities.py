@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
 
-from langchain_rageval.judge.value_repairs import BOOLEAN_WORDS
+from langchain_rageval.judge.repairs import BOOLEAN_WORDS
 from langchain_rageval.prompts.answer_schemas import ITEM_KEYS
 
 _STRING = re.compile(r"""(["'])((?:[^\\]|\\.)*?)\1""", re.DOTALL)

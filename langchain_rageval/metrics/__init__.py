@@ -1,10 +1,15 @@
-"""Metrics, one per file, and tables of the functions that build them; a new metric adds its name to a table."""
+"""Metrics, and tables of the functions that build them; a new metric adds its name to a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+_FILES: Mapping[str, str] = {
+    "noise_sensitivity": "claim_metrics",
+    **dict.fromkeys(("exact_match", "string_presence", "rouge", "bleu", "chrf"), "text_overlap"),
+}
+
 BUILDERS: Mapping[str, str] = {
-    name: f"langchain_rageval.metrics.{name}"
+    name: f"langchain_rageval.metrics.{_FILES.get(name, name)}"
     for name in (
         "faithfulness",
         "answer_relevance",
@@ -51,10 +56,9 @@ SCORES: Mapping[str, Sequence[str]] = {
 }
 """Score names of the builders whose scores are named otherwise than the builder."""
 
-RANKINGS: Mapping[str, str] = {
-    name: f"langchain_rageval.metrics.{name}_at"
-    for name in ("ndcg", "mrr", "map", "recall", "precision", "hit_rate", "mean_grade")
-}
+RANKINGS: Mapping[str, str] = dict.fromkeys(
+    ("ndcg", "mrr", "map", "recall", "precision", "hit_rate", "mean_grade"), "langchain_rageval.metrics.ranked"
+)
 """Module of each ranking builder `<name>_at(k, grader)`, by the part of its score name before "@k"."""
 
 ASPECTS: Mapping[str, Literal["higher", "lower"]] = {

@@ -15,9 +15,8 @@ from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import BLANK_REFERENCES, Value
-from langchain_rageval.steps.detect_abstention import ABSTAINS, ANSWERS, detect_abstention
-from langchain_rageval.steps.detect_answerable import ANSWERABLE, detect_answerable
+from langchain_rageval.metrics.supported import BLANK_REFERENCES, Value
+from langchain_rageval.steps.detect import ABSTAINS, ANSWERABLE, ANSWERS, detect_abstention, detect_answerable
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 

@@ -18,9 +18,9 @@ from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import Value
+from langchain_rageval.metrics.supported import Value
 from langchain_rageval.steps.measure_similarity import measure_similarity
-from langchain_rageval.steps.regenerate_questions import regenerate_questions
+from langchain_rageval.steps.questions import regenerate_questions
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 

@@ -21,7 +21,7 @@ from langchain_rageval.metrics.similarity import (
     similarities_from_findings,
     similarity_findings,
 )
-from langchain_rageval.metrics.value import Value
+from langchain_rageval.metrics.supported import Value
 from langchain_rageval.steps.measure_similarity import SimilarityScale, measure_similarity
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language

@@ -13,10 +13,10 @@ from typing import get_args
 from langchain_rageval.data.schema import Direction, Finding, Sample, Score, without_surrogates
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.judge.jury import request_probabilities
+from langchain_rageval.judge.panels import request_probabilities
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import Value
+from langchain_rageval.metrics.supported import Value
 from langchain_rageval.steps.critique_aspect import critique_aspect
 from langchain_rageval.steps.stage import State
 

@@ -16,15 +16,13 @@ from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.suite import Suite, suite
-from langchain_rageval.metrics.supported import verdicts_from_findings
-from langchain_rageval.metrics.value import NO_FACTS, Value, quote
+from langchain_rageval.metrics.supported import NO_FACTS, Value, quote, verdicts_from_findings
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.verify import Verifier, verify
-from langchain_rageval.text.citation_marks import NUMBERED_MARK
 from langchain_rageval.text.language import detect_language
-from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import stems_of
+from langchain_rageval.text.sentences import NUMBERED_MARK, split_sentences
+from langchain_rageval.text.words import stems_of
 
 Citation = frozenset[int]
 """Numbers of the chunks that one citation names, from 1: one chunk, or all chunks of a source."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Direction
-from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS, quote
+from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS, quote
 
 NOTHING_RECALLED = "the contexts support nothing of the reference"
 UNCITED = "a verdict cites no context sentence"

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import NO_REFERENCE_ENTITIES, Value, quote
-from langchain_rageval.steps.extract_entities import extract_entities
-from langchain_rageval.steps.find_entities import FOUND, find_entities
+from langchain_rageval.metrics.supported import NO_REFERENCE_ENTITIES, Value, quote
+from langchain_rageval.steps.entities import FOUND, extract_entities, find_entities
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 

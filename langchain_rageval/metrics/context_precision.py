@@ -14,7 +14,7 @@ from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import Value, nothing_retrieved
+from langchain_rageval.metrics.supported import Value, nothing_retrieved
 from langchain_rageval.statistics.ranking import average_precision
 from langchain_rageval.steps.grade_contexts import USEFUL, grade_contexts
 from langchain_rageval.steps.stage import State

@@ -11,8 +11,13 @@ from functools import partial
 
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import share_of_supported, verdicts_from_findings
-from langchain_rageval.metrics.value import NO_REFERENCE_FACTS, Value, nothing_retrieved
+from langchain_rageval.metrics.supported import (
+    NO_REFERENCE_FACTS,
+    Value,
+    nothing_retrieved,
+    share_of_supported,
+    verdicts_from_findings,
+)
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.verify import Verifier, verify

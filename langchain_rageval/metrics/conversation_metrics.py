@@ -15,7 +15,7 @@ from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.suite import Suite, suite
-from langchain_rageval.metrics.value import Value, quote
+from langchain_rageval.metrics.supported import Value, quote
 from langchain_rageval.steps.check_turns import (
     ASKED_AGAIN,
     IGNORED,
@@ -25,10 +25,10 @@ from langchain_rageval.steps.check_turns import (
     WITHDRAWN,
     check_needs,
     check_user_facts,
+    list_turn_facts,
 )
 from langchain_rageval.steps.find_contradictions import CONSISTENT, CONTRADICTED, find_contradictions
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.steps.list_turn_facts import list_turn_facts
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
@@ -76,7 +76,7 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
     - `conversation_resolution`: share of the user's needs that are met by the end, without those that were withdrawn.
 
     Score the last sample of each conversation. `load_samples` reads it, `samples_of(conversation)[-1]` is it, and
-    `last_turns` of `langchain_rageval.data.last_turns` selects it from the samples of many conversations.
+    `last_turns` of `langchain_rageval.data.conversations` selects it from the samples of many conversations.
 
     Args:
         judge: called up to four times per sample: to list what the turns say, which the three metrics share, and once

@@ -12,10 +12,9 @@ from functools import partial
 from math import fsum
 
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.judge.jury import request_probabilities
+from langchain_rageval.judge.panels import request_probabilities
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import share_of_supported, verdicts_from_findings
-from langchain_rageval.metrics.value import NO_FACTS, Value
+from langchain_rageval.metrics.supported import NO_FACTS, Value, share_of_supported, verdicts_from_findings
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.judge_step import State
 from langchain_rageval.steps.verify import Verifier, verify

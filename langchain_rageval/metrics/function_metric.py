@@ -16,7 +16,7 @@ import numpy as np
 from langchain_rageval.data.schema import Aspect, Direction, Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import Value
+from langchain_rageval.metrics.supported import Value
 from langchain_rageval.run.requests import Compute, Operation
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.text.language import detect_language

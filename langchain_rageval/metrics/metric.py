@@ -15,6 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr, ValidationError
 
+from langchain_rageval._internal.code_identity import qualified_name
 from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
@@ -22,15 +23,12 @@ from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usag
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
 from langchain_rageval.judge.identity import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
-from langchain_rageval.judge.jury import map_members
-from langchain_rageval.metrics.adapters import Adapters
-from langchain_rageval.metrics.extraction_findings import extraction_findings, split_extraction, with_extraction
+from langchain_rageval.judge.panels import map_members
+from langchain_rageval.metrics.adapters import Adapters, OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.standalone import question_notes, rewriting_of
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
-from langchain_rageval.metrics.threshold import OnMissing, require_threshold, route_by_threshold
-from langchain_rageval.metrics.value import Value
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
+from langchain_rageval.metrics.supported import Value, extraction_findings, split_extraction, with_extraction
+from langchain_rageval.run.run import Run, Traced, ainvoke_child, invoke_child
 from langchain_rageval.steps.stage import Stage, State, can_be_rejudged, describe_step
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
@@ -443,7 +441,7 @@ def _qualified_name(function: Callable[..., Any]) -> str:
     while isinstance(function, partial):
         function = function.func
     definition = function if hasattr(function, "__qualname__") else type(function)
-    return f"{definition.__module__}.{definition.__qualname__}"
+    return qualified_name(definition)
 
 
 def _is_missing(sample: Sample, field: str) -> bool:

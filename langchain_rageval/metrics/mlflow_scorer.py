@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.metrics.sample_scores import collect_scores
-from langchain_rageval.metrics.structure import ScorerGroup, metrics_in
+from langchain_rageval.metrics.structure import ScorerGroup, collect_scores, metrics_in
 
 if TYPE_CHECKING:
     from mlflow.entities import Feedback, Trace

@@ -10,11 +10,10 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.metrics.graders.grader import Grader, format_grade
-from langchain_rageval.metrics.graders.id_grader import id_grader
+from langchain_rageval.metrics.grading import Grader, format_grade, id_grader
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import Value, nothing_retrieved
-from langchain_rageval.statistics.ranking import Gain, ndcg
+from langchain_rageval.metrics.supported import Value, nothing_retrieved
+from langchain_rageval.statistics.ranking import Gain, average_precision, hit_rate, mrr, ndcg, precision, recall
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 
@@ -279,3 +278,200 @@ def _is_grade(verdict: str) -> bool:
         return isfinite(float(verdict))
     except ValueError:
         return False
+
+
+def ndcg_at(k: int, grader: Grader | None = None, *, gain: Gain = "exp2", name: str | None = None) -> Metric:
+    """Score the order of the first k chunks by NDCG.
+
+    With labels or ids, the best order is over all judged chunks; otherwise over the retrieved chunks only, and the
+    reason says so. NDCG measures the order alone: it is 1.0 for a single faintly relevant chunk, so read it together
+    with `mean_grade_at`; reason and findings hold the best and the mean grade.
+
+    Args:
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        gain: "exp2" for a gain of 2^grade - 1; "linear" for the grade itself, as in trec_eval.
+        name: key of the score; "ndcg@k" by default.
+
+    Returns:
+        A metric that reads the fields of the grader; 0 if no chunk is relevant, without a call if nothing was
+        retrieved. Findings are the chunks in retrieval order with their grades, then the best and the mean grade of the
+        first k. Unscored if labels or ids are given and name no relevant chunk.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+    validate_gain(gain)
+    measure = partial(ndcg_of, gain=gain)
+    return ranking_metric("ndcg", k, grader, measure, basis="ideal", name=name, options={"gain": gain})
+
+
+def mrr_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:
+    """Score 1 divided by the rank of the first relevant chunk; 0 if none of the first k chunks is relevant.
+
+    Args:
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
+            and sigmoids; required for ranks.
+        name: key of the score; "mrr@k" by default.
+
+    Returns:
+        A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
+        are given and name no relevant chunk.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+    return ranking_metric("mrr", k, grader, mrr_of, basis="threshold", threshold=threshold, name=name)
+
+
+def mrr_of(ranked: RankedList) -> float:
+    """Return the reciprocal rank of the first relevant chunk, 0 if there is none among the first k."""
+    return mrr(ranked.grades, ranked.k, ranked.threshold)
+
+
+def map_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:
+    """Score average precision: the precisions at the ranks of relevant chunks, averaged over all relevant chunks.
+
+    Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
+    says so.
+
+    Args:
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
+            and sigmoids; required for ranks.
+        name: key of the score; "map@k" by default.
+
+    Returns:
+        A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
+        are given and name no relevant chunk.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+    return ranking_metric("map", k, grader, map_of, basis="relevant", threshold=threshold, name=name)
+
+
+def map_of(ranked: RankedList) -> float:
+    """Return the average precision of the first k chunks."""
+    return average_precision(ranked.firsts, ranked.relevant, ranked.k, ranked.threshold)
+
+
+def recall_at(
+    k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
+) -> Metric:
+    """Score the share of the relevant chunks that are among the first k.
+
+    Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
+    says so.
+
+    Args:
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
+            and sigmoids; required for ranks.
+        name: key of the score; "recall@k" by default.
+
+    Returns:
+        A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
+        are given and name no relevant chunk.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+    return ranking_metric("recall", k, grader, recall_of, basis="relevant", threshold=threshold, name=name)
+
+
+def recall_of(ranked: RankedList) -> float:
+    """Return the share of the relevant chunks that are among the first k."""
+    return recall(ranked.firsts, ranked.relevant, ranked.k, ranked.threshold)
+
+
+def precision_at(
+    k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
+) -> Metric:
+    """Score the number of relevant chunks among the first k, divided by k, also if fewer than k chunks were retrieved.
+
+    Args:
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
+            and sigmoids; required for ranks.
+        name: key of the score; "precision@k" by default.
+
+    Returns:
+        A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
+        are given and name no relevant chunk.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+    return ranking_metric("precision", k, grader, precision_of, basis="threshold", threshold=threshold, name=name)
+
+
+def precision_of(ranked: RankedList) -> float:
+    """Return the number of relevant chunks among the first k, divided by k."""
+    return precision(ranked.grades, ranked.k, ranked.threshold)
+
+
+def hit_rate_at(
+    k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
+) -> Metric:
+    """Score 1 if at least one of the first k chunks is relevant, else 0.
+
+    Args:
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
+            and sigmoids; required for ranks.
+        name: key of the score; "hit_rate@k" by default.
+
+    Returns:
+        A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
+        are given and name no relevant chunk.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+    return ranking_metric("hit_rate", k, grader, hit_rate_of, basis="threshold", threshold=threshold, name=name)
+
+
+def hit_rate_of(ranked: RankedList) -> float:
+    """Return 1 if one of the first k chunks is relevant, else 0."""
+    return hit_rate(ranked.grades, ranked.k, ranked.threshold)
+
+
+def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = None) -> Metric:
+    """Score the first k chunks by their mean grade.
+
+    It complements NDCG, which is 1.0 for a single faintly relevant chunk.
+
+    Args:
+        k: number of leading chunks that count.
+        grader: grades each chunk by relevance; `id_grader()` by default.
+        name: key of the score; "mean_grade@k" by default.
+
+    Returns:
+        A metric that reads the fields of the grader; on the grader's scale, and 0 without a call if nothing was
+        retrieved. Findings are the chunks in retrieval order with their grades, then the best and the mean grade of the
+        first k. Unscored if labels or ids are given and name no relevant chunk.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+    grader = resolve_grader(grader)
+    lowest, highest = grader.grade_range
+    grades = min(lowest, 0.0), max(highest, 0.0)  # 0 if nothing was retrieved
+    return ranking_metric("mean_grade", k, grader, mean_grade_of, basis="none", name=name, range=grades)
+
+
+def mean_grade_of(ranked: RankedList) -> float:
+    """Return the mean of the first k grades, or of fewer if fewer chunks were retrieved."""
+    return sum(ranked.first_grades) / len(ranked.first_grades)

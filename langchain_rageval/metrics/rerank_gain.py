@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from langchain_rageval.data.schema import Finding, Sample, Score
-from langchain_rageval.metrics.graders.grader import Grader
+from langchain_rageval.metrics.grading import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import (
     NO_RELEVANT_CHUNKS,
@@ -29,7 +29,7 @@ from langchain_rageval.metrics.ranked import (
     validate_gain,
 )
 from langchain_rageval.metrics.suite import Suite, suite
-from langchain_rageval.metrics.value import Value, nothing_retrieved
+from langchain_rageval.metrics.supported import Value, nothing_retrieved
 from langchain_rageval.statistics.ranking import Gain
 from langchain_rageval.steps.rerank_contexts import Reranker, rerank_contexts
 from langchain_rageval.steps.stage import State

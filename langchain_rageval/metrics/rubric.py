@@ -15,12 +15,11 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.jury import request_probabilities
+from langchain_rageval.judge.judge import Judge, JudgeLike, voters_of
 from langchain_rageval.judge.ladder import bound_options, inner_models
-from langchain_rageval.judge.voting import voters_of
+from langchain_rageval.judge.panels import request_probabilities
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import Value
+from langchain_rageval.metrics.supported import Value
 from langchain_rageval.prompts.criteria import (
     DEFAULT_LANGUAGE,
     DEFAULT_SCALE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.metrics.value import BLANK_REFERENCES, Value
+from langchain_rageval.metrics.supported import BLANK_REFERENCES, Value
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 

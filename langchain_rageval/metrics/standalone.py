@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.steps.rewrite_question import REFUSED, rewrite_question
+from langchain_rageval.steps.questions import REFUSED, rewrite_question
 from langchain_rageval.steps.shared_steps import SharedSteps
 from langchain_rageval.steps.stage import Stage, State
 

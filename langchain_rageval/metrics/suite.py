@@ -14,11 +14,9 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.adapters import Adapters
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.sample_scores import parse_complete_sample
-from langchain_rageval.metrics.structure import remedy_for
+from langchain_rageval.metrics.structure import parse_complete_sample, remedy_for
 from langchain_rageval.run.drivers import agather
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced
+from langchain_rageval.run.run import Run, Traced
 
 
 class Suite(Traced[Any, dict[str, Score]], Adapters):

@@ -7,8 +7,7 @@ import hashlib
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
-from langchain_rageval.text.normalization import words_of
-from langchain_rageval.text.stemming import stem_of
+from langchain_rageval.text.words import stem_of, words_of
 
 
 class HashingEmbeddings(Embeddings):

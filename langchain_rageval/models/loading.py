@@ -1,28 +1,203 @@
-"""load_judge and load_embeddings: build a judge or embeddings from a name, as the command line does."""
+"""load_judge and load_embeddings: models by their names, from the environment; and what is known of their providers."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from pydantic import SecretStr
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval._internal.redaction import redact_message
+from langchain_rageval.errors import ConfigError, message_of
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
-from langchain_rageval.models.providers import (
-    CHAT_MODELS,
-    GIGACHAT_KEYS,
-    KNOWN_NAMES,
-    init_chat_model,
-    missing_package,
-    require_key,
-    vllm_server,
+
+ChatModelBuilder = Callable[[str, str | None, dict[str, Any]], BaseChatModel]
+"""Function from the name of a model, the address of its server and further settings to the model."""
+
+GIGACHAT_KEYS = ("GIGACHAT_CREDENTIALS", "GIGACHAT_ACCESS_TOKEN", "GIGACHAT_USER", "GIGACHAT_KEY_FILE_PASSWORD")
+_OPTIONAL = ("max_retries", "temperature")
+_UNKNOWN_OPTION = re.compile(
+    r"unexpected keyword|extra inputs|extra fields|not permitted|unknown (?:option|parameter)", re.I
 )
+_CONTEXT_TOKENS, _REPLY_TOKENS, _BATCH_TOKENS = 8192, 2048, 512  # LangChain's 512, 256 and 8 are too few for a judge
+
+
+def init_chat_model(name: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+    """Return the chat model that LangChain builds for a name. A setting that its class does not know is omitted.
+
+    Raises:
+        ConfigError: if LangChain cannot build it, or a package or key is missing.
+    """
+    provider = name.partition(":")[0]
+    build = _factory(name)
+    settings = {**settings, "max_retries": 0, **({_ADDRESSES.get(provider, "base_url"): base_url} if base_url else {})}
+    while True:
+        try:
+            model = build(**settings)
+        except Exception as error:  # clients raise different errors for a missing key or setting
+            message = message_of(error)
+            unknown = [option for option in _OPTIONAL if option in settings and re.search(rf"\b{option}\b", message)]
+            if not unknown or not _UNKNOWN_OPTION.search(message):
+                problem = redact_message(error, settings)
+                raise ConfigError(f"{name!r} names no judge that LangChain can build: {problem}") from None
+            del settings[unknown[0]]
+        else:
+            key = getattr(model, "anthropic_api_key", None) if provider == "anthropic" else None
+            if isinstance(key, SecretStr) and not key.get_secret_value():  # found out in the first call otherwise
+                raise ConfigError("anthropic needs a key in the environment: set ANTHROPIC_API_KEY")
+            return model
+
+
+def _factory(name: str) -> Callable[..., BaseChatModel]:
+    """Return LangChain's function for a name or, without the package `langchain`, the class of a known provider."""
+    try:
+        from langchain.chat_models import init_chat_model as build
+    except ImportError:
+        provider, _, model = name.partition(":")
+        if provider in _CLASSES:
+            return partial(_imported(provider, *_CLASSES[provider]), model=model)
+        raise ConfigError(f"{name!r} is not one of {KNOWN_NAMES}; other names need `pip install langchain`") from None
+    return partial(build, name)
+
+
+def vllm_server(base_url: str | None) -> dict[str, Any]:
+    """Return address and key of a vLLM server as settings of a client.
+
+    Raises:
+        ConfigError: if there is no address.
+    """
+    if not base_url:
+        raise ConfigError("vllm needs the address of its server: set base_url (--base-url http://HOST:8000/v1)")
+    return {"base_url": base_url, "api_key": os.environ.get("VLLM_API_KEY", "EMPTY")}
+
+
+def require_key(provider: str, *names: str) -> None:
+    """Raise ConfigError if none of some environment variables is set."""
+    if not any(os.environ.get(name) for name in names):
+        raise ConfigError(f"{provider} needs a key in the environment: set {names[0]}")
+
+
+def missing_package(extra: str) -> ConfigError:
+    """Return the error of a missing package that an extra of this package installs."""
+    return ConfigError(f'{extra} needs its package: pip install "langchain-rageval[{extra}]"')
+
+
+def _openai(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+    from langchain_openai import ChatOpenAI
+
+    require_key("openai", "OPENAI_API_KEY")
+    return ChatOpenAI(model=model, base_url=base_url, max_retries=0, **settings)
+
+
+def _vllm(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+    from langchain_openai import ChatOpenAI
+
+    return ChatOpenAI(model=model, **vllm_server(base_url), max_retries=0, **settings)
+
+
+def _gigachat(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+    try:
+        from langchain_gigachat import GigaChat
+    except ImportError:
+        raise missing_package("gigachat") from None
+    require_key("gigachat", *GIGACHAT_KEYS)
+    address = {"base_url": base_url} if base_url else {}
+    chat: BaseChatModel = GigaChat(model=model, max_retries=0, **address, **settings)
+    return chat
+
+
+def _of_langchain(provider: str) -> ChatModelBuilder:
+    return lambda model, base_url, settings: init_chat_model(f"{provider}:{model}", base_url, settings)
+
+
+def _yandexgpt(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+    _require_module("yandexgpt", "yandexcloud", "yandexcloud")
+    require_key("yandexgpt", "YC_API_KEY", "YC_IAM_TOKEN")
+    if "://" in model:
+        named = {"model_uri": model}
+    else:
+        if not os.environ.get("YC_FOLDER_ID"):
+            raise ConfigError("yandexgpt needs the folder of the cloud in the environment: set YC_FOLDER_ID")
+        name, _, version = model.partition("/")
+        named = {"model_name": name, **({"model_version": version} if version else {})}
+    chat = _imported("yandexgpt", "langchain_community.chat_models", "ChatYandexGPT")
+    return _built("yandexgpt", chat, {"url": base_url}, max_retries=1, **named, **settings)  # 1 is one attempt
+
+
+def _llamacpp(path: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+    _require_module("llamacpp", "llama_cpp", "llama-cpp-python")
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise ConfigError(
+            f"llamacpp needs the path of a GGUF file, as in llamacpp:model.gguf; there is no file {path!r}"
+        )
+    if base_url:
+        raise ConfigError("llamacpp runs the model in this process; for a server use vllm:MODEL with base_url")
+    chat = _imported("llamacpp", "langchain_community.chat_models", "ChatLlamaCpp")
+    sizes = {"n_ctx": _CONTEXT_TOKENS, "n_batch": _BATCH_TOKENS, "max_tokens": _REPLY_TOKENS}
+    return _built("llamacpp", chat, {}, model_path=str(file), streaming=False, verbose=False, **sizes, **settings)
+
+
+def _require_module(provider: str, module: str, package: str) -> None:
+    """Raise ConfigError if a module is not installed that a client imports only in its first call."""
+    if find_spec(module) is None:
+        raise ConfigError(f"{provider} needs its package: pip install {package}")
+
+
+def _imported(provider: str, module: str, name: str) -> type[BaseChatModel]:
+    """Return a class of an optional package; raise ConfigError if the package is missing."""
+    try:
+        with warnings.catch_warnings():  # langchain-community warns that it is no longer maintained
+            warnings.simplefilter("ignore", DeprecationWarning)
+            kind: type[BaseChatModel] = getattr(importlib.import_module(module), name)
+    except ImportError:
+        package = module.partition(".")[0].replace("_", "-")
+        raise ConfigError(f"{provider} needs its package: pip install {package}") from None
+    return kind
+
+
+def _built(provider: str, chat: type[BaseChatModel], address: dict[str, str | None], **settings: Any) -> BaseChatModel:
+    """Return a chat model; an error of its constructor becomes a ConfigError without secrets."""
+    try:
+        return chat(**settings, **{name: value for name, value in address.items() if value})
+    except Exception as error:
+        problem = redact_message(error, settings, dict(os.environ))
+        raise ConfigError(f"{provider}: {chat.__name__} cannot be built: {problem}") from None
+
+
+_CLASSES = {
+    "anthropic": ("langchain_anthropic", "ChatAnthropic"),
+    "ollama": ("langchain_ollama", "ChatOllama"),
+    "litellm": ("langchain_litellm", "ChatLiteLLM"),
+}
+_ADDRESSES = {"litellm": "api_base"}
+
+CHAT_MODELS: Mapping[str, ChatModelBuilder] = {
+    "openai": _openai,
+    "vllm": _vllm,
+    "gigachat": _gigachat,
+    **{provider: _of_langchain(provider) for provider in _CLASSES},
+    "yandexgpt": _yandexgpt,
+    "llamacpp": _llamacpp,
+}
+"""Builders of chat models by the name of the provider."""
+
+KNOWN_NAMES = ", ".join(["offline", *(f"{name}:{'PATH' if name == 'llamacpp' else 'MODEL'}" for name in CHAT_MODELS)])
+"""Names of judges, for error messages."""
+
 
 # Models that answer a request with a temperature by an error. `Endpoint` omits it for others that do.
 _NO_TEMPERATURE = re.compile(

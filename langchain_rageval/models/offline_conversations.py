@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of, stems_of
+from langchain_rageval.text.words import numbers_of, stems_of, words_of
 
 _Inputs = Mapping[str, Any]
 _Assertions = Callable[[object], list[str]]

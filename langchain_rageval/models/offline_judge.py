@@ -24,18 +24,15 @@ from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
-from langchain_rageval.models import offline_conversations, offline_entities, offline_styles, offline_writer
+from langchain_rageval.models import offline_conversations, offline_questions, offline_writer
 from langchain_rageval.models.invented_answer import invent_answer
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
-from langchain_rageval.prompts.control_tokens import restore_control_tokens
-from langchain_rageval.prompts.layout import read_inputs, read_schema
+from langchain_rageval.prompts.layout import read_inputs, read_schema, restore_control_tokens
 from langchain_rageval.prompts.promptset import PromptSet, languages
-from langchain_rageval.run.usage_meter import tokens_in
-from langchain_rageval.text.citation_marks import NUMBERED_MARK
+from langchain_rageval.run.usage import tokens_in
 from langchain_rageval.text.language import detect_language
-from langchain_rageval.text.normalization import words_of
-from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of, stems_of
+from langchain_rageval.text.sentences import NUMBERED_MARK, split_sentences
+from langchain_rageval.text.words import numbers_of, stems_of, words_of
 
 OfflineAnswer = Callable[[Mapping[str, Any]], Any]
 """Function from the inputs of a step of the user, its contexts as a list of str, to an answer or a mapping."""
@@ -423,7 +420,7 @@ def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
 _JUDGED: Mapping[str, Callable[[_Inputs, _Sentences], dict[str, Any]]] = {
     "extract_statements": _statements,
     "extract_turn_statements": _statements,
-    "rewrite_question": offline_entities.name_the_subject,
+    "rewrite_question": offline_questions.name_the_subject,
     "verify_statements": _verdicts,
     "classify_statements": _classification,
     "grade_contexts": _chunk_verdicts,
@@ -432,10 +429,10 @@ _JUDGED: Mapping[str, Callable[[_Inputs, _Sentences], dict[str, Any]]] = {
     "regenerate_questions": _questions,
     "regenerate_turn_questions": _questions,
     "critique_aspect": _aspect,
-    "extract_entities": offline_entities.list_entities,
-    "find_entities": offline_entities.locate_entities,
+    "extract_entities": offline_questions.list_entities,
+    "find_entities": offline_questions.locate_entities,
     "detect_abstention": _abstention,
-    "detect_answerable": offline_entities.judge_answerability,
+    "detect_answerable": offline_questions.judge_answerability,
     "grade_rubric": _rubric_grades,
     "list_turn_facts": lambda inputs, _: offline_conversations.read_dialogue(inputs, _assertions),
     "find_contradictions": lambda inputs, _: offline_conversations.compare_claims(inputs),
@@ -453,17 +450,17 @@ _WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
     "evolve_conversational": offline_writer.make_conversational,
     "evolve_unanswerable": offline_writer.make_unanswerable,
     "evolve_numbers": offline_writer.ask_for_numbers,
-    "evolve_off_topic": offline_styles.ask_off_topic,
-    "evolve_misspelt": offline_styles.misspell,
-    "evolve_terse": offline_styles.keywords,
-    "evolve_formal": partial(offline_styles.reframe, style="formal"),
-    "evolve_angry": partial(offline_styles.reframe, style="angry"),
-    "evolve_code_mixed": partial(offline_styles.reframe, style="code-mixed"),
-    "evolve_voice": partial(offline_styles.reframe, style="voice"),
-    "evolve_persona": offline_styles.speak_as_persona,
-    "evolve_follow_up": offline_styles.write_conversation,
-    "review_follow_up": offline_styles.assess_follow_up,
-    "propose_personas": offline_styles.list_personas,
+    "evolve_off_topic": offline_questions.ask_off_topic,
+    "evolve_misspelt": offline_questions.misspell,
+    "evolve_terse": offline_questions.keywords,
+    "evolve_formal": partial(offline_questions.reframe, style="formal"),
+    "evolve_angry": partial(offline_questions.reframe, style="angry"),
+    "evolve_code_mixed": partial(offline_questions.reframe, style="code-mixed"),
+    "evolve_voice": partial(offline_questions.reframe, style="voice"),
+    "evolve_persona": offline_questions.speak_as_persona,
+    "evolve_follow_up": offline_questions.write_conversation,
+    "review_follow_up": offline_questions.assess_follow_up,
+    "propose_personas": offline_questions.list_personas,
     "compress_question": offline_writer.shorten_question,
     "review_question": offline_writer.assess_question,
     "compare_questions": offline_writer.contrast_questions,

@@ -1,8 +1,4 @@
-"""Answers of the offline judge to the steps that write test sets, as writer and as critic.
-
-Each public function answers one step from its inputs. Questions quote phrases of the passages in quotation marks, so
-that the next step can recognise them.
-"""
+"""Answers of the offline judge to the steps that write test sets, as writer and as critic."""
 
 from __future__ import annotations
 
@@ -11,11 +7,115 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_rageval.models.offline_templates import TEMPLATES
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
-from langchain_rageval.text.normalization import words_of
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of, stem_of, stems_of
+from langchain_rageval.text.words import numbers_of, stem_of, stems_of, words_of
+
+TEMPLATES: Mapping[str, Mapping[str, Any]] = {
+    "en": {
+        "write": 'What is known about "{0}"?',
+        "reasoning": 'How is {0} connected with "{1}", and why?',
+        "conditional": 'What becomes of {0} if "{1}" is taken into account?',
+        "multi_context": 'What do {0} and "{1}" have in common?',
+        "conversational": "so what about {0}",
+        "unanswerable": "What will become of {0} in {1}?",
+        "numbers": "Which number belongs to {0} and {1}?",
+        "formal": "Please inform me: {0}",
+        "angry": "Nobody answers me! {0}!!",
+        "code-mixed": "{0} Por favor.",
+        "voice": "um {0}",
+        "persona": "Hello! {0}",
+        "follow_up": "And what about it?",
+        "topic": "I have a question about {0}.",
+        "topic again": "It is about {0}.",
+        "which": "What would you like to know?",
+        "off topic": "How do I {0} {1}?",
+        "verbs": ["water", "transplant", "fertilize", "prune", "graft"],
+        "things": [
+            "beefsteak tomatoes",
+            "phalaenopsis orchids",
+            "saguaro cactuses",
+            "floribunda roses",
+            "pelargonium geraniums",
+            "everbearing strawberries",
+            "gherkin cucumbers",
+            "hokkaido pumpkins",
+            "boskoop apples",
+            "conference pears",
+        ],
+        "personas": [
+            "A newcomer who knows no technical terms and writes long, polite messages",
+            "An expert in a hurry who writes short messages on a phone",
+            "A customer who is not satisfied and wants precise rules",
+            "A parent who asks on behalf of the family and needs simple words",
+            "An employee who must explain the rules to others",
+            "A student who compares several offers",
+            "An elderly person who asks step by step",
+        ],
+        "and": " and ",
+        "unknown": "I do not know.",
+        "not standalone": "Name what is meant instead of pointing at it or at a text.",
+        "not answerable": "The passages do not say; ask about what they name.",
+        "fine": "The passages answer it.",
+        "padding": [
+            "Handbooks on {0} are kept in many libraries.",
+            "Many readers ask about {0}.",
+            "People who know {0} well like to talk about it.",
+        ],
+    },
+    "ru": {
+        "write": "Что известно о теме «{0}»?",
+        "reasoning": "Как {0} связано с темой «{1}» и почему?",
+        "conditional": "Что изменится в теме {0}, если учесть тему «{1}»?",
+        "multi_context": "Что общего у тем {0} и «{1}»?",
+        "conversational": "а что с темой {0}",
+        "unanswerable": "Что станет с темой {0} в {1} году?",
+        "numbers": "Какое число относится к теме {0} и к {1}?",
+        "formal": "Прошу сообщить: {0}",
+        "angry": "Никто не отвечает! {0}!!",
+        "code-mixed": "{0} Плиз.",
+        "voice": "ну {0}",
+        "persona": "Здравствуйте! {0}",
+        "follow_up": "А что с этим?",
+        "topic": "У меня вопрос на тему {0}.",
+        "topic again": "Речь о теме {0}.",
+        "which": "Что вы хотите узнать?",
+        "off topic": "Как {0} {1}?",
+        "verbs": ["подкармливать", "рассаживать", "удобрять", "подрезать", "опрыскивать"],
+        "things": [
+            "помидоры черри",
+            "орхидею фаленопсис",
+            "кактус эхинопсис",
+            "розу флорибунду",
+            "герань зональную",
+            "клубнику ремонтантную",
+            "огурцы корнишоны",
+            "капусту брокколи",
+            "яблоню антоновку",
+            "крыжовник бесшипный",
+        ],
+        "personas": [
+            "Новичок, который не знает терминов и пишет длинно и вежливо",
+            "Специалист, который спешит и пишет коротко с телефона",
+            "Недовольный клиент, который требует точных правил",
+            "Родитель, который спрашивает за семью и просит простых слов",
+            "Сотрудник, который должен объяснить правила другим",
+            "Студент, который сравнивает несколько предложений",
+            "Пожилой человек, который спрашивает по шагам",
+        ],
+        "and": " и ",
+        "unknown": "Не знаю.",
+        "not standalone": "Назовите то, о чём вопрос, а не указывайте на него или на текст.",
+        "not answerable": "В отрывках этого нет; спросите о том, что в них названо.",
+        "fine": "Ответ есть в отрывках.",
+        "padding": [
+            "Справочники на тему {0} есть во многих библиотеках.",
+            "Тема {0} занимает многих читателей.",
+            "Знатоки темы {0} охотно о ней рассказывают.",
+        ],
+    },
+}
+
 
 _Inputs = Mapping[str, Any]
 

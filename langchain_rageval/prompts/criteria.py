@@ -1,19 +1,42 @@
-"""Criterion: one criterion of a rubric. default_criteria: the criteria that come with the package."""
+"""Criteria of a rubric or aspect, and the base class of what is hashed by content."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from math import isfinite
-from typing import Any
+from typing import Any, Self
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, config_error_of
-from langchain_rageval.prompts.hashable_model import HashableModel
+
+
+class HashableModel(BaseModel):
+    """Frozen pydantic model that refuses unknown fields and is hashed by its content."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hash of the whole content of the model."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+
+    def __hash__(self) -> int:
+        """Return the hash of the fingerprint, because pydantic's own hash fails on lists and dicts."""
+        return hash(self.fingerprint)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy without the cached fingerprint, which an update may change."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("fingerprint", None)
+        return copied
+
 
 Scale = tuple[int, int]
 """The lowest and the highest grade."""

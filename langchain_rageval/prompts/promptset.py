@@ -15,12 +15,11 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from langchain_rageval._internal.cached import locked_cache
-from langchain_rageval._internal.html import bold, paragraph, pluralize, table, text
 from langchain_rageval._internal.leaves_folder import leaves_folder
+from langchain_rageval._internal.page import bold, paragraph, pluralize, table, text
 from langchain_rageval.errors import ConfigError, config_error_of
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
-from langchain_rageval.prompts.criteria import Criterion
-from langchain_rageval.prompts.hashable_model import HashableModel
+from langchain_rageval.prompts.criteria import Criterion, HashableModel
 
 _COMMON = "common.yaml"
 _CRITERIA = "criteria.yaml"

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from langchain_rageval.text.content_words import content_words
 from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.words import content_words
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from langchain_rageval.data.schema import Direction, Row, Score, Usage
-from langchain_rageval.report.html_table import html_table
-from langchain_rageval.report.slices import conversation_of
+from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.summary import conversation_of
 from langchain_rageval.statistics import prediction_powered_mean
 
 SAME = 0.1

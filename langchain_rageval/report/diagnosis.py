@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from langchain_rageval._internal.printable import printable_lines
+from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.schema import Finding, FindingKind, Row
-from langchain_rageval.metrics.value import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
-from langchain_rageval.report.html_table import html_table
+from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
+from langchain_rageval.report.page_blocks import html_table
 
 Cause = Literal[
     "wrongly refused",

@@ -16,8 +16,8 @@ from langchain_rageval.report.comparison import (
     comparison_cells,
     with_verdicts,
 )
-from langchain_rageval.report.evolution_plot import draw_evolutions
-from langchain_rageval.report.html_table import html_table
+from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.plot import draw_evolutions
 
 if TYPE_CHECKING:
     import pandas

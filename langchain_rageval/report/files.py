@@ -1,8 +1,4 @@
-"""Files of reports: JSON lines, a head with notes and state of the run, then one line for each row.
-
-A run that writes its rows when they are finished begins with a head that is marked as incomplete. When the run ends, a
-second head at the end of the file replaces the first one.
-"""
+"""Files of reports: JSON lines, a head with notes and state of the run, then a line for each row; DataFrames."""
 
 from __future__ import annotations
 
@@ -14,21 +10,173 @@ import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TextIO, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, TextIO, get_args, overload
 
 import numpy as np
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langchain_rageval._version import __version__
-from langchain_rageval.data.instrument import Provenance
+from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row, without_surrogates
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.decision import Decision
+
+if TYPE_CHECKING:
+    import pandas
+
+
+Outcome = Literal["passed", "failed", "better", "no worse", "worse", "precise", "undecided"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Decision of a run with `until=` about one metric.
+
+    The interval is for the mean over all samples of the run that have a score, or for the mean difference from the
+    baseline. It holds whenever the run stops.
+
+    Attributes:
+        verdict: "passed" or "failed" for a gate; "better", "no worse" or "worse" than a baseline; "precise" if the
+            interval became narrow enough; "undecided" if the samples or the budget ended first.
+        low: lower end of the interval.
+        high: upper end of the interval.
+        samples: number of samples that the interval is computed from.
+        error: probability that any interval of the run misses its mean at any time.
+        required: what was to be decided, such as "at least 0.8".
+    """
+
+    verdict: Outcome
+    low: float
+    high: float
+    samples: int
+    error: float
+    required: str = ""
+
+    def __str__(self) -> str:
+        """Return verdict, interval, requirement and number of samples as text."""
+        required = f", {self.required}" if self.required else ""
+        return f"{self.verdict} [{self.low:.3f}, {self.high:.3f}]{required}, after {self.samples} samples"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as data for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the decision in the data of `to_dict`.
+
+        Raises:
+            ValueError: if a value is missing or invalid.
+        """
+        try:
+            if data["verdict"] not in get_args(Outcome):
+                raise ValueError(f"unknown verdict {data['verdict']!r}")
+            numbers = {name: float(data[name]) for name in ("low", "high", "error")}
+            return cls(data["verdict"], samples=int(data["samples"]), required=str(data.get("required", "")), **numbers)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a decision: {error}") from None
+
+
+@dataclass(frozen=True, repr=False)
+class ReportData:
+    """Scored samples in the order of the input.
+
+    Attributes:
+        rows: one for each sample; a list, or a sequence that reads them from a file.
+        notes: what a reader of the numbers should know, such as that an offline baseline judged.
+        complete: False if the run was interrupted.
+        left_out: index of the sample and name of the metric of each score that did not fit the budget, or that a run
+            with `until=` did not need.
+        provenance: readable parts of the instruments; `Report.instruments` lists them by metric.
+        decisions: what a run with `until=` decided about each metric.
+        name: name of the run: that of the file from which it was first loaded; "" before that.
+        finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
+        version: version of the package that scored; "" if it is unknown.
+    """
+
+    rows: Sequence[Row]
+    notes: list[str] = field(default_factory=list)
+    complete: bool = True
+    left_out: list[tuple[int, str]] = field(default_factory=list)
+    provenance: Provenance = field(default_factory=Provenance, compare=False)
+    decisions: Mapping[str, Decision] = field(default_factory=dict)
+    name: str = field(default="", compare=False)
+    finished: str = field(default="", compare=False)
+    version: str = field(default="", compare=False)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+
+def head_of(data: ReportData) -> Mapping[str, Any]:
+    """Return what the first line of a report's file says about the run."""
+    known = {key: value for key in ("version", "name", "finished") if (value := getattr(data, key))}
+    run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
+    decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}
+    more = {"instruments": data.provenance.as_json(), **({"decisions": decisions} if decisions else {})}
+    return {**known, **run, **more}
+
+
+def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:
+    """Return the instruments that gave the scores of each metric, in order of appearance."""
+    digests: dict[str, dict[str, None]] = {}
+    for row in data.rows:
+        for name, score in row.scores.items():
+            digests.setdefault(name, {})[score.instrument] = None
+    return {name: [data.provenance.instrument(name, one) for one in found] for name, found in digests.items()}
+
+
+def metric_names(data: ReportData) -> list[str]:
+    """Return the names of the metrics, in the order in which the rows have them."""
+    return list(dict.fromkeys(name for row in data.rows for name in row.scores))
+
+
+def check_metric(data: ReportData, metric: str) -> None:
+    """Raise ConfigError if the report has no such metric."""
+    names = metric_names(data)
+    if metric not in names:
+        raise ConfigError(f"the report has no metric {metric!r}; it has {', '.join(names) or 'none'}")
+
+
+def metric_or_only(data: ReportData, metric: str | None) -> str:
+    """Return the metric; if it is None, the only one of the report.
+
+    Raises:
+        ConfigError: if the report has no such metric, or `metric` is None and it has several or none.
+    """
+    if metric is not None:
+        check_metric(data, metric)
+        return metric
+    names = metric_names(data)
+    if len(names) != 1:
+        raise ConfigError(f"name the metric; the report has {', '.join(names) or 'none'}")
+    return names[0]
+
+
+def to_data_frame(rows: Iterable[Row]) -> pandas.DataFrame:
+    """Return a pandas DataFrame with one line for each row of a report; see `Report.to_pandas`."""
+    import pandas
+
+    return pandas.DataFrame([_record(row) for row in rows])
+
+
+def _record(row: Row) -> dict[str, Any]:
+    sample = row.sample
+    record: dict[str, Any] = {"id": sample.id, "question": sample.question, "answer": sample.answer}
+    record |= {"contexts": sample.contexts, "references": sample.references}
+    record |= {f"metadata.{name}": value for name, value in sample.metadata.items()}
+    for name, score in row.scores.items():
+        record |= {name: score.value, f"{name}.reason": score.reason, f"{name}.without": score.comment}
+        if score.value is not None:
+            record[f"{name}.without"] = None
+    return record
+
 
 Head = Mapping[str, Any]
 """Data of a report about its run: `notes`, `complete`, `left_out` and `instruments`."""

@@ -1,10 +1,13 @@
-"""Plot of a report: means with their intervals, distributions of values, and differences from a baseline."""
+"""Plots of reports: means with intervals, distributions, differences from a baseline and between evolutions."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from langchain_rageval._internal.plotting import (
     BLUE,
@@ -19,7 +22,7 @@ from langchain_rageval._internal.plotting import (
     single_line,
 )
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.histogram import Histogram
+from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.summary import summarise
 
 if TYPE_CHECKING:
@@ -27,8 +30,43 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from langchain_rageval.report.comparison import Comparison
-    from langchain_rageval.report.data import ReportData
+    from langchain_rageval.report.files import ReportData
     from langchain_rageval.report.summary import MetricSummary, Summary
+
+
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of values in ten bins of equal width.
+
+    Attributes:
+        edges: the 11 edges of the bins in order, from 0 to 1 unless a value lies outside.
+        counts: number of values in each bin; a bin contains its lower edge, and the last one also its upper edge.
+    """
+
+    edges: Sequence[float]
+    counts: Sequence[int]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Histogram:
+        """Build the histogram of values; at least one value is required, and all must be finite."""
+        low, high = min(0.0, min(values)), max(1.0, max(values))
+        counts, edges = np.histogram(np.asarray(values, dtype=np.float64), bins=_BINS, range=(low, high))
+        return cls([float(edge) for edge in edges], [int(count) for count in counts])
+
+    @property
+    def heights(self) -> list[float]:
+        """Heights of the bars, from 0 to 1: each count divided by the greatest count."""
+        most = max(self.counts)
+        return [count / most for count in self.counts]
+
+    def __str__(self) -> str:
+        """Return the histogram as text: the bins that are not empty, such as "0.9–1: 12"."""
+        bins = zip(self.edges, self.edges[1:], self.counts, strict=False)
+        return ", ".join(f"{low:.3g}–{high:.3g}: {count}" for low, high, count in bins if count)
+
 
 _COLOURS = {"better": GREEN, "no worse": GREEN, "worse": RED}
 _TALL = 0.8
@@ -130,3 +168,43 @@ def _draw_differences(axes: Axes, names: Sequence[str], comparison: Comparison |
     axes.grid(axis="x", alpha=0.3)
     axes.tick_params(axis="y", labelleft=False)
     hide_frame(axes)
+
+
+_PER_LINE = 3  # panels
+_EVOLUTION_COLOURS = {"better": GREEN, "worse": RED}
+
+
+def draw_evolutions(evolutions: Mapping[str, Comparison]) -> Figure:
+    """Return a figure with a panel for each metric and a line for each evolution; see `EvolutionComparison.plot`."""
+    names = list(next(iter(evolutions.values())))
+    columns = min(_PER_LINE, len(names))
+    lines = -(-len(names) // columns)
+    figure = new_figure(1.8 + 3.4 * columns, lines * (1.1 + 0.55 * len(evolutions)))
+    panels = figure.subplots(lines, columns, sharey=True, squeeze=False).flat
+    for axes, name in zip(panels, names, strict=False):
+        _draw_panel(axes, name, evolutions)
+    for axes in list(panels)[len(names) :]:
+        axes.set_visible(False)
+    return figure
+
+
+def _draw_panel(axes: Axes, name: str, evolutions: Mapping[str, Comparison]) -> None:
+    lower = next(iter(evolutions.values()))[name].direction == "lower"
+    axes.set_title(single_line(name, 30) + (" ↓" if lower else ""), loc="left", parse_math=False)
+    axes.axvline(0, color=GREY, linewidth=1)
+    for place, comparison in enumerate(evolutions.values()):
+        metric = comparison[name]
+        if metric.difference is None:
+            draw_text(axes, 0, place, "no pair", ha="center", va="center", color=GREY, style="italic")
+            continue
+        colour = _EVOLUTION_COLOURS.get(metric.verdict, GREY)
+        axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
+        axes.plot([metric.difference], [place], marker="o", color=colour, markersize=7)
+        text = f"{metric.difference:+.2f}, {metric.clusters} trees"
+        draw_text(axes, metric.difference, place - 0.16, text, ha="center", va="bottom", size="small")
+    widest = max(0.1, *map(abs, axes.get_xlim()))
+    axes.set_xlim(-1.25 * widest, 1.25 * widest)
+    axes.set_xlabel("evolved minus simple question")
+    axes.grid(axis="x", alpha=0.3)
+    hide_frame(axes)
+    label_bars(axes, [single_line(evolution, 28) for evolution in evolutions])

@@ -8,30 +8,36 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
-from langchain_rageval._internal.page import PageLanguage
-from langchain_rageval._internal.printable import printable_lines
+from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.sample_ids import SampleIds
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
-from langchain_rageval.report.comparison import Comparison, compare_rows
-from langchain_rageval.report.data import ReportData, check_metric, head_of, instruments_of, metric_or_only
-from langchain_rageval.report.data_frame import to_data_frame
+from langchain_rageval.report.comparison import Comparison, compare_rows, minimum_difference
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions
-from langchain_rageval.report.files import read_report, write_report
-from langchain_rageval.report.html_table import html_table
+from langchain_rageval.report.files import (
+    ReportData,
+    check_metric,
+    head_of,
+    instruments_of,
+    metric_or_only,
+    read_report,
+    to_data_frame,
+    write_report,
+)
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
-from langchain_rageval.report.minimum_difference import minimum_difference
 from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import write_page
+from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.score_table import is_sqlite, read_score_table
-from langchain_rageval.report.slices import AUTO, By
 from langchain_rageval.report.summary import (
+    AUTO,
+    By,
     Summary,
     summarise,
     summarise_slices,

@@ -10,20 +10,17 @@ from math import isfinite
 from pathlib import Path
 from statistics import fmean
 
-from langchain_rageval._internal.page import PageLanguage
-from langchain_rageval._internal.printable import printable_lines
+from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import check_instruments, scores_by_metric
-from langchain_rageval.report.data import ReportData, metric_names
-from langchain_rageval.report.html_table import html_table
-from langchain_rageval.report.mix import mix_shifts
-from langchain_rageval.report.slices import NONE, By, Slicer, conversation_of
-from langchain_rageval.report.summary import Summary, summarise
+from langchain_rageval.report.files import ReportData, metric_names
+from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.summary import NONE, By, Slicer, Summary, conversation_of, summarise
 from langchain_rageval.report.trend_data import DriftAlarm, MeanChange, TrendData
 from langchain_rageval.report.trend_page import write_trend_page
-from langchain_rageval.statistics.change_points import change_points
-from langchain_rageval.statistics.drift import DriftDetector
+from langchain_rageval.report.unpaired import mix_shifts
+from langchain_rageval.statistics.drift import DriftDetector, change_points
 
 _FORMS = {"day": "%Y-%m-%d", "week": "%G-W%V"}
 _LEAST_BASELINE = 6  # scored samples of a slice

@@ -1,12 +1,14 @@
-"""HTML page of a trend: a curve for each metric, the means of each period, and the worst samples of each period."""
+"""HTML page of a trend: a curve for each metric, the means and the worst samples of each period."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from heapq import nsmallest
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
+from math import ceil, floor, log10
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,186 @@ import yaml
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.page import PageLanguage
-from langchain_rageval.data.schema import Row
-from langchain_rageval.report.data import ReportData
+from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.page import Page, page_texts, read_template, render_page
-from langchain_rageval.report.trend_chart import TrendChart, trend_charts
-from langchain_rageval.report.trend_data import TrendData
+from langchain_rageval.report.summary import MetricSummary
+from langchain_rageval.report.trend_data import DriftAlarm, MeanChange, TrendData
+
+_LEFT, _WIDTH = 9.0, 89.0
+_TOP, _HEIGHT = 4.0, 92.0
+_LINES = 4
+"""Number of steps that the scale is divided into, about."""
+_LABELS = 5
+"""Most labels of the time axis."""
+_LABEL_DISTANCE = 18.0
+_LONGEST_LABEL = 12
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """Mean of a metric in one period.
+
+    Attributes:
+        place: place of the period, from 0.
+        period: name of the period.
+        metric: the summary that the point stands for.
+        x: place of the mean from the left.
+        y: place of the mean from the top.
+        top: place of the upper end of its interval; None without an interval.
+        bottom: place of the lower end.
+        drifted: True for the period of an estimated change and the later ones.
+    """
+
+    place: int
+    period: str
+    metric: MetricSummary
+    x: float
+    y: float
+    top: float | None
+    bottom: float | None
+    drifted: bool
+
+
+@dataclass(frozen=True)
+class TrendChart:
+    """Curve of one metric.
+
+    Attributes:
+        metric: its name.
+        direction: "higher" or "lower", whichever is better.
+        points: one for each period with a mean, in order of time.
+        grid: horizontal lines as places from the top with their labels.
+        labels: labels of the time axis: place from the left, text, alignment, and whether a narrow page omits it.
+        baseline: summary of the baseline; None without one.
+        base: places of the mean of the baseline and of the ends of its interval; None without an interval.
+        alarm: the alarm; None without one.
+        since: place of the estimated change from the left.
+        raised: place of the row that raised the alarm.
+        changes: each change of the mean with its place from the left.
+    """
+
+    metric: str
+    direction: Direction
+    points: Sequence[TrendPoint]
+    grid: Sequence[tuple[float, str]]
+    labels: Sequence[tuple[float, str, str, bool]]
+    baseline: MetricSummary | None
+    base: tuple[float, float | None, float | None] | None
+    alarm: DriftAlarm | None
+    since: float | None
+    raised: float | None
+    changes: Sequence[tuple[float, MeanChange]]
+
+    @property
+    def lines(self) -> Sequence[tuple[TrendPoint, TrendPoint]]:
+        """Pairs of points that a line joins."""
+        return list(pairwise(self.points))
+
+
+def trend_charts(trend: TrendData) -> list[TrendChart]:
+    """Return a chart for each metric."""
+    slots = _slots(trend)
+    return [_chart(trend, name, slots) for name in trend.metrics]
+
+
+def _chart(trend: TrendData, name: str, slots: Mapping[str, int]) -> TrendChart:
+    known = {period: summary[name] for period, summary in trend.periods.items() if name in summary}
+    baseline = None if trend.baseline is None else trend.baseline.get(name)
+    means = [one for one in (*known.values(), *([baseline] if baseline else [])) if one.mean is not None]
+    grid = _scale([value for one in means for value in (one.mean, one.low, one.high) if value is not None])
+    alarm = trend.alarms.get(name)
+    changed = _period_at(trend, name, alarm.since) if alarm else None
+
+    def y(value: float | None) -> float | None:
+        if value is None:
+            return None
+        low, high = grid[0][0], grid[-1][0]
+        return _TOP + _HEIGHT * (high - value) / (high - low)
+
+    def x(slot: float) -> float:
+        return _LEFT + _WIDTH * slot / (max(slots.values()) + 1)
+
+    points = [
+        TrendPoint(
+            place, period, one, x(slots[period] + 0.5), height, y(one.high), y(one.low),
+            changed is not None and slots[period] >= slots[changed],
+        )
+        for place, period in enumerate(trend.periods)
+        if (one := known.get(period)) is not None and (height := y(one.mean)) is not None
+    ]  # fmt: skip
+    base = y(baseline.mean) if baseline else None
+    return TrendChart(
+        metric=name,
+        direction=next(iter(known.values())).direction,
+        points=points,
+        grid=[(height, label) for value, label in grid if (height := y(value)) is not None],
+        labels=_labels({period: x(slots[period] + 0.5) for period in trend.periods}),
+        baseline=baseline,
+        base=None if baseline is None or base is None else (base, y(baseline.high), y(baseline.low)),
+        alarm=alarm,
+        since=x(_slot_at(trend, name, alarm.since, slots)) if alarm else None,
+        raised=x(_slot_at(trend, name, alarm.raised, slots)) if alarm else None,
+        changes=[(x(_slot_at(trend, name, one.since, slots)), one) for one in trend.changes.get(name, [])],
+    )
+
+
+def _slots(trend: TrendData) -> dict[str, int]:
+    """Return the place of each period on the time axis; days and weeks without rows leave a gap."""
+    if trend.by not in ("day", "week"):
+        return {period: place for place, period in enumerate(trend.periods)}
+    if trend.by == "day":
+        days = {period: date.fromisoformat(period).toordinal() for period in trend.periods}
+    else:
+        days = {p: datetime.strptime(f"{p}-1", "%G-W%V-%u").toordinal() // 7 for p in trend.periods}
+    first = min(days.values())
+    return {period: day - first for period, day in days.items()}
+
+
+def _period_at(trend: TrendData, metric: str, time: datetime) -> str | None:
+    """Return the first period with a row of this time that has the metric."""
+    for period, rows in trend.rows.items():
+        if any(row.time == time and metric in row.scores for row in rows):
+            return period
+    return None
+
+
+def _slot_at(trend: TrendData, metric: str, time: datetime, slots: Mapping[str, int]) -> float:
+    """Return the place of a row on the time axis: its period, and the share of the period's rows before it."""
+    period = _period_at(trend, metric, time)
+    if period is None:
+        return 0.0
+    times = [row.time for row in trend.rows[period] if row.time is not None]
+    return slots[period] + bisect_left(times, time) / len(times)
+
+
+def _scale(values: Sequence[float]) -> list[tuple[float, str]]:
+    """Return round numbers with their labels, from below the least value to above the greatest."""
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    least = (high - low) / _LINES or max(abs(high), 1.0) / 10
+    unit = 10.0 ** floor(log10(least))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= least * (1 - 1e-9))
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    if first == last:
+        first -= 1
+    digits = max(0, -floor(log10(step) + 1e-9))
+    return [(step * place, f"{step * place:.{digits}f}") for place in range(first, last + 1)]
+
+
+def _labels(places: Mapping[str, float]) -> list[tuple[float, str, str, bool]]:
+    """Return labels that do not touch, spread over the time axis."""
+    first, *_, last = (*places.values(), *places.values())
+    labels: list[tuple[float, str, str, bool]] = []
+    for number in range(_LABELS):
+        target = first + (last - first) * number / (_LABELS - 1)
+        period, x = min(places.items(), key=lambda item: abs(item[1] - target))
+        if labels and x - labels[-1][0] < _LABEL_DISTANCE:
+            continue
+        text = period if len(period) <= _LONGEST_LABEL else f"{period[: _LONGEST_LABEL - 1]}…"
+        anchor = "end" if x > 85 else "start" if x < 20 else "middle"
+        labels.append((x, text, anchor, number % 2 == 1))
+    return labels
+
 
 _WORST = 10
 """Number of samples listed for each period and metric."""

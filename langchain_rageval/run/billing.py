@@ -15,11 +15,10 @@ from langchain_core.outputs import LLMResult
 from langchain_core.runnables import RunnableConfig
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.prices import names_of_model
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import is_rate_limited
 from langchain_rageval.run.run import RUN_KEY, Run
-from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.run.usage import names_of_model, tokens_in
 
 _OPTIONS_IN_PROMPT = ("tools", "functions")  # call options that cost tokens; the others only guide the decoding
 

@@ -1,22 +1,85 @@
-"""Budget of a run, and admission of tasks while it lasts.
-
-A task that was started may cost more than expected. Each call is therefore charged before it is sent, and one that
-would exceed the budget is refused: see `BudgetCeiling`. So that this is rare, a task is started only if its expected
-cost still fits the budget, after the cost so far and the expected cost of the tasks under way. The expected cost is the
-mean of finished tasks of the same kind; until there is one, it is a guess.
-"""
+"""Budget of a run, admission of tasks while it lasts, and planned costs."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from math import inf
+from typing import Protocol, TypeVar
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.usage import UsageMeter
+
+
+class PlannedCost(Protocol):
+    """Interface of a line of a plan."""
+
+    @property
+    def calls(self) -> int:
+        """Number of chat model calls."""
+
+    @property
+    def tokens(self) -> int:
+        """Sum of the input and output tokens."""
+
+    @property
+    def embedded(self) -> int:
+        """Number of texts to embed."""
+
+    @property
+    def money(self) -> float | None:
+        """Price of the calls; None if it is not known."""
+
+
+_Cost = TypeVar("_Cost", bound=PlannedCost)
+
+
+class PlannedCosts(Mapping[str, _Cost]):
+    """Mapping of names to expected costs, in order, with the costs of all together."""
+
+    def __init__(self, costs: Mapping[str, _Cost]) -> None:
+        self._costs = costs
+
+    def __getitem__(self, name: str) -> _Cost:
+        """Return the expected cost of a part of the plan by its name."""
+        return self._costs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._costs)
+
+    def __len__(self) -> int:
+        """Return the number of parts."""
+        return len(self._costs)
+
+    @property
+    @abstractmethod
+    def total(self) -> _Cost:
+        """Expected cost of the whole plan."""
+
+    @property
+    def calls(self) -> int:
+        """Expected number of chat model calls in total."""
+        return self.total.calls
+
+    @property
+    def tokens(self) -> int:
+        """Expected sum of input and output tokens in total."""
+        return self.total.tokens
+
+    @property
+    def embedded(self) -> int:
+        """Number of texts to embed in total."""
+        return self.total.embedded
+
+    @property
+    def money(self) -> float | None:
+        """Price of the expected calls in total; None without prices, or if a model has no price."""
+        return self.total.money
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,8 +42,7 @@ from langchain_rageval.run.requests import (
     Shared,
 )
 from langchain_rageval.run.retry import is_server_error, is_stale_connection
-from langchain_rageval.run.run import RUN_KEY, Run
-from langchain_rageval.run.traced import ainvoke_child, invoke_child
+from langchain_rageval.run.run import RUN_KEY, Run, ainvoke_child, invoke_child
 from langchain_rageval.run.turns import ModelTurn, gates_of
 
 T = TypeVar("T")

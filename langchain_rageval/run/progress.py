@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from langchain_rageval.run.prices import format_money
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.usage import UsageMeter, format_money
 
 _SECONDS_BETWEEN_LINES = 5.0
 

@@ -14,7 +14,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from langchain_rageval._internal.per_process import PerProcess
+from langchain_rageval._internal.cached import PerProcess
 
 T = TypeVar("T")
 Job = tuple[Callable[[], Any], "Future[Any]"]

@@ -19,8 +19,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
+from langchain_rageval._internal.cached import PerProcess
 from langchain_rageval._internal.code_identity import is_users_class
-from langchain_rageval._internal.per_process import PerProcess
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 
 _ENGINE_PACKAGES = {

@@ -1,7 +1,7 @@
 """Pure statistics: intervals, paired comparisons, agreement with labels, and ranking measures."""
 
 from langchain_rageval.statistics.agreement import Estimate, krippendorff_alpha
-from langchain_rageval.statistics.intervals import bounded_mean_interval
+from langchain_rageval.statistics.intervals import bounded_mean_interval, student_t_p, student_t_quantile
 from langchain_rageval.statistics.paired import (
     PairedDifference,
     detectable_difference,
@@ -10,7 +10,6 @@ from langchain_rageval.statistics.paired import (
     sign_flip_p,
 )
 from langchain_rageval.statistics.prediction_powered import PredictionPoweredMean, prediction_powered_mean
-from langchain_rageval.statistics.student_t import student_t_p, student_t_quantile
 
 __all__ = [
     "Estimate",

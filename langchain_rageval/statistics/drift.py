@@ -1,8 +1,4 @@
-"""Drift detector: an alarm when the mean of a stream falls below that of a baseline, at most once by chance.
-
-The alarm is valid however often one looks: the probability that a stream without drift ever raises it is at most the
-error. The drift may begin at any time, which need not be known.
-"""
+"""Drift of a mean over time: an alarm, and the places of changes in a finished series."""
 
 from __future__ import annotations
 
@@ -13,6 +9,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 from langchain_rageval.statistics.intervals import bounded_mean_interval
+
+_SHORTEST = 6  # values between two changes
+_ROUNDING = 1e-12  # variance of equal numbers, as computed
+
+
+def change_points(values: Sequence[float], error: float = 0.05) -> list[int]:
+    """Return the places at which the mean of a series changes: the numbers of values before each change, in order.
+
+    The series is divided where two different means fit it best, if its cumulative sums depart from a straight line by
+    more than chance explains, and so is each part again (binary segmentation). Six values or more lie between changes.
+
+    Args:
+        values: independent values, in order; shape (n,).
+        error: probability of any change in a series without one, between 0 and 1. The test is approximate, and
+            conservative for short series.
+
+    Raises:
+        ValueError: if the error is out of range.
+
+    Source: Csörgő and Horváth 1997, "Limit Theorems in Change-Point Analysis", section 2.1 (the limit is that of
+        Kolmogorov's statistic); Vostrikova 1981 (binary segmentation).
+    """
+    if not 0 < error < 1:
+        raise ValueError(f"error must be between 0 and 1, such as 0.05; got {error}")
+    numbers = np.asarray(values, dtype=np.float64)
+    found, parts = [], [(0, len(numbers))]
+    while parts:
+        start, end = parts.pop()
+        place = _change_in(numbers[start:end], error)
+        if place is not None:
+            found.append(start + place)
+            parts += [(start, start + place), (start + place, end)]
+    return sorted(found)
+
+
+def _change_in(values: NDArray[np.float64], error: float) -> int | None:
+    """Return the number of values before the most likely change; None if chance explains it."""
+    size = len(values)
+    if size < 2 * _SHORTEST or (variance := float(values.var())) <= _ROUNDING:
+        return None
+    departure = np.abs(np.cumsum(values - values.mean())[:-1])
+    if 2 * exp(-2 * float(departure.max()) ** 2 / (variance * size)) > error:
+        return None
+    before = np.arange(1, size)
+    fit = departure**2 / (before * (size - before))
+    return _SHORTEST + int(fit[_SHORTEST - 1 : size - _SHORTEST].argmax())
+
 
 _STEPS = ((10_000, 10), (100_000, 100), (inf, 1_000))  # up to so many values, one further start in so many
 _MOST_STAKED = 0.75  # of the capital that the worst value could lose

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_rageval.statistics.student_t import student_t_quantile
+from langchain_rageval.statistics.intervals import student_t_quantile
 
 _Floats = NDArray[np.float64]
 

@@ -1,29 +1,144 @@
-"""Check over the later turns of a conversation what became of each fact that the user stated, and of each need.
-
-The judge reads the turns with their numbers, and numbered facts or needs. Reads `turn_facts` and adds `fact_verdicts`
-or `need_verdicts`, a list of Finding: one for each item in order, then the agreement rates if there are several votes.
-A finding cites its own turn first, then the turns that decide. Makes no call if there are no items.
-"""
+"""Steps about the turns of a conversation: their facts, and what later turns do with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.asking import JudgeQuestion, shared_question
-from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.voting import Voter, voters_of
-from langchain_rageval.prompts.answer_limits import AnswerLimits
-from langchain_rageval.prompts.answer_schemas import FactVerdicts, NeedVerdicts, TurnFact, TurnFacts
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, FactVerdicts, NeedVerdicts, TurnFact, TurnFacts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, numbers_by_place, slices
-from langchain_rageval.steps.numbered_turns import NumberedTurn, numbered_turns, request_turns, turn_windows
-from langchain_rageval.steps.settle_items import settle_items
-from langchain_rageval.steps.votes import agreement_rates, majority
+from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
+from langchain_rageval.steps.judge_step import (
+    JudgeStep,
+    State,
+    agreement_rates,
+    item_numbers,
+    list_length,
+    majority,
+    most_items,
+    numbers_by_place,
+    settle_items,
+    slices,
+)
+from langchain_rageval.steps.statement_checks import statement_key
+
+_CHARACTERS_BESIDE_TEXT = 40  # of a turn in JSON: keys, number and role
+
+
+class NumberedTurn(NamedTuple):
+    """Message of the user or the assistant; numbers count from 1 over the whole conversation."""
+
+    number: int
+    role: str
+    text: str
+
+
+def numbered_turns(sample: Sample) -> list[NumberedTurn]:
+    """Return the conversation up to and including a sample: its history, its question and its answer."""
+    said = [(turn.role, turn.text) for turn in sample.history]
+    said += [("user", sample.question), ("assistant", sample.answer or "")]
+    return [NumberedTurn(number, role, text) for number, (role, text) in enumerate(said, 1)]
+
+
+def request_turns(turns: Sequence[NumberedTurn]) -> list[dict[str, Any]]:
+    """Return turns as the items of a request. They keep their numbers, also in a part of a conversation."""
+    return [{"turn": turn.number, "role": turn.role, "text": turn.text} for turn in turns]
+
+
+def turn_windows(turns: Sequence[NumberedTurn], max_tokens: int | None) -> list[list[NumberedTurn]]:
+    """Split a conversation between turns into windows of at most `max_tokens` (characters / 4).
+
+    A turn that is longer than that gets its own window. None does not split.
+    """
+    if max_tokens is None:
+        return [list(turns)]
+    windows: list[list[NumberedTurn]] = []
+    size = 0.0
+    for turn in turns:
+        tokens = (len(turn.text) + _CHARACTERS_BESIDE_TEXT) / CHARACTERS_PER_TOKEN
+        if not windows or size + tokens > max_tokens:
+            windows.append([])
+            size = 0.0
+        windows[-1].append(turn)
+        size += tokens
+    return windows
+
+
+_ROLES = {"statements": "assistant", "facts": "user", "needs": "user"}
+
+
+class ListTurnFacts(JudgeStep):
+    """Step that adds `turn_facts`, a `TurnFacts`."""
+
+    def work(self, state: State) -> Operation[State]:
+        """Ask the judge (the first judge of a jury) what the turns say.
+
+        One request per window (consecutive turns that fit one request); no call for a sample without history.
+        """
+        sample: Sample = state["sample"]
+        turns = numbered_turns(sample) if sample.history else []
+        windows = turn_windows(turns, self.judge.members[0].max_context_tokens) if turns else []
+        parts: list[TurnFacts] = yield Gather([self._list(sample.question, window) for window in windows])
+        lists = {
+            name: _distinct(fact for part in parts for fact in getattr(part, name))[: _most_facts(turns, role)]
+            for name, role in _ROLES.items()
+        }
+        return state | {"turn_facts": TurnFacts(**lists)}
+
+    def _list(self, question: str, window: Sequence[NumberedTurn]) -> Operation[TurnFacts]:
+        numbers = tuple(turn.number for turn in window)
+        lengths = tuple((name, _longest_list(window, role)) for name, role in _ROLES.items())
+        objection = partial(_misplaced, roles={turn.number: turn.role for turn in window})
+        judge_question = self.build_question(
+            {"turns": request_turns(window)},
+            None,
+            language_from=question,
+            objection=objection,
+            limits=AnswerLimits(values=(("turn", numbers),), lengths=lengths),
+        )
+        reply: TurnFacts = yield self.ask(judge_question)
+        return reply
+
+
+def list_turn_facts(judge: JudgeLike) -> JudgeStep:
+    """Return the step that lists what the turns of a conversation say."""
+    return ListTurnFacts(prompt="list_turn_facts", judge=Judge.of(judge), answer=TurnFacts)
+
+
+def _misplaced(reply: TurnFacts, *, roles: dict[int, str]) -> str | None:
+    """Return an error message for the judge about the first item whose turn cannot have said it, else None."""
+    for name, role in _ROLES.items():
+        for fact in getattr(reply, name):
+            if roles.get(fact.turn) != role:
+                own = ", ".join(str(number) for number, other in roles.items() if other == role) or "none"
+                return f"`{name}` are of turns of the {role} ({own}), but {fact.text!r} is listed with turn {fact.turn}"
+    return None
+
+
+def _distinct(facts: Iterable[TurnFact]) -> list[TurnFact]:
+    """Return the facts in the order of their turns, without blank ones and repeats within a turn."""
+    kept = {(fact.turn, statement_key(fact.text)): fact for fact in facts if fact.text.strip()}
+    return sorted(kept.values(), key=lambda fact: fact.turn)
+
+
+def _text_of(turns: Iterable[NumberedTurn], role: str) -> str:
+    return "".join(turn.text for turn in turns if turn.role == role)
+
+
+def _most_facts(turns: Sequence[NumberedTurn], role: str) -> int:
+    return most_items(_text_of(turns, role))
+
+
+def _longest_list(turns: Sequence[NumberedTurn], role: str) -> int:
+    return list_length(_text_of(turns, role))
+
 
 KEPT, ASKED_AGAIN, IGNORED = "kept", "asked again", "ignored"
 MET, WITHDRAWN, UNMET = "met", "withdrawn", "unmet"

@@ -14,21 +14,20 @@ from dataclasses import dataclass, field
 from langchain_rageval.data.schema import Finding, FindingKind, Sample
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
-from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.voting import Voter, voters_of
-from langchain_rageval.prompts.answer_limits import AnswerLimits
-from langchain_rageval.prompts.answer_schemas import Classification, TruePositive
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, Classification, TruePositive
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import (
     JudgeStep,
     NumberedTexts,
     State,
+    agreement_rates,
     item_numbers,
+    majority,
     numbers_by_place,
     request_items,
     slices,
 )
-from langchain_rageval.steps.votes import agreement_rates, majority
 
 
 @dataclass(frozen=True)

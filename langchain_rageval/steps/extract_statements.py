@@ -24,14 +24,13 @@ from typing import Any, Literal
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.asking import JudgeQuestion
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.stop_reason import CutOffReply
-from langchain_rageval.prompts.answer_limits import AnswerLimits
-from langchain_rageval.prompts.answer_schemas import Statements
+from langchain_rageval.judge.reply import CutOffReply
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, Statements
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
+from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
 from langchain_rageval.steps.judge_step import JudgeStep, State, list_length, most_items
-from langchain_rageval.steps.rewrite_question import history_data, recent_turns
+from langchain_rageval.steps.questions import history_data, recent_turns
 from langchain_rageval.steps.statement_checks import (
     copied_statement,
     is_placeholder,

@@ -12,14 +12,11 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.voting import Voter, voters_of
-from langchain_rageval.prompts.answer_limits import AnswerLimits
-from langchain_rageval.prompts.answer_schemas import Contradictions, TurnFact, TurnFacts
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, Contradictions, TurnFact, TurnFacts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.run.usage_meter import CHARACTERS_PER_TOKEN
-from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers
-from langchain_rageval.steps.votes import agreement_rates, majority
+from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
+from langchain_rageval.steps.judge_step import JudgeStep, State, agreement_rates, item_numbers, majority
 
 CONTRADICTED, CONSISTENT = "contradicted", "consistent"
 

@@ -16,10 +16,8 @@ from langchain_rageval._internal.description import digest_of
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
-from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.voting import Voter, voters_of
-from langchain_rageval.prompts.answer_limits import AnswerLimits
-from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, RubricGrade, RubricGrades
 from langchain_rageval.prompts.criteria import (
     DEFAULT_LANGUAGE,
     Criterion,
@@ -28,11 +26,10 @@ from langchain_rageval.prompts.criteria import (
     criterion_key,
     on_scale,
 )
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, State
-from langchain_rageval.steps.votes import agreement_rates, grade_probabilities
+from langchain_rageval.steps.judge_step import JudgeStep, State, agreement_rates, grade_probabilities
 
 _GradeByCriterion = dict[str, RubricGrade]
 _Criteria = tuple[Criterion, ...]

@@ -1,12 +1,8 @@
-"""Measure the similarity of texts: the cosine of their embeddings, or the score of a cross-encoder.
-
-Adds `similarities`, a list of float from 0 to 1: of a text with each text that it is compared with, in order. Makes no
-request if there is nothing to compare with.
-"""
+"""Similarity of texts: by embeddings, a cross-encoder, or letters and words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, frexp, isfinite, sqrt
 from typing import Any, Literal
 
@@ -18,9 +14,83 @@ from langchain_rageval._internal.description import describe
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.run.embedding import Vector
-from langchain_rageval.run.requests import Embed, Operation
-from langchain_rageval.steps.rate_pairs import rate_pairs
+from langchain_rageval.run.requests import Embed, Operation, Rate, Shared
 from langchain_rageval.steps.stage import Stage, State, TextSelector
+from langchain_rageval.text.words import normalize_text
+
+TextMeasure = Callable[[str, str], float]
+"""Function from two normalized texts to their similarity from 0 to 1."""
+
+
+class CompareTexts(Stage[State]):
+    """Stage that adds `similarities`, a list of float from 0 to 1: of a text with each of the texts to compare.
+
+    All texts are normalized first. Texts that are equal then have the similarity 1.0, whatever the measure returns.
+    """
+
+    measure: TextMeasure
+    source: str
+    pairs: TextSelector
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this stage that affects its results: the measure and the library that it is taken from."""
+        return {"step": self.get_name(), "source": self.source, "measure": describe(self.measure)}
+
+    def work(self, state: State) -> Operation[State]:
+        """Compare the texts with the measure and add `similarities` to the state; makes no request."""
+        yield from ()
+        one, others = self.pairs(state)
+        one, others = normalize_text(one), [normalize_text(other) for other in others]
+        return state | {"similarities": [self._similarity(one, other) for other in others]}
+
+    def _similarity(self, one: str, other: str) -> float:
+        return 1.0 if one == other else min(1.0, float(self.measure(one, other)))
+
+
+def compare_texts(measure: TextMeasure, pairs: TextSelector, *, source: str) -> Stage[State]:
+    """Return the stage that compares texts by a measure.
+
+    Args:
+        measure: function from two normalized texts to a number from 0 to 1.
+        pairs: function from the state to a text and the texts that it is compared with.
+        source: name, and version if there is one, of the library that measures.
+    """
+    return CompareTexts(measure=measure, pairs=pairs, source=source, name="compare_texts")
+
+
+def rate_pairs(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[str]) -> Operation[list[float]]:
+    """Return the scores of a question with each text, in order. Makes no call without texts.
+
+    Raises:
+        ModelOutputError: if the scores are not finite numbers, or their number differs from that of the texts.
+    """
+    if not texts:
+        return []
+    pairs = [(question, text) for text in texts]
+    key = ("rate_pairs", id(cross_encoder), question, *texts)
+    scores: list[float] = yield Shared(key, _score_pairs(cross_encoder, pairs))
+    return scores
+
+
+def _score_pairs(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[list[float]]:
+    output = yield Rate(cross_encoder, pairs)
+    return _validate_scores(output, len(pairs))
+
+
+def _validate_scores(output: Any, expected: int) -> list[float]:
+    try:
+        scores = np.asarray(output, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ModelOutputError(f"the cross-encoder returned no numbers, but {str(output)[:100]}") from None
+    if scores.ndim != 1:
+        raise ModelOutputError(f"the cross-encoder returned no list of scores, but {str(output)[:100]}")
+    if len(scores) != expected:
+        raise ModelOutputError(f"the cross-encoder returned {len(scores)} scores for {expected} pairs")
+    for score in scores[~np.isfinite(scores)]:
+        raise ModelOutputError(f"the cross-encoder returned the score {score}, which is not a finite number")
+    return [float(score) for score in scores]
+
 
 _SMALLEST_SQUARE, _LARGEST_SQUARE = 1e-200, 1e200  # squared lengths without underflow or overflow
 _ALMOST_EQUAL = 0.999

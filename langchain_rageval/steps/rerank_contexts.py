@@ -16,7 +16,7 @@ from langchain_rageval._internal.description import describe
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.steps.rate_pairs import rate_pairs
+from langchain_rageval.steps.measure_similarity import rate_pairs
 from langchain_rageval.steps.stage import Stage, State
 
 Reranker = BaseCrossEncoder | BaseDocumentCompressor

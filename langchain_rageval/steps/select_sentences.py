@@ -10,14 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.judge.voting import Voter, voters_of
-from langchain_rageval.prompts.answer_limits import AnswerLimits
-from langchain_rageval.prompts.answer_schemas import NeededSentences
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, NeededSentences
+from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, State
-from langchain_rageval.steps.votes import agreement_rates, majority
+from langchain_rageval.steps.judge_step import JudgeStep, State, agreement_rates, majority
 
 NEEDED, NOT_NEEDED = "needed", "not needed"
 

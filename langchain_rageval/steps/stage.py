@@ -18,8 +18,7 @@ from langchain_rageval.errors import record_step
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced
+from langchain_rageval.run.run import Run, Traced
 
 State = dict[str, Any]
 """State that the stages of a metric pass on: `sample`, and the results of earlier stages by name."""

@@ -12,9 +12,8 @@ from functools import lru_cache
 
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.text.language import FUNCTION_WORDS
-from langchain_rageval.text.normalization import UNSPACED, normalize_text, tokens_of
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import stem_of
+from langchain_rageval.text.words import UNSPACED, normalize_text, stem_of, tokens_of
 
 _SHORTEST_CONTENT_WORD = 4  # letters
 _SAID = 0.6  # share of a statement's content units that a text must contain to say it

@@ -21,7 +21,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, default_criteria
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet, packaged_prompt
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.judge_step import JudgeStep, State

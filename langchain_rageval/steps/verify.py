@@ -1,15 +1,258 @@
-"""verify: the stage that verifies statements, with a judge (all chunks at once or one at a time) or a cross-encoder."""
+"""verify: the stage that verifies statements, with a judge or with a cross-encoder for inference (NLI)."""
 
 from __future__ import annotations
 
-from langchain_core.cross_encoders import BaseCrossEncoder
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, NamedTuple, Self, get_args
 
-from langchain_rageval.judge.judge import JudgeLike
+import numpy as np
+from langchain_core.cross_encoders import BaseCrossEncoder
+from numpy.typing import NDArray
+
+from langchain_rageval._internal.description import describe
+from langchain_rageval.data.schema import Finding, FindingKind, Sample, without_surrogates
+from langchain_rageval.errors import ConfigError, ModelOutputError
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.prompts.layout import NumberedContexts
+from langchain_rageval.run.requests import Gather, Operation, Rate, Shared
 from langchain_rageval.steps.extract_statements import Side
+from langchain_rageval.steps.judge_step import NumberedTexts, slices
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.steps.verify_by_chunk import verify_by_chunk
-from langchain_rageval.steps.verify_by_nli import NliVerifier, verify_by_nli
-from langchain_rageval.steps.verify_statements import verify_statements
+from langchain_rageval.steps.verify_statements import verify_by_chunk, verify_statements
+
+NliLabel = Literal["entailment", "neutral", "contradiction"]
+NliScale = Literal["sigmoid", "softmax"]
+_Scores = NDArray[np.float64]
+
+_STATEMENTS_PER_REQUEST = 10
+_LARGEST_LOGIT = 500.0  # beyond it the logistic function is 0 or 1, and exp() would soon overflow
+
+
+@dataclass(frozen=True)
+class NliVerifier:
+    """A cross-encoder for natural language inference, and the interpretation of its scores.
+
+    The model scores pairs of a premise (a context sentence or a whole chunk) and a hypothesis (a statement). A
+    statement is supported if the probability that some premise entails it reaches the threshold; otherwise contradicted
+    if the probability of contradiction does, which only a model with three scores per pair reports; otherwise absent.
+    Such models read a few hundred tokens, so in longer chunks the single sentences decide. They are trained on pairs
+    about one topic and see contradictions between unrelated texts, which a high threshold filters out.
+
+    `HuggingFaceCrossEncoder` of langchain-community returns only the second score of a pair: use it with models whose
+    second label is entailment.
+
+    Args:
+        cross_encoder: model that returns one score per pair, for entailment, or three scores if `labels` are given.
+        labels: order of the three scores, such as ("contradiction", "entailment", "neutral").
+        threshold: smallest probability that decides, above 0 and at most 1.
+        scale: "sigmoid" for one logit per pair, "softmax" for three; None if the scores are from 0 to 1.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+
+    cross_encoder: BaseCrossEncoder
+    labels: Sequence[NliLabel] | None = None
+    threshold: float = 0.5
+    scale: NliScale | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError if an option of the verifier is out of range."""
+        if not isinstance(self.cross_encoder, BaseCrossEncoder):
+            expected = "a verifier is a BaseCrossEncoder, or an NliVerifier of one"
+            raise ConfigError(f"{expected}; got {type(self.cross_encoder).__name__}")
+        if self.labels is not None:
+            if sorted(self.labels) != sorted(get_args(NliLabel)):
+                raise ConfigError(
+                    f"labels must be {', '.join(get_args(NliLabel))} in the model's order, got {self.labels!r}"
+                )
+            object.__setattr__(self, "labels", tuple(self.labels))
+        if not (isinstance(self.threshold, int | float) and 0 < self.threshold <= 1):
+            raise ConfigError(f"threshold must be a number above 0 and at most 1, got {self.threshold!r}")
+        choices = (None, "softmax") if self.labels else (None, "sigmoid")
+        if self.scale not in choices:
+            scores = "three scores a pair" if self.labels else "one score a pair; three need labels=..."
+            raise ConfigError(f"scale is None or {choices[1]!r} for {scores}, got {self.scale!r}")
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this verifier that affects its verdicts: the model and the interpretation of its scores."""
+        options = {"labels": self.labels, "threshold": self.threshold, "scale": self.scale}
+        return {"model": describe(self.cross_encoder), **options}
+
+    def _probabilities(self, output: Any, pairs: int) -> tuple[_Scores, _Scores]:
+        """Return the probabilities of entailment and of contradiction, one of each per pair.
+
+        Raises:
+            ConfigError: if the shape or range of the scores does not match the options.
+            ModelOutputError: if the scores are not finite numbers, or their number differs from `pairs`.
+        """
+        scores = _finite_scores(output)
+        shape = (pairs, 3) if self.labels else (pairs,)
+        if scores.shape[:1] == (pairs,) and scores.shape != shape:
+            if scores.shape == (pairs, 3):
+                hint = 'say NliVerifier(cross_encoder, labels=("contradiction", "entailment", "neutral")) in its order'
+                raise ConfigError(f"the cross-encoder returned three scores a pair: {hint}")
+            expected = "three scores a pair, as labels say" if self.labels else "one score a pair"
+            raise ConfigError(f"expected {expected}, the cross-encoder returned the shape {scores.shape}")
+        if scores.shape != shape:
+            raise ModelOutputError(f"the cross-encoder returned scores of the shape {scores.shape} for {pairs} pairs")
+        scores = self._scaled(scores)
+        if self.labels is None:
+            return scores, np.zeros(pairs)
+        return scores[:, self.labels.index("entailment")], scores[:, self.labels.index("contradiction")]
+
+    def _scaled(self, scores: _Scores) -> _Scores:
+        match self.scale:
+            case "sigmoid":
+                return 1 / (1 + np.exp(-np.clip(scores, -_LARGEST_LOGIT, _LARGEST_LOGIT)))
+            case "softmax":
+                powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+                return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        outside = scores[(scores < 0) | (scores > 1)]
+        if outside.size:
+            scale = "softmax" if self.labels else "sigmoid"
+            raise ConfigError(
+                f"the cross-encoder's scores are not from 0 to 1, got {outside[0]:.3f}; if they are logits, say "
+                f'NliVerifier(cross_encoder, ..., scale="{scale}")'
+            )
+        return scores
+
+
+class _Premise(NamedTuple):
+    """Text of a sentence or of a whole chunk, with the numbers of its sentences."""
+
+    text: str
+    cites: Sequence[str]
+
+
+class VerifyByNli(Stage[State]):
+    """Stage that adds `<of>_verdicts`, a list of Finding: one for each statement in order, as VerifyStatements does.
+
+    A verdict cites the sentences that decide it, and all sentences of a chunk that decides it only as a whole.
+    """
+
+    of: Side
+    verifier: Any
+
+    @property
+    def models(self) -> Sequence[Any]:
+        """Cross-encoder of the verifier."""
+        return [self.verifier.cross_encoder]
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this stage that affects its verdicts: its name and the verifier."""
+        return {"step": self.get_name(), **self.verifier.instrument}
+
+    def with_fresh_capabilities(self) -> Self:
+        """Return a copy for a dry run, whose fake cross-encoder returns one number from 0 to 1 per pair."""
+        return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
+
+    @property
+    def is_replaceable(self) -> bool:
+        """True: a judge can verify statements, too."""
+        return True
+
+    def judged_by(self, judge: Judge) -> Stage[State]:
+        """Return the step in which a judge verifies the statements in place of the cross-encoder."""
+        return verify_statements(judge, of=self.of)
+
+    def work(self, state: State) -> Operation[State]:
+        """Score statements against the contexts with the cross-encoder: one request per ten statements.
+
+        Makes no request without statements or sentences.
+        """
+        sample: Sample = state["sample"]
+        statements = dict(enumerate(without_surrogates(list(state[f"{self.of}_statements"])), 1))
+        contexts = NumberedContexts.of(sample.contexts or [])
+        parts = yield Gather([self._verify(part, contexts) for part in slices(statements, _STATEMENTS_PER_REQUEST)])
+        return state | {f"{self.of}_verdicts": [finding for part in parts for finding in part]}
+
+    def _verify(self, statements: NumberedTexts, contexts: NumberedContexts) -> Operation[list[Finding]]:
+        premises = list(_premises(contexts))
+        pairs = tuple((premise.text, text) for text in statements.values() for premise in premises)
+        entailed = contradicted = np.zeros(0)
+        if pairs:
+            encoder = self.verifier.cross_encoder
+            output = yield Shared(("nli", id(encoder), pairs), _score_pairs(encoder, pairs))
+            entailed, contradicted = self.verifier._probabilities(output, len(pairs))
+        shape = (len(statements), len(premises))
+        rows = zip(statements.items(), entailed.reshape(shape), contradicted.reshape(shape), strict=True)
+        return [self._finding(number, text, premises, *scores) for (number, text), *scores in rows]
+
+    def _finding(
+        self, number: int, text: str, premises: Sequence[_Premise], entailed: _Scores, contradicted: _Scores
+    ) -> Finding:
+        kind: FindingKind = "statement" if self.of == "answer" else "reference_statement"
+        finding = Finding(kind=kind, number=number, text=text, verdict="absent", reason=_reason("entailment", entailed))
+        for verdict, label, scores in (
+            ("supported", "entailment", entailed),
+            ("contradicted", "contradiction", contradicted),
+        ):
+            cites = _deciding_sentences(premises, scores >= self.verifier.threshold)
+            if cites:
+                return finding.model_copy(update={"verdict": verdict, "reason": _reason(label, scores), "cites": cites})
+        return finding
+
+
+def verify_by_nli(verifier: BaseCrossEncoder | NliVerifier, *, of: Side) -> VerifyByNli:
+    """Return the stage that verifies the statements of `extract_statements` against the contexts without a judge.
+
+    Args:
+        verifier: cross-encoder that returns one number from 0 to 1 per pair, or an `NliVerifier` of any other one.
+        of: whose statements are verified, "answer" or "reference".
+
+    Raises:
+        ConfigError: if `verifier` is neither a cross-encoder nor an `NliVerifier`.
+    """
+    if not isinstance(verifier, NliVerifier):
+        verifier = NliVerifier(verifier)
+    return VerifyByNli(of=of, verifier=verifier, name="verify_by_nli")
+
+
+def _premises(contexts: NumberedContexts) -> Iterator[_Premise]:
+    """Yield the sentences of each chunk, then the whole chunk if it has several sentences."""
+    for _, lines in groupby((line for line in contexts.lines if line.sentence), key=lambda line: line.chunk):
+        sentences = [_Premise(line.text, [line.number]) for line in lines]
+        yield from sentences
+        if len(sentences) > 1:
+            yield _Premise(
+                " ".join(sentence.text for sentence in sentences), [n for sentence in sentences for n in sentence.cites]
+            )
+
+
+def _deciding_sentences(premises: Sequence[_Premise], decides: NDArray[np.bool_]) -> list[str]:
+    """Return the numbers of the sentences that decide a verdict.
+
+    All sentences of a chunk are returned if the chunk decides as a whole and none of its sentences alone.
+    """
+    cites: list[str] = []
+    for premise, decisive in zip(premises, decides, strict=True):
+        if decisive and not set(premise.cites) & set(cites):
+            cites += premise.cites
+    return cites
+
+
+def _reason(label: str, scores: _Scores) -> str:
+    return f"{label} {scores.max():.2f}" if scores.size else ""
+
+
+def _score_pairs(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[Any]:
+    return (yield Rate(cross_encoder, pairs))
+
+
+def _finite_scores(output: Any) -> _Scores:
+    try:
+        scores = np.asarray([*output], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ModelOutputError(f"the cross-encoder returned no numbers, but {str(output)[:100]}") from None
+    if not np.isfinite(scores).all():
+        raise ModelOutputError("the cross-encoder returned scores that are not finite")
+    return scores
+
 
 Verifier = BaseCrossEncoder | NliVerifier
 

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.metrics.adapters import reaches
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.sample_scores import acollect_scores, collect_scores
+from langchain_rageval.metrics.structure import acollect_scores, collect_scores
 from langchain_rageval.metrics.suite import Suite, suite
-from langchain_rageval.metrics.threshold import reaches
 
 Thresholds = Mapping[Metric, float] | Mapping[Suite, float] | Mapping[Metric | Suite, float]
 Missing = Literal["fail", "pass"]

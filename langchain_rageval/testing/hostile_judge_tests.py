@@ -25,8 +25,7 @@ from langchain_rageval.errors import message_of
 from langchain_rageval.evaluation.api import aevaluate, evaluate
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.sample_scores import scores_by_name
-from langchain_rageval.metrics.structure import metrics_in
+from langchain_rageval.metrics.structure import metrics_in, scores_by_name
 from langchain_rageval.metrics.suite import Suite
 from langchain_rageval.models.offline_judge import OfflineJudge
 from langchain_rageval.report.report import Report
@@ -39,11 +38,12 @@ from langchain_rageval.testing.hostile_judges import (
     HUGE_REPLIES,
     KEY,
     MOST_CALLS,
+    SAMPLE,
     Allowed,
     CallLimitReached,
     HostileJudge,
+    vary_sample,
 )
-from langchain_rageval.testing.material import SAMPLE, vary_sample
 
 T = TypeVar("T")
 AnyMetric = Metric | Suite | Runnable[Any, Any]

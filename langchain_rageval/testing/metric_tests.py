@@ -32,10 +32,9 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import BelowThreshold, SampleError
 from langchain_rageval.evaluation.api import aevaluate, evaluate
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.sample_scores import scores_by_name
-from langchain_rageval.metrics.structure import metrics_in, names_of
+from langchain_rageval.metrics.structure import metrics_in, names_of, scores_by_name
 from langchain_rageval.metrics.suite import Suite, suite
-from langchain_rageval.testing.material import HOSTILE, SAMPLE, insert_everywhere, list_vocabularies, vary_sample
+from langchain_rageval.testing.hostile_judges import HOSTILE, SAMPLE, insert_everywhere, list_vocabularies, vary_sample
 
 _TIMEOUT = 60.0  # seconds that a sample waits for later ones
 

@@ -1,13 +1,51 @@
-"""Candidate: a question that is being generated, with the history of all attempts."""
+"""Candidate: a question that is being generated from passages, with its history, and the steps from one to the next."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
+from langchain_core.runnables import RunnableConfig
 from pydantic import Field
 
-from langchain_rageval.data.schema import InputModel, Turn
-from langchain_rageval.testset.passage import Passage
+from langchain_rageval.data.schema import InputModel, Turn, Usage
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.promptset import Prompt
+from langchain_rageval.run.requests import Operation
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import Stage
+
+
+class Passage(InputModel):
+    """A piece of a document.
+
+    Attributes:
+        id: stable identifier; by default a hash of source, span and text.
+        text: text of the passage.
+        source: name of the document.
+        start: offset of the first character in the document.
+        end: offset after the last character. `text == document[start:end]` if the splitter keeps the text; if it
+            changed white space, the span of the same words; if it rewrote them, the whole document.
+        metadata: metadata of the document, with additions of the splitter.
+    """
+
+    id: str = ""
+    text: str
+    source: str
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def model_post_init(self, _context: Any, /) -> None:
+        """Set a missing id to a hash of source, span and text."""
+        if not self.id:
+            content = json.dumps([self.source, self.start, self.end, self.text])
+            object.__setattr__(self, "id", hashlib.blake2b(content.encode(), digest_size=8).hexdigest())
+
 
 SIMPLE = "simple"
 """Evolution of a question that no evolution changed."""
@@ -149,3 +187,132 @@ class Candidate(InputModel):
     def reject(self, reason: str) -> Self:
         """Return a copy of the candidate that is rejected, with the reason in English."""
         return self.replace(rejected=reason)
+
+
+_Inputs = Mapping[str, Any]
+_Objection = Callable[[Any], str | None]
+
+
+def _no_objection(_answer: Any) -> None:
+    return None
+
+
+class CandidateStep(Stage[Candidate]):
+    """Step that changes or rejects a candidate (question in progress); rejected candidates pass through unchanged.
+
+    Attributes:
+        model_step: request to the writer or critic; None if the step calls models through other steps.
+    """
+
+    model_step: JudgeStep | None = None
+
+    @property
+    def InputType(self) -> type[Candidate]:
+        """Type of the input, for schemas."""
+        return Candidate
+
+    @property
+    def OutputType(self) -> type[Candidate]:
+        """Type of the output, for schemas."""
+        return Candidate
+
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """Writer or critic that the step calls."""
+        return self.model_step.judges if self.model_step else ()
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this step that affects the returned candidates; journals identify the step by it."""
+        options = {name: getattr(self, name) for name in type(self).model_fields if name in self._option_names()}
+        return {"step": self.get_name(), "asks": self.model_step and self.model_step.description, **options}
+
+    def with_fresh_capabilities(self) -> Self:
+        """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
+        return self.model_copy(update={"model_step": self.model_step and self.model_step.with_fresh_capabilities()})
+
+    def _option_names(self) -> Sequence[str]:
+        """Return the names of the fields that affect the returned candidates."""
+        return ()
+
+    def _ask(self, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection) -> Operation[Any]:
+        """Send the request of `model_step`; see `ask_step`."""
+        return ask_step(self.model_step, inputs, language_from, objection)
+
+    def _do(self, state: Candidate, config: RunnableConfig) -> Candidate:
+        return state if state.rejected else super()._do(state, config)
+
+    async def _ado(self, state: Candidate, config: RunnableConfig) -> Candidate:
+        return state if state.rejected else await super()._ado(state, config)
+
+
+def ask_step(
+    step: JudgeStep | None, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection
+) -> Operation[Any]:
+    """Send a request to a writer or critic and return its typed answer.
+
+    Args:
+        step: prompt, model and answer schema.
+        inputs: content of the JSON block.
+        language_from: text whose language selects the prompt.
+        objection: returns the problem with a valid answer, or None; an answer with a problem is requested again.
+
+    Raises:
+        TypeError: if `step` is None.
+    """
+    if step is None:
+        raise TypeError("a candidate step without a model cannot ask a question")
+    answer = yield step.ask(step.build_question(inputs, None, language_from=language_from, objection=objection))
+    return answer
+
+
+def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None) -> JudgeStep:
+    """Build the step for a packaged prompt.
+
+    Args:
+        prompt: name of the packaged prompt; also names the step and selects the answer schema.
+        judge: writer or critic to call.
+        own_prompt: prompt of the user that replaces the text of the packaged one.
+    """
+    return JudgeStep(own_prompt or prompt, judge, ANSWER_SCHEMAS[prompt], name=prompt)
+
+
+def numbered_passages(passages: Sequence[Passage]) -> list[dict[str, Any]]:
+    """Return passages in the form that prompts show them: a mapping of number (from 1) and text for each."""
+    return [{"passage": number, "text": passage.text} for number, passage in enumerate(passages, 1)]
+
+
+def drawn_text(candidate: Candidate) -> str:
+    """Return the text of the drawn passage, whose language selects the prompts."""
+    return candidate.passages[0].text
+
+
+def question_objection(answer: Any) -> str | None:
+    """Return the problem with a question that the model wrote, or None if there is none."""
+    return None if answer.question.strip() else "the question is blank"
+
+
+EMBED = "embed"
+"""Name of the step that embeds passages and questions."""
+
+
+class StepUsage:
+    """Counter of the usage of each step. Usable from threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_step: dict[str, Usage] = {}
+
+    def add(self, step: str, usage: Usage) -> None:
+        """Add a usage to that of a step."""
+        with self._lock:
+            self._by_step[step] = self._by_step.get(step, Usage()) + usage
+
+    def ordered(self, steps: Iterable[str]) -> dict[str, Usage]:
+        """Return the usage of each step that cost something, in the order of `steps`, then of the other steps."""
+        with self._lock:
+            names = dict.fromkeys([*steps, *sorted(self._by_step)])
+            usages = {name: self._by_step.get(name, Usage()) for name in names}
+        return {
+            name: usage for name, usage in usages.items() if usage != Usage(seconds=usage.seconds, money=usage.money)
+        }

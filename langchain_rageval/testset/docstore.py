@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.redaction import redact_message
-from langchain_rageval.data.chunk_ids import chunk_id
+from langchain_rageval.data.field_names import chunk_id
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_text
 from langchain_rageval.run.requests import Embed, Gather, Operation, Shared
 from langchain_rageval.run.run import Run
-from langchain_rageval.testset.passage import Passage
+from langchain_rageval.testset.candidate import Passage
 from langchain_rageval.testset.readers import to_documents
-from langchain_rageval.text.phrase_index import PhraseIndex
+from langchain_rageval.text.words import PhraseIndex
 
 if TYPE_CHECKING:
     from langchain_text_splitters import TextSplitter

@@ -1,27 +1,117 @@
-"""Evolutions: Runnables that make a question harder, or more like a question of a user. `|` composes them.
-
-Source of the idea: Xu et al. 2023, "WizardLM: Empowering Large Language Models to Follow Complex Instructions",
-arXiv:2304.12244, section 3 (Evol-Instruct).
-"""
+"""Evolutions: Runnables that make a question harder, or more like a question of a user. `|` composes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from math import isfinite
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.run.traced import Traced, ainvoke_child, invoke_child
-from langchain_rageval.testset.candidate import SIMPLE, Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.run.requests import InvokeChild, Operation
+from langchain_rageval.run.run import Traced, ainvoke_child, invoke_child
+from langchain_rageval.testset.candidate import NOT_EVOLVED, QUESTION_REJECTED, SIMPLE, Candidate, CandidateStep
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolution_branch import evolution_branch
 from langchain_rageval.testset.evolve import MULTI_CONTEXT, Kind, evolve
+from langchain_rageval.testset.filters import QuestionFilter, evolution_filter, question_filter
 from langchain_rageval.testset.user_step import UserStep, inner_runnable, user_step
+from langchain_rageval.testset.writing import compress
+
+_TRIES = 2
+
+
+class EvolutionBranch(CandidateStep):
+    """Step that evolves a question until the filters accept it, at most twice.
+
+    A question that must become deeper or broader starts its second try from the question of the first one, because the
+    same request would return the same question; both are compared with the same parent. A question that is only
+    rephrased starts again from its parent, and the writer reads the feedback of the critic. The question filter does
+    not rewrite it, which would remove the style.
+
+    Attributes:
+        parts: step that evolves the question, then the filters.
+        asks_more: True if the question must become deeper or broader.
+    """
+
+    parts: tuple[CandidateStep, ...]
+    asks_more: bool = True
+
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """Writers and critics that the parts call."""
+        return [judge for part in self.parts for judge in part.judges]
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of the steps of this branch: everything that affects which candidates they return."""
+        return {"step": self.get_name(), "parts": [part.description for part in self.parts]}
+
+    def with_fresh_capabilities(self) -> Self:
+        """Return a copy whose judges do not share endpoint capabilities with the judges of this branch."""
+        return self.model_copy(update={"parts": tuple(part.with_fresh_capabilities() for part in self.parts)})
+
+    def get_graph(self, config: RunnableConfig | None = None) -> Graph:
+        """Return the graph of the parts in sequence."""
+        return RunnableSequence(*self.parts).get_graph(config)
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Rewrite the question by the evolution and filter the result, at most twice.
+
+        A try takes four calls: evolve, compress, review, compare; over a shared entity extract, evolve, compress,
+        review. Two calls if the evolution only rephrases.
+        """
+        parent = state
+        evolve_question, *filters = self.parts
+        for _ in range(_TRIES):
+            state = yield InvokeChild(evolve_question, state)
+            state = state.replace(parent=parent.question)
+            for step in filters:
+                state = state if state.rejected else (yield InvokeChild(step, state))
+            if state.rejected != (NOT_EVOLVED if self.asks_more else QUESTION_REJECTED):
+                return state
+            reason, history = state.rejected, state.history
+            again = state.replace(rejected=None, evolution=parent.evolution)
+            state = again if self.asks_more else parent.replace(history=history)
+        return state.reject(reason)
+
+
+def evolution_branch(
+    kind: Kind,
+    writer: JudgeLike,
+    critic: JudgeLike,
+    docstore: Docstore | None = None,
+    *,
+    max_rewrites: int = 2,
+    steps: Mapping[str, Any] | None = None,
+) -> CandidateStep:
+    """Return the step that applies an evolution and then `compress`, `question_filter` and `evolution_filter`.
+
+    An evolution that only rephrases the question (`kind.asks_more` is False) is followed by `question_filter` alone,
+    without its rewrites.
+
+    Args:
+        kind: evolution to apply.
+        writer: model that evolves, compresses and rewrites the question.
+        critic: model that reviews and compares questions.
+        docstore: source of near and neighbouring passages.
+        max_rewrites: maximum number of rewrites of a rejected question.
+        steps: steps to use instead of new ones, under the names of the three functions above; other keys are ignored.
+    """
+    steps = steps or {}
+    first = evolve(kind, writer, docstore)
+    review = steps.get("question_filter") or question_filter(critic, writer, docstore, max_rewrites=max_rewrites)
+    if not kind.asks_more:
+        review = review.without_rewrites() if isinstance(review, QuestionFilter) else review
+        return EvolutionBranch(name=kind.name, parts=(first, review), asks_more=False)
+    shorten = steps.get("compress") or compress(writer)
+    compare = steps.get("evolution_filter") or evolution_filter(critic)
+    return EvolutionBranch(name=kind.name, parts=(first, shorten, review, compare))
 
 
 class Evolution(Traced[Candidate, Candidate]):
@@ -281,3 +371,62 @@ EVOLUTIONS: Mapping[str, Evolution] = {
     evolution.get_name(): evolution for evolution in (*_PACKAGED, *map(_style_of, _STYLES))
 }
 """Packaged evolutions by name."""
+
+
+DISTRIBUTION: Mapping[str, float] = {
+    "simple": 0.5,
+    "reasoning": 0.25,
+    "conditional": 0.15,
+    "multi_context": 0.1,
+}
+"""Distribution of a generator without one of its own."""
+
+
+def normalize_shares(distribution: Any) -> dict[Branch, float]:
+    """Return the share of each evolution of a distribution, with sum 1.
+
+    Args:
+        distribution: mapping of evolutions or their names to shares, or a list of pairs (share, evolution).
+
+    Raises:
+        ConfigError: if an evolution does not exist, a share is not above 0, or there is none.
+    """
+    pairs = [(share, key) for key, share in distribution.items()] if isinstance(distribution, Mapping) else distribution
+    if not isinstance(pairs, list | tuple) or not all(map(_is_pair, pairs)):
+        raise ConfigError(
+            "distribution must be a mapping of evolutions to shares, or a list of pairs (share, evolution), "
+            f"got {distribution!r}"
+        )
+    shares: dict[Branch, float] = {}
+    for share, key in pairs:
+        branch = _to_branch(key)
+        if not isinstance(share, int | float) or not (isfinite(share) and share > 0):
+            raise ConfigError(f"the share of {branch.get_name()} must be a number above 0, got {share!r}")
+        shares[branch] = shares.get(branch, 0.0) + float(share)
+    if not shares:
+        raise ConfigError("distribution must contain at least one evolution, such as {'simple': 1}")
+    total = sum(shares.values())
+    return {branch: share / total for branch, share in shares.items()}
+
+
+def _is_pair(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2
+
+
+def branch_of_names(names: str, own: Mapping[str, Evolution] = MappingProxyType({})) -> Branch | None:
+    """Return the branch of names joined by "+"; None if one names neither a packaged evolution nor one of `own`."""
+    parts = [own.get(name.strip(), EVOLUTIONS.get(name.strip())) for name in names.split("+")]
+    return None if None in parts else compose(parts)
+
+
+def _to_branch(key: Any) -> Branch:
+    """Return the branch for a key of a distribution: names joined by "+", a Runnable or a function."""
+    if isinstance(key, Runnable) or callable(key):
+        return compose([key])
+    branch = branch_of_names(str(key))
+    if not isinstance(key, str) or branch is None:
+        raise ConfigError(
+            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable "
+            "such as persona('who asks')"
+        )
+    return branch

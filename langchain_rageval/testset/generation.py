@@ -21,27 +21,37 @@ from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.budget import Budget, BudgetTracker, Cost
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.options import CallOptions, build_run
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.usage_meter import tokens_in
-from langchain_rageval.testset.accepted_questions import AcceptedQuestions, to_unit_vector
-from langchain_rageval.testset.bridges import may_have_bridge
-from langchain_rageval.testset.candidate import BLANK_QUESTION, DUPLICATE, FAILED, Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep
+from langchain_rageval.run.run import CallOptions, Run, build_run
+from langchain_rageval.run.usage import tokens_in
+from langchain_rageval.testset.candidate import (
+    BLANK_QUESTION,
+    DUPLICATE,
+    EMBED,
+    FAILED,
+    Candidate,
+    CandidateStep,
+    Passage,
+    StepUsage,
+)
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import Branch, kinds_of, simple
-from langchain_rageval.testset.focus import Focus, check_stratum, passages_in_focus
+from langchain_rageval.testset.evolve import may_have_bridge
+from langchain_rageval.testset.filters import AcceptedQuestions, ReviewedQuestion, to_unit_vector
 from langchain_rageval.testset.generator_steps import GeneratorSteps
-from langchain_rageval.testset.journaled_step import JournaledStep
-from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
-from langchain_rageval.testset.reviewed_question import ReviewedQuestion
 from langchain_rageval.testset.row import TestsetRow
-from langchain_rageval.testset.sampling import allocate_rows, branches_of_tree, draw_order
-from langchain_rageval.testset.step_usage import EMBED, StepUsage
+from langchain_rageval.testset.sampling import (
+    Focus,
+    allocate_rows,
+    branches_of_tree,
+    check_stratum,
+    draw_order,
+    passages_in_focus,
+)
 from langchain_rageval.testset.testset import Testset
+from langchain_rageval.testset.user_step import JournaledStep
 
 _LOG = logging.getLogger("langchain_rageval")
 _BUDGET_SPENT = "the budget is spent"

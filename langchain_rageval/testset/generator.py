@@ -28,29 +28,25 @@ from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.drivers import adrive, astream_results, drive
-from langchain_rageval.run.options import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.run.traced import Traced
-from langchain_rageval.testset.answer_check import answer_check
-from langchain_rageval.testset.candidate_step import CandidateStep
-from langchain_rageval.testset.distribution import DISTRIBUTION, normalize_shares
+from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, Traced, check_options, fill_defaults
+from langchain_rageval.testset.candidate import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.extend import documents_of, extended
-from langchain_rageval.testset.focus import Focus
+from langchain_rageval.testset.evolutions import DISTRIBUTION, normalize_shares
 from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
-from langchain_rageval.testset.generation_plan import GenerationPlan
 from langchain_rageval.testset.generator_steps import (
     GeneratorSteps,
     UserRunnable,
     steps_of_user,
 )
-from langchain_rageval.testset.refresh import Refresh
-from langchain_rageval.testset.rehearsal import plan_generation
+from langchain_rageval.testset.refresh import Refresh, documents_of, extended
+from langchain_rageval.testset.rehearsal import GenerationPlan, plan_generation
 from langchain_rageval.testset.row import TestsetRow
-from langchain_rageval.testset.sampling import branches_of_tree
+from langchain_rageval.testset.sampling import Focus, branches_of_tree
 from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import UserStep, check_sync
+from langchain_rageval.testset.writing import answer_check
 
 _WORKERS_PER_SLOT = 2
 

@@ -10,20 +10,12 @@ from langchain_core.runnables import Runnable
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.testset.answer import answer
-from langchain_rageval.testset.candidate import Candidate
-from langchain_rageval.testset.candidate_step import CandidateStep
-from langchain_rageval.testset.closed_book_filter import closed_book_filter
-from langchain_rageval.testset.compress import compress
+from langchain_rageval.testset.candidate import Candidate, CandidateStep
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolution_filter import evolution_filter
 from langchain_rageval.testset.evolutions import Branch, parts_of
-from langchain_rageval.testset.find_passages import find_passages
-from langchain_rageval.testset.keyphrases import keyphrases
-from langchain_rageval.testset.passage_filter import passage_filter
-from langchain_rageval.testset.question_filter import question_filter
-from langchain_rageval.testset.seed_question import seed_question
+from langchain_rageval.testset.filters import closed_book_filter, evolution_filter, passage_filter, question_filter
 from langchain_rageval.testset.user_step import UserStep, user_step
+from langchain_rageval.testset.writing import answer, compress, find_passages, keyphrases, seed_question
 
 UserRunnable = Runnable[Candidate, Candidate] | Callable[[Candidate], Any]
 

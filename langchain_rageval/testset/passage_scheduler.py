@@ -21,10 +21,10 @@ from langchain_rageval.testset.candidate import (
     NOT_IN_PASSAGES,
     PASSAGE_REJECTED,
     Candidate,
+    Passage,
 )
 from langchain_rageval.testset.evolutions import Branch, compose, kinds_of, parts_of, simple
 from langchain_rageval.testset.evolve import has_numbers
-from langchain_rageval.testset.passage import Passage
 
 MAX_ATTEMPTS = 8
 """Maximum number of attempts for one row; each uses another passage, key phrase or reviewed question.

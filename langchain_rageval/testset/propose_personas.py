@@ -8,11 +8,10 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.run import Run
-from langchain_rageval.testset.candidate_step import ask_step, prompt_step
+from langchain_rageval.testset.candidate import Passage, ask_step, prompt_step
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.sampling import draw_order
-from langchain_rageval.text.normalization import normalize_text
+from langchain_rageval.text.words import normalize_text
 
 _PASSAGES = 8  # of different documents, if there are as many
 _LONGEST_TEXT = 600  # characters of a passage

@@ -1,4 +1,4 @@
-"""Load documents from files and folders, and convert objects with texts to LangChain Documents."""
+"""Readers: load documents from files, folders, corpora and other frameworks as LangChain Documents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from html import unescape
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,25 +17,180 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_rageval._internal.leaves_folder import leaves_folder
-from langchain_rageval.data.encodings import decode_text, guess_encoding, is_utf8, read_lines, wide_encoding
 from langchain_rageval.data.foreign_records import from_serialized
 from langchain_rageval.data.json_records import line_records, records_of_json
 from langchain_rageval.data.schema import without_surrogates
-from langchain_rageval.data.tables import Records, is_table, table_records, table_rows
+from langchain_rageval.data.tables import (
+    Records,
+    decode_text,
+    guess_encoding,
+    is_table,
+    is_utf8,
+    read_lines,
+    table_records,
+    table_rows,
+    wide_encoding,
+)
 from langchain_rageval.data.vocabulary import folded, known_name
 from langchain_rageval.errors import ConfigError, RagevalError, SampleError
-from langchain_rageval.testset.corpora import (
-    TREC_SUFFIXES,
-    beir_questions,
-    collection_documents,
-    corpus_key,
-    record_id,
-    titled,
-    trec_documents,
-)
-from langchain_rageval.testset.foreign_documents import haystack_document, is_haystack, is_node, node_document
 
 _LOG = logging.getLogger("langchain_rageval")
+_SOURCE_KEYS = ("source", "filename", "file_name", "file_path", "path", "url")  # metadata that may name the document
+
+
+def from_haystack(documents: Any) -> list[Document]:
+    """Convert documents of Haystack to LangChain Documents, with their ids.
+
+    `TestsetGenerator.generate` and `Docstore` take Haystack documents as they are; this function is for other uses.
+
+    Args:
+        documents: a Haystack `Document` or an iterable of them.
+
+    Returns:
+        The documents that have a text, in order. `meta` becomes the metadata; pieces of one document that Haystack's
+        splitter made have its id as `source` (unless `meta` names a file) and their offset as `start_index`. A warning
+        in the log "langchain_rageval" counts documents without a text, such as images.
+
+    Raises:
+        ConfigError: if an item is not a Haystack document.
+    """
+    items = [documents] if is_haystack(documents) else documents
+    if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
+        raise ConfigError(f"from_haystack expected Haystack documents, got {type(documents).__name__}")
+    items = list(items)
+    for place, item in enumerate(items):
+        if not is_haystack(item):
+            raise ConfigError(f"documents[{place}]: expected a Haystack document, got {type(item).__name__}")
+    return [document for item in items if (document := haystack_document(item)) is not None]
+
+
+def is_haystack(item: Any) -> bool:
+    """Return True for an object with the fields of a Haystack document: `content` and `meta`."""
+    return hasattr(item, "content") and isinstance(getattr(item, "meta", None), Mapping)
+
+
+def haystack_document(item: Any) -> Document | None:
+    """Convert a Haystack document; None with a warning if it has no text."""
+    if not isinstance(item.content, str):
+        _LOG.warning("skipped the Haystack document %s, which has no text", getattr(item, "id", ""))
+        return None
+    extra = {"source": item.meta.get("source_id"), "start_index": item.meta.get("split_idx_start")}
+    return _foreign_document(item.content, item.meta, getattr(item, "id", None), extra)
+
+
+def is_node(item: Any) -> bool:
+    """Return True for an object with a method `get_content()`, such as a node or document of LlamaIndex."""
+    return callable(getattr(item, "get_content", None)) and not isinstance(item, type)
+
+
+def node_document(item: Any) -> Document:
+    """Convert a node: text of `get_content()`, `metadata`, and id `node_id`, `id_` or `id`.
+
+    Nodes without a file name in their metadata are named by their document (`ref_doc_id`).
+    """
+    inner = getattr(item, "node", item)  # a node with a score
+    metadata = getattr(item, "metadata", None)
+    ids = (getattr(inner, name, None) for name in ("node_id", "id_", "id"))
+    own_id = next((own for own in ids if isinstance(own, str | int)), None)
+    extra = {"source": getattr(inner, "ref_doc_id", None), "start_index": getattr(inner, "start_char_idx", None)}
+    return _foreign_document(str(item.get_content()), metadata if isinstance(metadata, Mapping) else {}, own_id, extra)
+
+
+def _foreign_document(text: str, metadata: Mapping[Any, Any], own_id: Any, extra: Mapping[str, Any]) -> Document:
+    """Return a document; a source is added unless the metadata names one, a start unless it is unknown."""
+    fields = dict(metadata)
+    if isinstance(extra["source"], str) and not any(fields.get(key) for key in _SOURCE_KEYS):
+        fields["source"] = extra["source"]
+    if isinstance(extra["start_index"], int):
+        fields.setdefault("start_index", extra["start_index"])
+    own_id = None if own_id is None else str(own_id)
+    return Document(**without_surrogates({"page_content": text, "metadata": fields, "id": own_id}))
+
+
+TREC_SUFFIXES = (".trec", ".trectext", ".sgml", ".sgm")
+"""Suffixes of files that hold documents in TREC's markup."""
+
+_BEIR_CORPUS = "corpus.jsonl"
+_BEIR_QUERIES = "queries.jsonl"
+_BEIR_JUDGMENTS = "qrels"
+_ID_KEYS = ("id", "_id", "doc_id", "docid", "docno", "pid", "chunk_id")
+_DOCUMENT = re.compile(r"<DOC>(.*?)</DOC>", re.DOTALL | re.IGNORECASE)
+_DOCNO = re.compile(r"<DOCNO>\s*(.*?)\s*</DOCNO>", re.DOTALL | re.IGNORECASE)
+_TITLE = re.compile(r"<(TITLE|HEADLINE|HEAD|TTL)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
+_TEXT = re.compile(r"<TEXT>(.*?)</TEXT>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_BLANK_LINES = re.compile(r"\n\s*\n+")
+_COLLECTION_LINE = re.compile(r"\d+\t[^\t]*\S[^\t]*")
+
+
+def record_id(record: Mapping[Any, Any]) -> str | None:
+    """Return the id of a record, under `id`, `_id`, `doc_id`, `docid`, `docno`, `pid` or `chunk_id`; None if none."""
+    values = (record.get(key) for key in _ID_KEYS)
+    return next((str(value) for value in values if isinstance(value, str | int) and str(value).strip()), None)
+
+
+def corpus_key(record: Mapping[Any, Any]) -> str | None:
+    """Return the key of the text in a document of BEIR (`_id`, `title`, `text`) or MS MARCO (`docid`, `title`, `body`).
+
+    None for any other record.
+    """
+    forms = {"text": {"_id", "title"}, "body": {"docid", "title"}}
+    return next(
+        (key for key, names in forms.items() if isinstance(record.get(key), str) and names <= record.keys()), None
+    )
+
+
+def titled(title: Any, text: str) -> str:
+    """Return a text under its title, which retrievers of BEIR and TREC index too; the text alone without a title."""
+    heading = str(title).strip() if title else ""
+    return f"{heading}\n\n{text}" if heading and not text.startswith(heading) else text
+
+
+def beir_questions(files: Iterable[Path]) -> list[Path]:
+    """Return the files of BEIR data sets that hold no documents: the questions and the relevance judgments."""
+    files = list(files)
+    folders = {file.parent for file in files if file.name == _BEIR_CORPUS}
+    return [
+        file
+        for file in files
+        if (file.parent in folders and file.name == _BEIR_QUERIES)
+        or (file.parent.parent in folders and file.parent.name == _BEIR_JUDGMENTS)
+    ]
+
+
+def trec_documents(name: str, file: Path) -> Iterator[tuple[str, str]]:
+    """Yield id and text of each document of a file in TREC's markup: `<DOC>`, `<DOCNO>`, `<TEXT>` and a title.
+
+    Raises:
+        ConfigError: if the file holds no such document, as a TREC run.
+    """
+    documents = _DOCUMENT.findall(decode_text(file.read_bytes(), name))
+    if not documents:
+        raise ConfigError("expected TREC documents between <DOC> and </DOC>, got none")
+    for number, document in enumerate(documents, 1):
+        docno = _DOCNO.search(document)
+        title = _TITLE.search(document)
+        body = "\n\n".join(_TEXT.findall(document)) or _TITLE.sub("", _DOCNO.sub("", document))
+        yield docno[1] if docno else f"{name}:{number}", titled(_plain(title[2]) if title else "", _plain(body))
+
+
+def collection_documents(file: Path) -> Iterator[tuple[str, str]] | None:
+    """Return ids and texts of a collection without a header: a number, a tab and a text in each line; None for a table.
+
+    Collections of MS MARCO and TREC Deep Learning have this form.
+    """
+    lines = read_lines(file, strict=False)
+    first = next(iter(lines), "").rstrip("\r\n")
+    if not _COLLECTION_LINE.fullmatch(first):
+        return None
+    pairs = (line.rstrip("\r\n").partition("\t") for line in read_lines(file, strict=False))
+    return ((number, text) for number, _, text in pairs if text.strip())
+
+
+def _plain(markup: str) -> str:
+    return _BLANK_LINES.sub("\n\n", unescape(_TAG.sub("", markup))).strip()
+
+
 _MAX_NAMES = 3  # files that a warning names
 _TEXT_KEYS = ("text", "page_content", "content")  # of a JSON record, a table or an object
 _RUSSIAN_KEYS = ("текст", "текст документа", "содержание", "содержимое")

@@ -1,14 +1,98 @@
-"""Seeded draws of a generation: the evolution of each row, and the order of the passages."""
+"""Seeded draws of a generation: the evolution of each row, the order of passages, and where questions start."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from random import Random
+from typing import Any
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.testset.candidate import Passage
 from langchain_rageval.testset.evolutions import Branch, simple
-from langchain_rageval.testset.focus import stratum_of
-from langchain_rageval.testset.passage import Passage
+
+_SOURCE = "source"
+_MOST_NAMES = 5  # values that an error lists
+
+Focus = str | Sequence[str] | Mapping[str, Any]
+"""Sources, or a mapping of metadata name to value or values. A `*` in a text stands for any characters."""
+
+
+def passages_in_focus(passages: Sequence[Passage], focus: Focus | None) -> list[Passage]:
+    """Return the passages whose source or metadata is chosen; all for None.
+
+    Args:
+        passages: passages of all documents.
+        focus: a source or a list of sources; or a mapping of `source` or names in the metadata to a value or a list of
+            values. A passage is chosen if for each name one of its values is chosen; a list in its metadata, such as
+            tags, holds several values. A `*` in a chosen text stands for any characters.
+
+    Raises:
+        ConfigError: if a name or a value occurs in no passage; the message lists the nearest ones. Or if no passage has
+            all of the values.
+    """
+    if focus is None:
+        return list(passages)
+    wanted = focus if isinstance(focus, Mapping) else {_SOURCE: focus}
+    chosen = {str(name): _as_list(values) for name, values in wanted.items()}
+    if not chosen or not all(chosen.values()):
+        raise ConfigError(f"focus must name at least one source or value, got {focus!r}")
+    names = {_SOURCE, *(name for passage in passages for name in passage.metadata)}
+    for name, values in chosen.items():
+        if name not in names:
+            raise ConfigError(f"focus: no passage has {name!r} in its metadata; {_nearest(name, names)}")
+        known = {str(value) for passage in passages for value in _values(passage, name)}
+        for value in values:
+            if not any(_matches(own, value) for own in known):
+                raise ConfigError(f"focus: no passage has the {name} {value!r}; {_nearest(str(value), known)}")
+    focused = [passage for passage in passages if all(_is_chosen(passage, *item) for item in chosen.items())]
+    if not focused:
+        raise ConfigError(f"focus: no passage has all of {dict(wanted)!r}; choose fewer values")
+    return focused
+
+
+def stratum_of(passage: Passage, name: str) -> str:
+    """Return the value of a passage by which its draw is stratified: its source, or text of its metadata."""
+    return ", ".join(sorted(map(str, _values(passage, name))))
+
+
+def check_stratum(passages: Sequence[Passage], name: str) -> None:
+    """Raise ConfigError if `stratify` names neither the source nor anything in the metadata of the passages."""
+    names = {_SOURCE, *(key for passage in passages for key in passage.metadata)}
+    if name not in names:
+        raise ConfigError(f"stratify: no passage has {name!r} in its metadata; {_nearest(name, names)}")
+
+
+def _is_chosen(passage: Passage, name: str, values: Iterable[Any]) -> bool:
+    return any(_matches(str(own), value) for own in _values(passage, name) for value in values)
+
+
+def _matches(own: str, value: Any) -> bool:
+    return own == str(value) or (
+        isinstance(value, str) and "*" in value and fnmatchcase(own, value.replace("[", "[[]"))
+    )
+
+
+def _values(passage: Passage, name: str) -> list[Any]:
+    if name == _SOURCE:
+        return list(dict.fromkeys([passage.source, *_as_list(passage.metadata.get(name))]))
+    return _as_list(passage.metadata.get(name))
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple | set | frozenset) else [value]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, sorted(known), n=_MOST_NAMES)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    shown = sorted(known)
+    rest = len(shown) - _MOST_NAMES
+    return f"there are {', '.join(map(repr, shown[:_MOST_NAMES]))}" + (f" and {rest} more" if rest > 0 else "")
 
 
 def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[Branch]:

@@ -14,21 +14,19 @@ from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
-from langchain_rageval._internal.html import bold, details, item_list, paragraph, pluralize, text
-from langchain_rageval._internal.page import PageLanguage
+from langchain_rageval._internal.page import PageLanguage, bold, details, item_list, paragraph, pluralize, text
 from langchain_rageval._version import __version__
+from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
 from langchain_rageval.data.sample_ids import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
-from langchain_rageval.run.options import fill_defaults
-from langchain_rageval.run.prices import format_money
+from langchain_rageval.run.run import fill_defaults
+from langchain_rageval.run.usage import format_money
 from langchain_rageval.testset.candidate import FAILED, Candidate
-from langchain_rageval.testset.diff import TestsetDiff, diff_rows
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.review_page import write_testset_page
-from langchain_rageval.testset.row import TestsetRow, trial_list
+from langchain_rageval.testset.row import TestsetDiff, TestsetRow, diff_rows, trial_list
 
 if TYPE_CHECKING:
     import pandas

@@ -1,15 +1,15 @@
-"""Language detection by script and function words.
-
-Function words (what, the, of) identify the language of a sentence; names and technical terms do not. A question that
-contains foreign terms is therefore assigned to the language in which it is asked.
-"""
+"""Language of a text, by script and function words, and of an HTML page, by that of the questions on it."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
+
+from langchain_rageval._internal.page import PageLanguage, check_page_language
 
 _SAMPLE = 2000  # leading characters that are analysed
 
@@ -125,3 +125,20 @@ def _possible_scripts(sample: str) -> Iterable[str]:
     if sample.isascii():
         return ["en"]
     return _SCRIPTS if _EASTERN.search(sample) else ["en", "ru"]
+
+
+_QUESTIONS = 200
+"""Number of questions whose language is detected."""
+
+
+def page_language(language: PageLanguage, questions: Iterable[str]) -> str:
+    """Return "en" or "ru": a language as it is; for "auto" "ru" if most of the first 200 questions are Russian.
+
+    Raises:
+        ConfigError: if the language is not one of `PageLanguage`.
+    """
+    check_page_language(language)
+    if language != "auto":
+        return language
+    languages = Counter(map(detect_language, islice(questions, _QUESTIONS)))
+    return "ru" if languages and languages.most_common(1)[0][0] == "ru" else "en"

@@ -1,8 +1,4 @@
-"""Sentence splitting: by lines, then by razdel, then by corrections of razdel's boundaries.
-
-Lines of lists, tables, headings and code stay separate; a line that was broken only by the page width is joined to the
-next one. Source of the rules for prose: razdel 0.5, https://github.com/natasha/razdel.
-"""
+"""Sentences of a text, by lines, razdel and corrections of its boundaries; marks that cite sources."""
 
 from __future__ import annotations
 
@@ -324,3 +320,13 @@ def _beginning_with_a_mark(patterns: list[str]) -> re.Pattern[str]:
 
 def _behind_nul(patterns: Iterable[str]) -> re.Pattern[str]:
     return re.compile(rf"\0(?:{'|'.join(patterns)})")
+
+
+_NUMBERS = r"\d{1,3}(?:\s*(?:[,;&–—-]|и|and)\s*\d{1,3})*"
+_WORD = r"(?:(?:см\.|see)\s*)?(?:источник\w*|ист\.|документ\w*|фрагмент\w*|sources?|documents?|docs?|chunks?|refs?\.?)"
+
+NUMBERED_MARK = re.compile(
+    rf"\[\s*\^?(?:{_WORD}\s*)?[№#]?\s*({_NUMBERS})\s*\]|\(\s*{_WORD}\s*[№#]?\s*({_NUMBERS})\s*\)|【\s*({_NUMBERS})[^】]*】",
+    re.IGNORECASE,
+)
+"""Pattern of a mark; one of its groups is the numbers."""

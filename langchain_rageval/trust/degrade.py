@@ -19,10 +19,9 @@ from langchain_rageval.errors import SampleError, record_step
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.run.run import Run
-from langchain_rageval.run.traced import Traced
+from langchain_rageval.run.run import Run, Traced
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate_step import ask_step, prompt_step
+from langchain_rageval.testset.candidate import ask_step, prompt_step
 from langchain_rageval.testset.readers import to_documents
 from langchain_rageval.text.sentences import split_sentences
 

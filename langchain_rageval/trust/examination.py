@@ -1,38 +1,193 @@
-"""Examination: how one judge step is tested on labelled items (requests whose right verdicts are known).
-
-To examine another step, add labelled items and an entry in `EXAMINATIONS`; to include another metric in the
-qualification, add an entry in `fitness.STEPS_OF`.
-"""
+"""Examination: how one judge step is tested by probes, which are requests with known right verdicts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
 
-from langchain_rageval.data.schema import Finding, Sample
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage
+
+from langchain_rageval._internal.redaction import redact_message
+from langchain_rageval.data.schema import Finding, InputModel, Sample
+from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputError
+from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
+from langchain_rageval.judge.ladder import inner_models
+from langchain_rageval.judge.panels import map_members
 from langchain_rageval.prompts.criteria import DEFAULT_SCALE, default_criteria
+from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.promptset import PromptSet
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.run.requests import Call
+from langchain_rageval.run.run import Run
+from langchain_rageval.run.single_flight import SingleFlight
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.critique_aspect import critique_aspect
-from langchain_rageval.steps.detect_abstention import detect_abstention
-from langchain_rageval.steps.detect_answerable import detect_answerable
-from langchain_rageval.steps.extract_entities import extract_entities
+from langchain_rageval.steps.detect import detect_abstention, detect_answerable
+from langchain_rageval.steps.entities import extract_entities, find_entities
 from langchain_rageval.steps.extract_statements import extract_statements
-from langchain_rageval.steps.find_entities import find_entities
-from langchain_rageval.steps.grade_contexts import grade_contexts
-from langchain_rageval.steps.grade_relevance import grade_relevance
+from langchain_rageval.steps.grade_contexts import grade_contexts, grade_relevance
 from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.measure_similarity import measure_similarity
-from langchain_rageval.steps.regenerate_questions import regenerate_questions
+from langchain_rageval.steps.questions import regenerate_questions
 from langchain_rageval.steps.select_sentences import select_sentences
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.stemming import numbers_of, stems_of
-from langchain_rageval.trust.labelled_item import LabelledItem
+from langchain_rageval.text.words import numbers_of, stems_of
+
+_FOLDER = files("langchain_rageval") / "trust" / "labelled_items"
+
+
+class Label(InputModel):
+    """The right verdicts for one statement, chunk, sentence or answer of a labelled item.
+
+    Attributes:
+        accepted: the verdicts that are right; empty if the verdict on this element is not scored.
+        evidence: numbers of chunks or sentences, such as "2" or "2.3", of which a right verdict must cite one; empty if
+            no citation is required.
+        number: number of the labelled sentence, such as "2.3"; "" if the label is not about a sentence.
+    """
+
+    accepted: tuple[str, ...]
+    evidence: tuple[str, ...] = ()
+    number: str = ""
+
+    def reversed(self, chunks: int) -> Label:
+        """Return the label for chunks in reverse order: chunk n of `chunks` chunks becomes chunk `chunks` + 1 - n."""
+        evidence = tuple(_reverse_number(number, chunks) for number in self.evidence)
+        number = self.number and _reverse_number(self.number, chunks)
+        return self.model_copy(update={"evidence": evidence, "number": number})
+
+
+class LabelledItem(InputModel):
+    """Request to the judge, or three texts to compare by embeddings, with the right verdicts.
+
+    Attributes:
+        id: its name.
+        step: name of the judge step that is run.
+        kind: what makes the item hard, such as "table" or "injection in context"; "plain prose" for an excerpt.
+        source: where the texts come from.
+        labels: one for each statement, chunk, sentence, term or criterion that the step judges, in order, or one for
+            the answer.
+        question: as in a sample.
+        answer: as in a sample.
+        contexts: as in a sample.
+        references: as in a sample; for `classify_statements`, the statements of the reference.
+        statements: the statements of the answer that the step receives.
+        terms: the entities that are looked for, or the terms of a reference that are entities or are not.
+        aspect: name of the aspect that is judged.
+        padding: a sentence about another topic.
+        text: the text that is compared.
+        near: a text that means nearly the same as `text`.
+        far: a text that does not.
+    """
+
+    id: str
+    step: str
+    kind: str
+    source: str
+    labels: tuple[Label, ...]
+    question: str = ""
+    answer: str | None = None
+    contexts: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+    terms: tuple[str, ...] = ()
+    aspect: str = ""
+    padding: str = ""
+    text: str = ""
+    near: str = ""
+    far: str = ""
+
+
+@cache
+def labelled_items(language: str) -> tuple[LabelledItem, ...]:
+    """Return the labelled items of a language, grouped by step.
+
+    Raises:
+        ConfigError: if the package has none in this language.
+    """
+    known = sorted(file.name.removesuffix(".jsonl") for file in _FOLDER.iterdir() if file.name.endswith(".jsonl"))
+    if language not in known:
+        raise ConfigError(f"labelled items come in {', '.join(known)}, got language={language!r}: choose one of them")
+    lines = (_FOLDER / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()
+    return tuple(LabelledItem.model_validate_json(line) for line in lines)
+
+
+def _reverse_number(number: str, chunks: int) -> str:
+    chunk, dot, sentence = number.partition(".")
+    return f"{chunks + 1 - int(chunk)}{dot}{sentence}"
+
+
+@dataclass
+class ReplyLog:
+    """Record of the replies to one probe (test request of a qualification).
+
+    Attributes:
+        rungs: number of valid replies by the way structured output was requested, such as "json_schema" or "prompt".
+        repeated: True if a request had to be repeated because a reply was invalid, rejected or incomplete.
+    """
+
+    rungs: Counter[str] = field(default_factory=Counter)
+    repeated: bool = False
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class RecordingJudge(Judge):
+    """Copy of a judge that also records its replies in a `ReplyLog`."""
+
+    log: ReplyLog = field(default_factory=ReplyLog, kw_only=True)
+
+    @classmethod
+    def of_judge(cls, judge: Judge, log: ReplyLog, *, cached: bool) -> RecordingJudge:
+        """Build a recording copy of a judge, with the same knowledge of the endpoint's capabilities.
+
+        Args:
+            judge: the judge to copy.
+            log: receives the records.
+            cached: False bypasses the model's own cache.
+        """
+        options = {option.name: getattr(judge, option.name) for option in fields(Judge) if option.init}
+        if not cached and isinstance(judge.model, BaseChatModel):
+            options["model"] = judge.model.model_copy(update={"cache": False})
+        recorder = cls(**options, log=log)
+        object.__setattr__(recorder, "_endpoint", _RecordingEndpoint(recorder, judge._endpoint, log))
+        return recorder
+
+
+class _RecordingEndpoint(Endpoint):
+    """Endpoint of a recording judge, with the capabilities that are already known."""
+
+    def __init__(self, judge: Judge, known: Endpoint, log: ReplyLog) -> None:
+        super().__init__(judge.model, judge.mode, judge.layout, known.capabilities)
+        self.log = log
+        self._known = known
+
+    @property
+    def gates(self) -> Sequence[AdaptiveLimiter]:
+        """Limits of calls to the model, shared with the judge that was copied."""
+        return self._known.gates
+
+    def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
+        """Build the model call of a request, and log whether the request repeats an earlier one.
+
+        It does if it has a `tail` (messages of earlier tries), or if its items had no usable reply before.
+        """
+        self.log.repeated = self.log.repeated or bool(tail) or request.repeated
+        return super().call(request, mode, tail, draw)
+
+    def record_success(self, mode: RequestMode) -> None:
+        """Record which request mode (such as JSON schema or tool call) led to a valid reply."""
+        self.log.rungs[mode.rung] += 1
+        super().record_success(mode)
+
 
 FACTS, NO_FACTS = "facts", "no facts"
 EMBEDDING_STEP = "measure_similarity"
@@ -227,3 +382,95 @@ EXAMINATIONS: Mapping[str, Examination] = {
     ),
 }
 """Name of a step to its examination."""
+
+
+Variant = Literal["plain", "reverse", "padded"]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Test request to a judge: a repeat or a variant of a labelled item (request with known right verdicts).
+
+    Attributes:
+        item: the labelled item.
+        variant: "plain" for the item unchanged, "reverse" for its chunks or statements in reverse order, "padded" for
+            an irrelevant sentence at the end of each chunk.
+        repeat: number of the repeat of a plain item, from 0.
+    """
+
+    item: LabelledItem
+    variant: Variant = "plain"
+    repeat: int = 0
+
+    @property
+    def varied_item(self) -> LabelledItem:
+        """The labelled item after the changes of the variant, such as chunks in reverse order."""
+        if self.variant == "reverse":
+            return reverse_item(self.item, EXAMINATIONS[self.item.step])
+        return pad_item(self.item) if self.variant == "padded" else self.item
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """Verdicts of the judge on a probe (test request), or the error that the probe ended with.
+
+    Attributes:
+        probe: the request.
+        verdicts: one for each label of the plain item, in the order of the labels; empty after an error.
+        log: how the judge replied.
+        error: type and message of the error; "" if the probe was answered.
+        lost: True if the error is a transport error, not an invalid reply.
+    """
+
+    probe: Probe
+    verdicts: Sequence[CitedVerdict] = ()
+    log: ReplyLog = field(default_factory=ReplyLog)
+    error: str = ""
+    lost: bool = False
+
+
+def list_probes(item: LabelledItem, repeats: int) -> Iterator[Probe]:
+    """Yield the probes of a labelled item: its repeats (one for embeddings), then the variants that its step allows."""
+    examination = EXAMINATIONS[item.step]
+    yield from (Probe(item, repeat=repeat) for repeat in range(1 if item.step == EMBEDDING_STEP else repeats))
+    if examination.reverse:
+        yield Probe(item, "reverse")
+    if examination.padded:
+        yield Probe(item, "padded")
+
+
+def run_probe(probe: Probe, subject: Any, run: Run) -> ProbeResult:
+    """Send a probe to the judge and read the verdicts; each of several equal probes gets its own reply.
+
+    Args:
+        probe: the request.
+        subject: a Judge, or embeddings.
+        run: supplies concurrency, retries and the usage meter.
+
+    Raises:
+        ConfigError: if the judge lacks something that the step needs.
+    """
+    examination, item, log = EXAMINATIONS[probe.item.step], probe.varied_item, ReplyLog()
+    if isinstance(subject, Judge):
+        cached = probe.variant != "plain" or probe.repeat == 0
+        subject = map_members(subject, lambda judge: RecordingJudge.of_judge(judge, log, cached=cached))
+    unshared_run = replace(run, single_flight=SingleFlight())  # repeats must not share a call in flight
+    try:
+        state = examination.build(subject, item).invoke(examination.initial_state(item), unshared_run.into(None))
+    except ConfigError:
+        raise
+    except Exception as error:
+        message = f"{type(error).__name__}: {redact_message(error, subject)}"
+        lost = not isinstance(error, JudgeOutputError | ModelOutputError)
+        return ProbeResult(probe, log=log, error=message, lost=lost)
+    verdicts: Sequence[CitedVerdict] = examination.read_verdicts(state, item)
+    if probe.variant == "reverse" and examination.reverse:
+        verdicts = examination.reverse(item, verdicts)
+    return ProbeResult(probe, verdicts, log)
+
+
+def find_models(subjects: Sequence[Any]) -> list[Any]:
+    """Return the models of the judges and embeddings in a list; embeddings are returned unchanged, None is skipped."""
+    judges = [judge for subject in subjects if isinstance(subject, Judge) for judge in subject.members]
+    others = [subject for subject in subjects if subject is not None and not isinstance(subject, Judge)]
+    return [inner for judge in judges for inner in inner_models(judge.model)] + others

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from langchain_rageval.report.html_table import html_table
-from langchain_rageval.run.prices import format_money
+from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 
 Fitness = Literal["unfit", "cannot tell", "fit with care", "fit"]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from langchain_rageval._internal.per_process import PerProcess
+from langchain_rageval._internal.cached import PerProcess
 
 
 def test_threads_of_a_process_share_the_value():

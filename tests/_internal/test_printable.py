@@ -2,7 +2,7 @@
 
 import json
 
-from langchain_rageval._internal.printable import printable, printable_json, printable_lines
+from langchain_rageval._internal.page import printable, printable_json, printable_lines
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b1m\x1b]8;;http://h\x1b\\\\b\u202e\u2066c\u200f\u061c\u2028\rd"
 FORBIDDEN = set("\x07\x1b\x9b\r\u202e\u2066\u200f\u061c\u2028")

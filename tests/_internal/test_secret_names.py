@@ -2,7 +2,7 @@
 
 from helpers.each import each
 
-from langchain_rageval._internal.secret_names import is_carrier_name, is_secret_name, without_keys
+from langchain_rageval._internal.redaction import is_carrier_name, is_secret_name, without_keys
 
 
 @each(

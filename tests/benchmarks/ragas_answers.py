@@ -13,7 +13,7 @@ from typing import Any
 from helpers.servers.chat import objects_in
 
 from langchain_rageval.models.offline_judge import answer_offline
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts
 
 Inputs = Mapping[str, Any]
 

@@ -414,7 +414,7 @@ async def test_long_use_leaves_nothing_behind():
 
 
 def test_runs_that_never_end_are_dropped_when_too_many_are_open(monkeypatch):
-    monkeypatch.setattr("langchain_rageval.run.run_trees._MAX_OPEN", 50)
+    monkeypatch.setattr("langchain_rageval.chains.run_trees._MAX_OPEN", 50)
     callback, rows = watching()
     with callback:
         for _ in range(60):

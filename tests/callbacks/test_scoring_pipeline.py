@@ -342,7 +342,7 @@ def test_a_run_is_not_scored_if_redact_returns_no_sample(caplog):
 
 
 def test_a_sink_that_fails_is_tried_again_and_holds_up_no_other(monkeypatch, caplog):
-    monkeypatch.setattr("langchain_rageval.callbacks.sink_queue._RETRY_DELAYS", (0.0, 0.0))
+    monkeypatch.setattr("langchain_rageval.callbacks.scoring_pipeline._RETRY_DELAYS", (0.0, 0.0))
     tries, seen = [], []
 
     def moody(row):
@@ -387,7 +387,7 @@ def test_the_judge_waits_for_a_slow_sink_and_no_row_is_lost():
 
 
 def test_a_sink_that_hangs_blocks_the_judge_once_and_no_other_sink(monkeypatch):
-    monkeypatch.setattr("langchain_rageval.callbacks.sink_queue._PUT_TIMEOUT", 0.05)
+    monkeypatch.setattr("langchain_rageval.callbacks.scoring_pipeline._PUT_TIMEOUT", 0.05)
     go_on, seen = threading.Event(), []
     callback, _ = watching(sinks=[lambda row: go_on.wait(PATIENCE), seen.append], max_pending=2)
     for number in range(1, 9):
@@ -696,7 +696,7 @@ class AsyncSink:
 
 
 def test_a_row_of_a_sink_that_returns_a_coroutine_is_counted_as_lost(monkeypatch):
-    monkeypatch.setattr("langchain_rageval.callbacks.sink_queue._RETRY_DELAYS", ())
+    monkeypatch.setattr("langchain_rageval.callbacks.scoring_pipeline._RETRY_DELAYS", ())
     callback, _ = watching(sinks=[lambda row: async_sink(row)])
     with callback:
         rag_chain().invoke(QUESTION, with_callback(callback))

@@ -30,7 +30,7 @@ from langchain_rageval.callbacks.sinks import (
     LoggingSink,
     OpenTelemetrySink,
     SqliteSink,
-    jsonl,
+    files,
 )
 from langchain_rageval.data.schema import Usage
 
@@ -147,7 +147,7 @@ def test_a_row_goes_to_the_new_file_if_another_process_rotates_it_meanwhile(tmp_
     sink, aside = JsonlSink(tmp_path / "rows.jsonl"), tmp_path / "rows.jsonl.1"
     first, second = row(), row()
     sink(first)
-    monkeypatch.setattr(jsonl.fcntl, "flock", put_aside)
+    monkeypatch.setattr(files.fcntl, "flock", put_aside)
     sink(second)
     assert [each.sample.id for each in Report.load(aside).rows] == [first.sample.id]
     assert [each.sample.id for each in Report.load(sink.path).rows] == [second.sample.id]
@@ -217,14 +217,14 @@ def test_a_fork_in_the_middle_of_a_row_leaves_the_file_unlocked(tmp_path):
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
     sink = JsonlSink(tmp_path / "rows.jsonl")
     sink(row())
-    before, write = sink.path.read_bytes(), jsonl.os.write
+    before, write = sink.path.read_bytes(), files.os.write
 
     def full(file, data):
         if len(data) < 100:
             raise OSError(28, "No space left on device")
         return write(file, data[: len(data) // 2])
 
-    monkeypatch.setattr(jsonl.os, "write", full)
+    monkeypatch.setattr(files.os, "write", full)
     with pytest.raises(OSError, match="No space left"):
         sink(row())
     assert sink.path.read_bytes() == before

@@ -5,7 +5,7 @@ import json
 from helpers.reports import report_of, scored
 
 from langchain_rageval import Report
-from langchain_rageval.report.decision import Decision
+from langchain_rageval.report.files import Decision
 
 
 def stored(folder, name, value, finished):

@@ -6,11 +6,10 @@ import pytest
 from helpers.each import each
 from hypothesis import given, strategies
 
-from langchain_rageval.data.cells import decode_row, parse_literal
-from langchain_rageval.data.encodings import guess_encoding
 from langchain_rageval.data.foreign_records import check_outputs_are_clear
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.tables import decode_row, guess_encoding, parse_literal
 from langchain_rageval.errors import ConfigError, SampleError
 
 

@@ -28,7 +28,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.metrics import BUILDERS
 from langchain_rageval.prompts.criteria import default_criteria
-from langchain_rageval.trust.labelled_item import labelled_items
+from langchain_rageval.trust.examination import labelled_items
 
 SAMPLE = {"question": "Q?", "answer": "Munich is old. Berlin is new.", "contexts": ["Munich is old."]}
 PUBLIC = {name: getattr(langchain_rageval, name) for name in BUILDERS}

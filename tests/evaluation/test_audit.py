@@ -21,7 +21,9 @@ from langchain_rageval import (
     OfflineJudge,
     Prompt,
     Report,
+    Row,
     Sample,
+    Score,
     Step,
     Value,
     aevaluate,
@@ -35,6 +37,7 @@ from langchain_rageval import (
     rubric,
 )
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+from langchain_rageval.report.audit import summarise_audit
 
 
 class Grade(BaseModel):
@@ -401,3 +404,16 @@ def test_the_page_shows_the_audit(tmp_path):
     assert "Проверка сильным судьёй" in page
     assert "Где судьи расходятся" in page
     assert f"[{report.audit['grade'].low:.3f}, {report.audit['grade'].high:.3f}]" in page
+
+
+def test_scores_below_0_have_a_mean_of_the_audit_and_no_interval():
+    def audited(own, strong):
+        scores = [{"m": Score(metric="m", aspect="answer", value=value)} for value in (own, strong)]
+        samples = [Sample(id=str(number), question="Q?") for number in range(12)]
+        rows = [Row(index=n, sample=one, scores=scores[0], audit=scores[1]) for n, one in enumerate(samples)]
+        return summarise_audit(rows)["m"]
+
+    below = audited(-0.5, -0.25)
+    assert (below.mean, below.low, below.high) == (pytest.approx(-0.25), None, None)
+    within = audited(0.5, 0.25)
+    assert within.low < within.mean < within.high

@@ -36,7 +36,8 @@ from langchain_rageval import (
 )
 from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JudgeUnavailable
-from langchain_rageval.run.batch.reply_store import StoredReply
+from langchain_rageval.run.batch.recorder import ReplyStore, StoredReply
+from langchain_rageval.run.journal import Journal
 
 FAST = Batch(poll=0.01)
 
@@ -125,7 +126,7 @@ def test_a_batch_holds_requests_of_one_model(live):
 
 
 def test_a_batch_is_split_at_the_limits_of_the_provider(live, monkeypatch):
-    monkeypatch.setattr("langchain_rageval.run.batch.openai_batches.OpenAIBatches.max_requests", 3)
+    monkeypatch.setattr("langchain_rageval.run.batch.providers.OpenAIBatches.max_requests", 3)
     with BatchServer(offline) as server:
         report = batched(server)
     assert comparable(report) == comparable(live)
@@ -468,3 +469,16 @@ def test_a_cascade_in_batches_counts_each_request_once():
 def test_errors_that_may_pass_are_no_final_replies():
     statuses = (200, 400, 404, 408, 409, 425, 429, 430, 499, 500, 503)
     assert [status for status in statuses if StoredReply(status, "").is_final] == [200, 400, 404, 430, 499]
+
+
+@pytest.mark.parametrize(
+    ("keeps_refusals", "kept"), [(False, [200, 400, 413, 422]), (True, [200, 400, 401, 404, 413, 422, 429])]
+)
+def test_refusals_that_the_user_may_resolve_are_not_kept_unless_asked_for(tmp_path, keeps_refusals, kept):
+    statuses = [200, 400, 401, 404, 413, 422, 429]
+    store = ReplyStore(Journal(tmp_path / f"{keeps_refusals}.db"), keeps_refusals=keeps_refusals)
+    for status in statuses:
+        store.put(str(status), StoredReply(status, "{}"))
+    assert all(store.get(str(status)).status == status for status in statuses)
+    later = ReplyStore(Journal(tmp_path / f"{keeps_refusals}.db"))
+    assert [status for status in statuses if later.get(str(status))] == kept

@@ -38,7 +38,7 @@ from langchain_rageval import (
     jury,
     suite,
 )
-from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.run.usage import tokens_in
 
 DOORS = ("evaluate", "aevaluate", "astream_evaluate")
 

@@ -8,7 +8,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, exact_match, faithfulness
-from langchain_rageval.evaluation.context_windows import context_window, estimated_tokens
+from langchain_rageval.evaluation.dry_run import context_window, estimated_tokens
 
 SHORT = {"id": "short", "question": "What?", "answer": "It is 5.", "contexts": ["It is 5."], "references": ["5"]}
 LONG = {

@@ -16,9 +16,8 @@ from langchain_rageval import (
     faithfulness,
     plan,
 )
-from langchain_rageval.run.prices import PriceList
 from langchain_rageval.run.progress import Progress
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.usage import PriceList, UsageMeter
 from langchain_rageval.testset import Testset
 
 SAMPLES = [

@@ -21,7 +21,7 @@ from langchain_rageval import (
     qualify_judge,
 )
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
-from langchain_rageval.run.options import CALL_DEFAULTS, RUN_DEFAULTS, CallOptions, RunOptions, build_run
+from langchain_rageval.run.run import CALL_DEFAULTS, RUN_DEFAULTS, CallOptions, RunOptions, build_run
 
 DECLARED = [
     (CallOptions, CALL_DEFAULTS),

@@ -44,7 +44,7 @@ from langchain_rageval import (
     rubric,
     suite,
 )
-from langchain_rageval.evaluation.batch import Batch
+from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.run.journal import Journal
 
 

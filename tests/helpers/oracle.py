@@ -10,10 +10,9 @@ from typing import Any
 
 from helpers.scripted import Scripted, answering, human_of
 
-from langchain_rageval.prompts.layout import read_inputs, read_schema
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts, read_inputs, read_schema
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.trust.labelled_item import LabelledItem, labelled_items
+from langchain_rageval.trust.examination import LabelledItem, labelled_items
 
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
 

@@ -23,7 +23,7 @@ from langchain_rageval import (
     jury,
     rubric,
 )
-from langchain_rageval.judge.jury import with_fresh_endpoint
+from langchain_rageval.judge.panels import with_fresh_endpoint
 
 SAMPLE = {
     "question": "Is it open?",

@@ -1,6 +1,6 @@
 """Rungs of the clients that are not installed with the tests, by stand-ins of the same name.
 
-The options are those that the real clients pass to their servers; see the table in `judge/client_families.py`.
+The options are those that the real clients pass to their servers; see the table in `judge/ladder.py`.
 """
 
 from types import SimpleNamespace
@@ -12,8 +12,7 @@ from langchain_core.runnables import ConfigurableField
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Judge, OfflineJudge
-from langchain_rageval.judge.client_families import family_of
-from langchain_rageval.judge.ladder import client_family, is_format_refused
+from langchain_rageval.judge.ladder import client_family, family_of, is_format_refused
 from langchain_rageval.run.retry import is_transient, status_of
 
 SCHEMA = {"title": "Statements", "description": "Short statements.", "type": "object", "properties": {}}

@@ -6,7 +6,7 @@ from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.judge.json_repairs import (
+from langchain_rageval.judge.repairs import (
     REPAIRS,
     CutOff,
     final_channel,

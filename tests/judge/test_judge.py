@@ -14,8 +14,7 @@ from langchain_rageval.judge.identity import redact_secrets
 from langchain_rageval.judge.judge import in_language
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import Statements
-from langchain_rageval.prompts.layout import RequestContent
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts, RequestContent
 from langchain_rageval.steps.judge_step import JudgeStep
 
 SECRET = "sk-very-secret-1234"

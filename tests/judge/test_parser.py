@@ -20,7 +20,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
-from langchain_rageval.judge.reply_text import reply_texts
+from langchain_rageval.judge.reply import reply_texts
 from langchain_rageval.prompts.answer_schemas import Statements
 
 CORPUS = Path(__file__).parents[1] / "fixtures" / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"

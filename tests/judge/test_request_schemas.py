@@ -9,8 +9,7 @@ from helpers.servers.openai_server import OpenAIServer
 
 from langchain_rageval import HashingEmbeddings, Judge, evaluate, faithfulness
 from langchain_rageval.judge.parser import strict_schema
-from langchain_rageval.prompts.answer_limits import AnswerLimits, narrow_schema
-from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, AnswerLimits, narrow_schema
 
 LLAMA_CPP = {"build": "b7012-1a2b3c4d"}
 VLLM = {"number": lambda number: f"chatcmpl-{number:032x}"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from langchain_rageval.judge.parser import strict_schema
-from langchain_rageval.judge.value_repairs import (
+from langchain_rageval.judge.repairs import (
     arguments_of,
     as_object,
     bare_word,

@@ -39,10 +39,10 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.metrics import ASPECTS, BUILDERS, SCORES
-from langchain_rageval.metrics.sample_scores import collect_scores
+from langchain_rageval.metrics.structure import collect_scores
 from langchain_rageval.testing import MetricTests
-from langchain_rageval.testing.material import HOSTILE, insert_everywhere
-from langchain_rageval.testing.material import SAMPLE as EVERY_FIELD
+from langchain_rageval.testing.hostile_judges import HOSTILE, insert_everywhere
+from langchain_rageval.testing.hostile_judges import SAMPLE as EVERY_FIELD
 
 METRICS: dict[str, Build] = {
     **BUILDERS_BY_SCORE,

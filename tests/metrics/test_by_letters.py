@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, evaluate
-from langchain_rageval.text.normalization import normalize_text
+from langchain_rageval.text.words import normalize_text
 
 BUILT = {name: METRICS[name](None, None) for name in BY_LETTERS}
 every_metric = each("metric", BUILT.values(), ids=BUILT)

@@ -39,7 +39,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.metrics import SCORES
-from langchain_rageval.metrics.claim_part import _state_from_findings
+from langchain_rageval.metrics.claim_metrics import _has_duplicates, _state_from_findings
 from langchain_rageval.prompts.layout import read_inputs
 
 NAMES = SCORES["claim_metrics"]
@@ -531,3 +531,12 @@ def test_findings_of_one_section_make_no_state_for_a_formula_that_reads_two():
     assert _state_from_findings(sample, score, formula="f1") is None
     nothing = Score(metric="m", aspect="grounding", unscored="no facts")
     assert _state_from_findings(sample, nothing, formula="f1") is not None
+
+
+def test_equal_statements_of_the_reference_are_duplicates_and_those_of_the_answer_are_not():
+    def finding(kind, text):
+        return Finding(kind=kind, number=1, text=text, verdict="v", reason="")
+
+    twice = [finding("statement", "A."), finding("statement", "A."), finding("reference_statement", "B.")]
+    assert not _has_duplicates(twice)
+    assert _has_duplicates([*twice, finding("reference_statement", "B.")])

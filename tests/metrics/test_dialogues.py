@@ -9,9 +9,9 @@ from helpers.each import each
 from helpers.scripted import scripted
 
 from langchain_rageval import Judge, OfflineJudge, Sample, conversation_metrics, evaluate
-from langchain_rageval.steps.rewrite_question import rewrite_question
+from langchain_rageval.steps.questions import rewrite_question
 from langchain_rageval.text.language import detect_language
-from langchain_rageval.text.stemming import numbers_of
+from langchain_rageval.text.words import numbers_of
 
 every_dialogue = each("dialogue", dialogues(), ids=[dialogue["id"] for dialogue in dialogues()])
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import exact_match
-from langchain_rageval.metrics.exact_match import equality
+from langchain_rageval.metrics.text_overlap import equality
 
 metric = exact_match()
 

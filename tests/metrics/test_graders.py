@@ -22,7 +22,7 @@ from langchain_rageval import (
     ndcg_at,
 )
 from langchain_rageval.errors import ModelOutputError
-from langchain_rageval.metrics.graders.grader import Grader
+from langchain_rageval.metrics.grading import Grader
 
 
 def grades(grader, **fields):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from langchain_rageval import ConfigError, rouge
-from langchain_rageval.metrics.rouge import lcs_length, shared_words
-from langchain_rageval.text.normalization import normalize_text
+from langchain_rageval.metrics.text_overlap import lcs_length, shared_words
+from langchain_rageval.text.words import normalize_text
 
 VARIANTS = ["rouge1", "rouge2", "rouge3", "rouge4", "rougeL"]
 OF = ["precision", "recall", "fmeasure"]

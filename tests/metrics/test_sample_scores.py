@@ -6,8 +6,14 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import ConfigError, JudgeOutputError, OfflineJudge, Sample, SampleError, faithfulness, suite
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.metrics.sample_scores import ascore_sample, failure_scores, score_sample, scores_by_name
-from langchain_rageval.metrics.structure import judges_of, names_of
+from langchain_rageval.metrics.structure import (
+    ascore_sample,
+    failure_scores,
+    judges_of,
+    names_of,
+    score_sample,
+    scores_by_name,
+)
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.run.run import Run
 

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from langchain_rageval import string_presence
-from langchain_rageval.metrics.string_bounds import contains_whole_words
+from langchain_rageval.metrics.text_overlap import contains_whole_words
 
 metric = string_presence()
 

@@ -21,7 +21,7 @@ from langchain_rageval import (
     faithfulness,
     suite,
 )
-from langchain_rageval.metrics.sample_scores import acollect_scores, collect_scores
+from langchain_rageval.metrics.structure import acollect_scores, collect_scores
 
 
 def unfaithfulness(judge: Any) -> Metric:

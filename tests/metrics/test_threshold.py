@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import BelowThreshold, ConfigError, Metric, OfflineJudge, SampleError, Score, Value, faithfulness
-from langchain_rageval.metrics.threshold import below_threshold, reaches
+from langchain_rageval.metrics.adapters import below_threshold, reaches
 
 metric = faithfulness(OfflineJudge())  # 0.5 on SAMPLE, 1.0 on TRUE_SAMPLE, unscored on REFUSAL
 broken = faithfulness(broken_judge())

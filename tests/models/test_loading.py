@@ -212,7 +212,7 @@ class TestLoadJudge:
         )
 
     def test_yandexgpt(self, monkeypatch):
-        monkeypatch.setattr("langchain_rageval.models.providers.find_spec", lambda name: name)
+        monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda name: name)
         for name in ("YC_API_KEY", "YC_IAM_TOKEN", "YC_FOLDER_ID"):
             monkeypatch.delenv(name, raising=False)
         with pytest.raises(ConfigError, match=r"^yandexgpt needs a key in the environment: set YC_API_KEY$"):
@@ -231,10 +231,10 @@ class TestLoadJudge:
         assert "yc-very-secret" not in repr(list(judges.values()))
 
     def test_llamacpp_names_what_is_missing(self, monkeypatch, tmp_path):
-        monkeypatch.setattr("langchain_rageval.models.providers.find_spec", lambda _name: None)
+        monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda _name: None)
         with pytest.raises(ConfigError, match=r"^llamacpp needs its package: pip install llama-cpp-python$"):
             load_judge("llamacpp:model.gguf")
-        monkeypatch.setattr("langchain_rageval.models.providers.find_spec", lambda name: name)
+        monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda name: name)
         with pytest.raises(ConfigError) as caught:
             load_judge(f"llamacpp:{tmp_path / 'none.gguf'}")
         assert str(caught.value) == (

@@ -12,8 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_rageval import Judge, OfflineJudge, evaluate, faithfulness
 from langchain_rageval.judge.parser import StrictJsonOutputParser
 from langchain_rageval.prompts.answer_schemas import Statements
-from langchain_rageval.prompts.control_tokens import escape_control_tokens, restore_control_tokens
-from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.prompts.layout import escape_control_tokens, read_inputs, restore_control_tokens
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.verify_statements import verify_statements
 

@@ -11,7 +11,7 @@ from helpers.packaged import OWN
 from langchain_rageval import PromptSet
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, Question
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.text.sentences import split_sentences
 
 READS = {  # keys of the JSON block

@@ -13,8 +13,7 @@ from pydantic import BaseModel
 
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
-from langchain_rageval.prompts.layout import HANDBOOK, RequestContent, lay_out, read_inputs
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import HANDBOOK, NumberedContexts, RequestContent, lay_out, read_inputs
 from langchain_rageval.prompts.promptset import Prompt, PromptSet, languages
 
 LANGUAGES = sorted(languages())

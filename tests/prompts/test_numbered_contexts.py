@@ -4,7 +4,7 @@ from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.prompts.numbered_contexts import Line, NumberedContexts, render_lines
+from langchain_rageval.prompts.layout import Line, NumberedContexts, render_lines
 
 NUMBERED = re.compile(r"\[\d+(\.\d+)?\]( |$)")
 BREAKS = ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"]

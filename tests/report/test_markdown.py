@@ -2,8 +2,8 @@
 
 from helpers.reports import report_of, scored
 
-from langchain_rageval.report.gates import gate_results
 from langchain_rageval.report.markdown import markdown_of
+from langchain_rageval.report.thresholds import gate_results
 
 RIGHT = scored(1.0, reason="all is right")
 BAD, GOOD = (scored(value, "noise", direction="lower", reason=f"noise is {value}") for value in (0.9, 0.0))

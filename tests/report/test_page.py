@@ -15,11 +15,12 @@ from helpers.corpus import corpus
 from helpers.each import each
 from helpers.pages import report, sample, score
 
-from langchain_rageval import ConfigError, Report, Row
+from langchain_rageval import ConfigError, Report, Row, Score
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.report import page as page_module
-from langchain_rageval.report.decision import Decision, Outcome
+from langchain_rageval.report.files import Decision, Outcome
 from langchain_rageval.report.page import _ends
+from langchain_rageval.report.page_blocks import Chunks, sample_view
 
 WORDS = yaml.safe_load((page_module._FILES / "words.yaml").read_text(encoding="utf-8"))
 
@@ -300,3 +301,13 @@ def test_the_greatest_changes_are_listed_five_in_each_direction(changes, listed)
     found = _ends([(n, f"q-{n}", n / 100) for n in range(changes)], False)
     assert len(found) == listed
     assert [change[0] for change in (found[0], found[-1])] == [0, changes - 1]
+
+
+def test_the_page_repeats_no_chunk_in_findings_and_all_other_texts():
+    findings = [
+        {"kind": kind, "number": 1, "text": "A chunk.", "verdict": "v", "reason": ""}
+        for kind in ("context", "statement")
+    ]
+    one = Row(index=0, sample=sample(0), scores={"m": Score(metric="m", aspect="answer", value=1.0, findings=findings)})
+    shown = sample_view(one, Chunks(), str)["scores"]["m"]["findings"]
+    assert [finding["text"] for finding in shown] == ["", "A chunk."]

@@ -6,12 +6,12 @@ import yaml
 from helpers.each import each
 
 from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, evaluate, faithfulness
-from langchain_rageval.evaluation.judge_breaker import STOPPED
-from langchain_rageval.metrics import citations, claim_graph, ranked, value
+from langchain_rageval.evaluation.score_store import STOPPED
+from langchain_rageval.metrics import citations, claim_graph, ranked, supported
 from langchain_rageval.models.offline_judge import invention_note
 from langchain_rageval.report import page
-from langchain_rageval.report.mix import MixShift
-from langchain_rageval.report.page_notes import PageNotes, without_addresses
+from langchain_rageval.report.page import PageNotes, without_addresses
+from langchain_rageval.report.unpaired import MixShift
 
 TEMPLATES = yaml.safe_load(page.read_template("notes.yaml"))
 RUSSIAN, ENGLISH = PageNotes(TEMPLATES, "ru"), PageNotes(TEMPLATES, "en")
@@ -31,7 +31,7 @@ def test_every_note_has_a_translation_without_other_fields():
         HashingEmbeddings().report_note,
         f"{invention_note('tone')} Step(..., offline=function) answers instead.",
         *(f"{start}{IDENTITY} failed 20 times in a row without a valid reply; last failure: no" for start in STOPPED),
-        *(getattr(module, name) for module in (citations, claim_graph, ranked, value) for name in vars(module)
+        *(getattr(module, name) for module in (citations, claim_graph, ranked, supported) for name in vars(module)
           if name.isupper() and name.startswith(("NO_", "NEITHER", "BLANK", "UNCITED", "NOTHING"))),
     ],
 )  # fmt: skip

@@ -455,3 +455,11 @@ def test_draws_that_disagree_are_kept():
         "0.67",
         "0.67",
     ]
+
+
+def test_only_the_audit_of_the_rescored_metric_is_computed_anew():
+    metrics = [faithfulness(OfflineJudge()), context_recall(OfflineJudge())]
+    (row,) = evaluate(rag_samples(1), metrics, progress=False).rows
+    row = row.model_copy(update={"audit": dict(row.scores)})
+    (found,) = Report([row]).rescore(faithfulness(OfflineJudge())).rows
+    assert found.audit == row.scores

@@ -12,7 +12,7 @@ from helpers.reports import row, scored
 
 from langchain_rageval import ConfigError, Report, Score, trend
 from langchain_rageval.report.page import read_template
-from langchain_rageval.report.trend_chart import trend_charts
+from langchain_rageval.report.trend_page import _labels, trend_charts
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 
@@ -333,3 +333,9 @@ def test_the_page_holds_the_worst_samples_only(tmp_path):
         found.to_html(tmp_path / "trend.html")
         sizes.append((tmp_path / "trend.html").stat().st_size)
     assert sizes[1] < 1.1 * sizes[0]
+
+
+def test_labels_at_the_edges_of_the_chart_do_not_stand_in_the_middle_of_their_place():
+    places = {"a": 10.0, "c": 50.0, "e": 99.0}
+    assert {text: anchor for _, text, anchor, _ in _labels(places)} == {"a": "start", "c": "middle", "e": "end"}
+    assert [anchor for *_, anchor, _ in _labels({"b": 20.0, "d": 85.0})] == ["middle", "middle"]

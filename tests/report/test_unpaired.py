@@ -6,7 +6,7 @@ import pytest
 from helpers.reports import report_of, row, scored, unscored
 
 from langchain_rageval import ConfigError, Report
-from langchain_rageval.report.mix import mix_shifts
+from langchain_rageval.report.unpaired import mix_shifts
 
 
 def run(start, values, **sample):

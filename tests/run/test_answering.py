@@ -278,6 +278,6 @@ def test_an_answer_that_ends_with_the_time_limit_is_an_answer(monkeypatch):
         return future
 
     threads = SimpleNamespace(submit=submit, spread=shared_threads().spread)
-    monkeypatch.setattr("langchain_rageval.run.answering.shared_threads", lambda: threads)
+    monkeypatch.setattr("langchain_rageval.chains.answering.shared_threads", lambda: threads)
     (sample,) = answered_by(RunnableLambda(lambda _: "Да."), progress=False, timeout=60.0).invoke([{"question": "1?"}])
     assert (sample.answer, sample.metadata.get("error")) == ("Да.", None)

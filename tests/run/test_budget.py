@@ -6,7 +6,7 @@ from helpers.each import each
 from langchain_rageval import Budget, ConfigError
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.budget import BudgetTracker, Cost
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.usage import UsageMeter
 
 
 def nothing():

@@ -6,7 +6,7 @@ from langchain_core.runnables import RunnableLambda
 from typing_extensions import TypedDict
 
 from langchain_rageval import Sample, Turn
-from langchain_rageval.run.answering import ANSWER_DEFAULTS, Answering
+from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering
 
 CHAT = Sample(
     question="А когда он умер?",

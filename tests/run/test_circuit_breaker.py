@@ -1,4 +1,4 @@
-from langchain_rageval.run.circuit_breaker import CircuitBreaker
+from langchain_rageval.run.retry import CircuitBreaker
 
 MODEL = object()
 

@@ -7,8 +7,7 @@ from langchain_core.messages import AIMessage
 
 from langchain_rageval import ConfigError
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.run.prices import PriceList, format_money, names_of_model
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.usage import PriceList, UsageMeter, format_money, names_of_model
 
 TOKENS = {"input_tokens": 3_000_000, "output_tokens": 1_000_000, "input_token_details": {"cache_read": 2_000_000}}
 

@@ -12,7 +12,7 @@ from helpers.waiting import PATIENCE
 
 from langchain_rageval import OfflineJudge, aevaluate, evaluate, faithfulness
 from langchain_rageval.run import progress
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.usage import UsageMeter
 
 SAMPLES = [SAMPLE] * 5
 metric = faithfulness(OfflineJudge())

@@ -8,10 +8,10 @@ from helpers.waiting import PATIENCE, auntil
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnableParallel, RunnablePassthrough
 
+from langchain_rageval.chains.run_trees import _tool_source
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.run_trees import _tool_source
-from langchain_rageval.run.usage_meter import UsageMeter
+from langchain_rageval.run.usage import UsageMeter
 
 
 def seen(_input: object, config: RunnableConfig) -> Run:

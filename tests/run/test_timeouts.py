@@ -6,7 +6,7 @@ from helpers.servers.faults import Faults
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from langchain_rageval import HashingEmbeddings, RetryPolicy, aevaluate, evaluate, faithfulness
-from langchain_rageval.run.model_label import model_label
+from langchain_rageval.run.usage import model_label
 
 
 @pytest.mark.parametrize("max_retries", [0, 2])

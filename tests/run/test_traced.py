@@ -8,8 +8,8 @@ from langchain_core.runnables import RunnableLambda
 from langchain_rageval import OfflineJudge, Sample, aevaluate, context_precision, evaluate, faithfulness
 from langchain_rageval.evaluation import engine
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.value import Value
-from langchain_rageval.run import traced
+from langchain_rageval.metrics.supported import Value
+from langchain_rageval.run import run as traced
 
 SAMPLE = Sample(question="?", answer="A.", contexts=["A."])
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from langchain_rageval.statistics.change_points import change_points
+from langchain_rageval.statistics.drift import change_points
 
 
 def binary(rng, *parts):

@@ -6,7 +6,7 @@ from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.statistics.unpaired import Stratum, unpaired_difference
+from langchain_rageval.statistics.paired import Stratum, unpaired_difference
 
 
 def binary(ones, size):

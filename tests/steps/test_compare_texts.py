@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from langchain_rageval.steps.compare_texts import compare_texts
+from langchain_rageval.steps.measure_similarity import compare_texts
 
 ASKED = []
 

@@ -4,7 +4,7 @@ import pytest
 from helpers.scripted import abstains, answering, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
-from langchain_rageval.steps.detect_abstention import detect_abstention
+from langchain_rageval.steps.detect import detect_abstention
 
 SAMPLE = Sample(question="How?", answer="Like so.", references=["So.", " ", "I do not know."])
 

@@ -5,7 +5,7 @@ from helpers.each import each
 from helpers.scripted import answerable, answering, human_of, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
-from langchain_rageval.steps.detect_answerable import detect_answerable
+from langchain_rageval.steps.detect import detect_answerable
 
 SAMPLE = Sample(question="How?", answer="Like so.", contexts=["First. Second.", "Third."])
 

@@ -3,7 +3,7 @@ import asyncio
 from helpers.scripted import answering, entities, scripted
 
 from langchain_rageval import Judge, Sample
-from langchain_rageval.steps.extract_entities import extract_entities
+from langchain_rageval.steps.entities import extract_entities
 
 SAMPLE = Sample(question="Кто основал Мюнхен?", answer="Никто.", references=["Генрих Лев.", " ", "Лев, 1158 год."])
 

@@ -6,7 +6,7 @@ from helpers.scripted import answering, found_in, human_of, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.prompts.layout import read_inputs
-from langchain_rageval.steps.find_entities import find_entities
+from langchain_rageval.steps.entities import find_entities
 
 SAMPLE = Sample(question="Who?", answer="X.", contexts=["Anna came. Bert left.", "Carl stayed."])
 NAMES = ["Anna", "Bert", "Carl", "Dora"]

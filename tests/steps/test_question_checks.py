@@ -2,7 +2,7 @@
 
 from helpers.each import each
 
-from langchain_rageval.steps.question_checks import new_facts
+from langchain_rageval.steps.questions import new_facts
 
 MUNICH = "Wer gründete München?\nHeinrich der Löwe.\nWann ist er gestorben?"
 TARIFF = "Was kostet Basis?\nBasis kostet 5 Euro.\nUnd Premium?"

@@ -5,7 +5,7 @@ from helpers.each import each
 from helpers.scripted import answering, human_of, questions, scripted
 
 from langchain_rageval import Judge, JudgeOutputError, PromptSet, Sample
-from langchain_rageval.steps.regenerate_questions import regenerate_questions
+from langchain_rageval.steps.questions import regenerate_questions
 
 SAMPLE = Sample(question="When?", answer="In 1158.")
 

@@ -6,7 +6,7 @@ from helpers.scripted import scripted
 
 from langchain_rageval import Finding, Judge, JudgeOutputError, OfflineJudge, Sample, Turn
 from langchain_rageval.steps import StandaloneQuestion
-from langchain_rageval.steps.rewrite_question import recent_turns, rewrite_question
+from langchain_rageval.steps.questions import recent_turns, rewrite_question
 
 HISTORY = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
 SAMPLE = Sample(question="А когда он умер?", answer="В 1195 году.", history=HISTORY)

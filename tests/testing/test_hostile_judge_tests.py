@@ -16,7 +16,7 @@ from langchain_rageval import Metric, OfflineJudge, Prompt, Sample, Score, Step,
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.testing import HostileJudgeTests, ScriptedJudge, hostile_judge_tests
 from langchain_rageval.testing.hostile_judge_tests import _Battery
-from langchain_rageval.testing.material import SAMPLE
+from langchain_rageval.testing.hostile_judges import SAMPLE
 
 NUMBERS = "test_no_error_and_no_invalid_reply_becomes_a_number"
 SIZE = "test_a_huge_reply_leaves_a_small_score"

@@ -24,7 +24,7 @@ from langchain_rageval import (
 from langchain_rageval.metrics.structure import sequential_steps
 from langchain_rageval.steps import Statements
 from langchain_rageval.testing import MetricTests, ScriptedJudge
-from langchain_rageval.testing.material import SAMPLE
+from langchain_rageval.testing.hostile_judges import SAMPLE
 from langchain_rageval.testing.metric_tests import _pickle_copy
 
 

@@ -24,7 +24,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.testing import HostileJudgeTests
 from langchain_rageval.testing.hostile_judge_tests import _Battery
-from langchain_rageval.testing.material import SAMPLE
+from langchain_rageval.testing.hostile_judges import SAMPLE
 
 POLICY = Sample(question="Сколько стоит полис?", answer="Спасибо за вопрос! Тысячу рублей.")
 

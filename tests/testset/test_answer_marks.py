@@ -4,7 +4,7 @@ from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.testset.answer_marks import mark_answer
+from langchain_rageval.testset.review_page import mark_answer
 
 MUNICH = "Munich was founded in 1158.\nIt lies\non the Isar and has museums. Beer is popular."
 AUGSBURG = "Augsburg was founded by the Romans in 15 BC. It is older."

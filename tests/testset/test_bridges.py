@@ -7,8 +7,8 @@ from helpers.writers import Ring, Writer, passage
 from langchain_rageval import HashingEmbeddings, OfflineJudge, TestsetGenerator
 from langchain_rageval.steps import Entities, NeededPassages, Question, QuestionReview
 from langchain_rageval.testset import Candidate, Docstore, find_passages, multi_context
-from langchain_rageval.testset.bridges import find_bridges, may_have_bridge, nearest_passages
-from langchain_rageval.text.phrase_index import PhraseIndex
+from langchain_rageval.testset.evolve import find_bridges, may_have_bridge, nearest_passages
+from langchain_rageval.text.words import PhraseIndex
 
 MUNICH = "Генрих Лев основал Мюнхен в 1158 году. Мост через Изар он перенёс."
 LION = "Генриха Льва лишили владений в 1180 году, и он уехал в Англию."

@@ -21,8 +21,8 @@ from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Gather
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
+from langchain_rageval.testset.candidate import Passage
 from langchain_rageval.testset.docstore import Docstore, embed_passages
-from langchain_rageval.testset.passage import Passage
 from langchain_rageval.testset.sampling import draw_order
 
 WIKI, FASTAPI = corpus("ru_wiki"), corpus("fastapi")
@@ -506,3 +506,16 @@ def test_the_texts_before_splitting_have_the_places_of_passages_or_begin_at_0():
     part = Document("It lies on the Isar.", metadata={"source": "a.md", "start_index": 15})
     assert list(Docstore([whole]).texts()) == [("a.md", 0, whole.page_content)]
     assert list(Docstore([part], splitter=False).texts()) == [("a.md", 15, part.page_content)]
+
+
+def test_a_piece_has_its_own_id_or_one_derived_from_that_of_its_document():
+    class Own(TextSplitter):
+        def split_text(self, text):
+            return text.split("|")
+
+        def split_documents(self, documents):
+            return [Document(text, id=own) for text, own in (("One.", "p1"), ("Two.", "d"))]
+
+    first, second = Docstore([Document("One.|Two.", id="d", metadata={"source": "a"})], splitter=Own()).passages
+    assert first.id == "p1"
+    assert second.id.startswith("d#")

@@ -9,8 +9,7 @@ from langchain_core.documents import Document
 
 from langchain_rageval import ConfigError, TestsetGenerator
 from langchain_rageval.testset import Docstore
-from langchain_rageval.testset.focus import passages_in_focus
-from langchain_rageval.testset.sampling import draw_order
+from langchain_rageval.testset.sampling import draw_order, passages_in_focus
 
 DOCS = [
     Document(

@@ -36,8 +36,7 @@ from langchain_rageval.testset import (
     simple,
     unanswerable,
 )
-from langchain_rageval.testset.evolution_branch import evolution_branch
-from langchain_rageval.testset.evolutions import EVOLUTIONS
+from langchain_rageval.testset.evolutions import EVOLUTIONS, evolution_branch
 
 FRESH = Candidate(passages=[passage(0)])
 ASKED = FRESH.replace(keyphrase="поле").with_question("Что такое поле?", "seed")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from langchain_rageval.text.content_words import content_words
+from langchain_rageval.text.words import content_words
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.text.normalization import normalize_text, tokens_of, words_of
+from langchain_rageval.text.words import normalize_text, tokens_of, words_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("ёЁеЕйїéИи\u0301\u0308\u0306 \n\u00a0ßİ"))
 

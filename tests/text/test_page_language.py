@@ -3,7 +3,7 @@
 import pytest
 
 from langchain_rageval import ConfigError
-from langchain_rageval.text.page_language import page_language
+from langchain_rageval.text.language import page_language
 
 RUSSIAN, ENGLISH, GERMAN = "Когда основан Мюнхен?", "When was Munich founded?", "Wann wurde die Stadt gegründet?"
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from helpers.each import each
 
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.text.sentences import split_sentences
 
 with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 import pytest
 from helpers.each import each
 
-from langchain_rageval.text.shared_text import common_share, shared_share
+from langchain_rageval.text.words import common_share, shared_share
 
 WHOLE = "После пожара осмотра ждать не больше пяти дней, если комиссия не решит иначе до первого марта."
 

@@ -9,11 +9,10 @@ import pytest
 
 import langchain_rageval
 from langchain_rageval import ConfigError
-from langchain_rageval.prompts.numbered_contexts import NumberedContexts
+from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.text.language import detect_language
-from langchain_rageval.text.normalization import words_of
-from langchain_rageval.trust.examination import EXAMINATIONS, pad_item, reverse_item
-from langchain_rageval.trust.labelled_item import labelled_items
+from langchain_rageval.text.words import words_of
+from langchain_rageval.trust.examination import EXAMINATIONS, labelled_items, pad_item, reverse_item
 
 LANGUAGES = ("ru", "en")
 WRITTEN = ("written for this set", "written for this project")

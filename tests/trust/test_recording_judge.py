@@ -4,9 +4,9 @@ from helpers.each import each
 from helpers.scripted import Scripted, absent, scripted, supported, verdicts
 
 from langchain_rageval import Judge, JudgeOutputError, Sample
-from langchain_rageval.judge.voting import voters_of
+from langchain_rageval.judge.judge import voters_of
 from langchain_rageval.steps.verify_statements import verify_statements
-from langchain_rageval.trust.recording_judge import RecordingJudge, ReplyLog
+from langchain_rageval.trust.examination import RecordingJudge, ReplyLog
 
 STATE = {
     "sample": Sample(question="q", contexts=["One. Two.", "Three."]),

@@ -3,11 +3,8 @@
 from collections import Counter
 
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.trust.examination import CitedVerdict
-from langchain_rageval.trust.labelled_item import Label, LabelledItem
-from langchain_rageval.trust.probe import Probe, ProbeResult
-from langchain_rageval.trust.recording_judge import ReplyLog
-from langchain_rageval.trust.step_statistics import step_statistics
+from langchain_rageval.trust.examination import CitedVerdict, Label, LabelledItem, Probe, ProbeResult, ReplyLog
+from langchain_rageval.trust.fitness import step_statistics
 
 LABELS = (
     Label(accepted=("supported",), evidence=("2",)),

@@ -1,31 +1,232 @@
-"""Recorder: answers the requests of a model's client from stored replies, and records the others for the next wave.
-
-Requests are recorded as the client has serialized them, at its HTTP transport, and replies are parsed by the client. A
-call whose reply is not known raises `Unanswered`; after the wave, its sample is scored again from the beginning.
-"""
+"""Recorder: answers a model's requests from stored replies, and records the others for a batch API."""
 
 from __future__ import annotations
 
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar
 
 from langchain_core.rate_limiters import BaseRateLimiter
 from langchain_core.runnables import RunnableWithFallbacks
 from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_rageval.errors import BudgetExceeded, ConfigError
-from langchain_rageval.run.batch.batch_api import BatchApi, RecordedRequest
-from langchain_rageval.run.batch.reply_store import ReplyStore, StoredReply
 from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.journal import journal_key
-from langchain_rageval.run.model_label import model_label
-from langchain_rageval.run.usage_meter import tokens_in
+from langchain_rageval.run.journal import Journal, journal_key
+from langchain_rageval.run.usage import model_label, tokens_in
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """Request as the model's client has serialized it.
+
+    Attributes:
+        id: hash of address, body and draw; the custom id of the request in a batch.
+        api: batch API of the client.
+        path: path of the request below the address of the API, such as "/chat/completions".
+        body: JSON text.
+        headers: headers that the reply depends on.
+        owner: sample and metric that sent the request first.
+    """
+
+    id: str
+    api: BatchApi
+    path: str
+    body: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""
+
+    @property
+    def size(self) -> int:
+        """Length of the request in a batch, in bytes."""
+        return len(self.body.encode()) + len(self.id) + len(self.path) + _BYTES_AROUND
+
+
+_BYTES_AROUND = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """State of a batch at its provider.
+
+    Attributes:
+        has_ended: True if no further request of the batch will be answered.
+        answered: number of requests with a reply.
+        failed: number of requests that failed, expired or were cancelled.
+        refusal: message of the provider if it refused the batch as a whole.
+    """
+
+    has_ended: bool
+    answered: int
+    failed: int
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReply:
+    """Outcome of one request of a batch.
+
+    Attributes:
+        request_id: custom id of the request.
+        status: HTTP status; 500 if the request was not answered.
+        body: JSON text of the reply or error.
+    """
+
+    request_id: str
+    status: int
+    body: str
+
+
+class BatchApi(ABC):
+    """Batch API of a provider, called through the client of a model.
+
+    Attributes:
+        provider: name of the provider.
+        endpoint: address of the API.
+        credential: key of the client; batches of other keys are not visible to it.
+    """
+
+    provider: ClassVar[str]
+    max_requests: ClassVar[int]
+    max_bytes: ClassVar[int]
+
+    def __init__(self, client: Any) -> None:
+        self.client = client.with_options(max_retries=_RETRIES)
+        self.endpoint = str(client.base_url).rstrip("/")
+        self.credential = str(client.api_key)
+
+    @abstractmethod
+    def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
+        """Create a batch and return its id; never retries, since the provider may have created one before an error.
+
+        Args:
+            requests: requests of one model and one path.
+            key: own key of the batch, by which `find` finds it.
+        """
+
+    @abstractmethod
+    def find(self, key: str, count: int, since: float) -> str | None:
+        """Return the id of a batch that was submitted just before the process ended; None if it was not created.
+
+        Args:
+            key: own key of the batch.
+            count: number of its requests.
+            since: Unix time just before it was submitted.
+        """
+
+    @abstractmethod
+    def state(self, batch_id: str) -> BatchState:
+        """Return the state of a batch."""
+
+    @abstractmethod
+    def replies(self, batch_id: str) -> Iterator[BatchReply]:
+        """Yield the outcomes of a batch that has ended, in any order."""
+
+
+def groups_of(requests: Iterable[RecordedRequest]) -> list[list[RecordedRequest]]:
+    """Return requests in groups that may form one batch: of one API, path and model, with equal headers."""
+    groups: dict[tuple[object, ...], list[RecordedRequest]] = {}
+    for request in requests:
+        model = json.loads(request.body).get("model")
+        key = (id(request.api), request.path, str(model), tuple(request.headers.items()))
+        groups.setdefault(key, []).append(request)
+    return list(groups.values())
+
+
+_RETRIES = 5  # of a request about a batch
+
+
+_LASTING_REFUSALS = (400, 413, 422)  # the same request would be refused again; others the user may have resolved
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReply:
+    """Reply of a model.
+
+    Attributes:
+        status: HTTP status.
+        body: JSON text.
+        owner: sample and metric whose usage includes the reply; None before a score has used it.
+    """
+
+    status: int
+    body: str
+    owner: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """True if the model has answered or refused the request; False for an error that may pass."""
+        return self.status < 500 and self.status not in (408, 409, 425, 429)
+
+
+class ReplyStore:
+    """Replies by the id of their request. Usable from threads.
+
+    Args:
+        journal: the journal; None keeps the replies in memory.
+        keeps_refusals: True to keep all refusals in the journal; False to keep those that the user may resolve, such
+            as of a key, in memory only.
+    """
+
+    def __init__(self, journal: Journal | None, *, keeps_refusals: bool = False) -> None:
+        self.journal = journal
+        self._keeps_refusals = keeps_refusals
+        self._memory: dict[str, StoredReply] = {}
+        self._lock = threading.Lock()
+
+    def get(self, request_id: str) -> StoredReply | None:
+        """Return the reply to a request; None if there is none."""
+        with self._lock:
+            return self._get(request_id)
+
+    def put(self, request_id: str, reply: StoredReply) -> None:
+        """Store a reply."""
+        with self._lock:
+            self._put(request_id, reply)
+
+    def forget(self, request_id: str) -> None:
+        """Keep a reply in memory only."""
+        with self._lock:
+            reply = self._get(request_id)
+            if reply is not None and self.journal is not None:
+                self._memory[request_id] = reply
+                self.journal.put(_key(request_id), "")
+
+    def claim(self, request_id: str, owner: str) -> bool:
+        """Return True if the usage of the owner includes the reply, which is so for the first one that uses it."""
+        with self._lock:
+            reply = self._get(request_id)
+            if reply is not None and reply.owner is None:
+                self._put(request_id, replace(reply, owner=owner))
+                return True
+            return reply is not None and reply.owner == owner
+
+    def _get(self, request_id: str) -> StoredReply | None:
+        if self.journal is None or request_id in self._memory:
+            return self._memory.get(request_id)
+        entry = self.journal.get(_key(request_id))
+        return StoredReply(**json.loads(entry)) if entry else None
+
+    def _put(self, request_id: str, reply: StoredReply) -> None:
+        if (
+            self.journal is None
+            or request_id in self._memory
+            or (reply.status >= 400 and reply.status not in _LASTING_REFUSALS and not self._keeps_refusals)
+        ):
+            self._memory[request_id] = reply
+        else:
+            self.journal.put(_key(request_id), json.dumps(asdict(reply), ensure_ascii=False))
+
+
+def _key(request_id: str) -> str:
+    return f"reply:{request_id}"
+
 
 _FREE_ATTEMPTS = 2  # waves that may lose a request before it is asked live
 _HEADERS = ("anthropic-beta",)

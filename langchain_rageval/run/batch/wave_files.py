@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.batch.batch_api import BatchReply, RecordedRequest, groups_of
-from langchain_rageval.run.batch.openai_batches import batch_line, batch_reply
-from langchain_rageval.run.batch.recorder import Recorder
-from langchain_rageval.run.batch.reply_store import ReplyStore, StoredReply
+from langchain_rageval.run.batch.providers import batch_line, batch_reply
+from langchain_rageval.run.batch.recorder import (
+    BatchReply,
+    RecordedRequest,
+    Recorder,
+    ReplyStore,
+    StoredReply,
+    groups_of,
+)
 from langchain_rageval.run.journal import Journal
 
 _WAVES = "waves"

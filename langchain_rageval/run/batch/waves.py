@@ -14,11 +14,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import asdict, dataclass, replace
 
-from langchain_rageval._internal.html import pluralize
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, message_of
-from langchain_rageval.run.batch.batch_api import BatchApi, BatchState, RecordedRequest, groups_of
-from langchain_rageval.run.batch.recorder import Recorder, cost_of, reported_tokens
-from langchain_rageval.run.batch.reply_store import StoredReply
+from langchain_rageval.run.batch.recorder import (
+    BatchApi,
+    BatchState,
+    RecordedRequest,
+    Recorder,
+    StoredReply,
+    cost_of,
+    groups_of,
+    reported_tokens,
+)
 from langchain_rageval.run.budget import BudgetCeiling, Cost
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import is_transient, status_of

@@ -1,0 +1,1 @@
+"""Chains of users: they are asked questions, and their runs are followed."""

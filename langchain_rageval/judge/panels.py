@@ -1,0 +1,230 @@
+"""Panels of judges: a jury that votes on every verdict, and a cascade from a cheap judge to a strong one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.endpoint import Endpoint
+from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
+
+
+class CascadeEvent(NamedTuple):
+    """Event of a cascade: an answer by its cheap judge, or a request that was passed on.
+
+    Attributes:
+        cheap: identity of the cheap judge.
+        strong: identity of the strong judge.
+        reason: why the request was passed on; "" if the cheap judge answered it.
+    """
+
+    cheap: str
+    strong: str
+    reason: str
+
+
+def cascade_notes(events: Mapping[Any, int]) -> Iterator[str]:
+    """Yield a sentence for each cascade about how many requests it passed on, and why.
+
+    Args:
+        events: events of a run and how often they occurred; events of other kinds are ignored.
+    """
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for event, count in events.items():
+        if isinstance(event, CascadeEvent):
+            counts.setdefault((event.cheap, event.strong), Counter())[event.reason] += count
+    for (cheap, strong), by_reason in counts.items():
+        passed_on = {reason: count for reason, count in by_reason.most_common() if reason}
+        reasons = ", ".join(f"{count} {reason}" for reason, count in passed_on.items())
+        share = f"{sum(passed_on.values())} of {by_reason.total()} requests"
+        yield f"{cheap} passed {share} on to {strong}{f': {reasons}' if reasons else ''}."
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Cascade(Judge):
+    """Cheap judge that passes on to a strong one what it is unsure of. Created by `cascade(cheap, strong)`."""
+
+    cheap: Judge = field(kw_only=True)
+    strong: Judge = field(kw_only=True)
+    least_probability: float = field(kw_only=True)
+
+    def __repr__(self) -> str:
+        """Return the cascade as text: its judges, without secrets."""
+        return f"cascade({self.cheap!r}, {self.strong!r}, least_probability={self.least_probability:g})"
+
+    @property
+    def asked(self) -> tuple[Judge, ...]:
+        """Judges whose models the cascade calls: those of the cheap judge, then those of the strong one."""
+        return (*self.cheap.asked, *self.strong.asked)
+
+    @property
+    def identity(self) -> str:
+        """Identity of the cascade: class, name and settings of the models of both judges, without secrets."""
+        return f"{self.cheap.identity}, then {self.strong.identity}"
+
+    @property
+    def instrument(self) -> dict[str, Any]:
+        """Configuration of this cascade that affects its answers: the `instrument` of both judges, and the limit.
+
+        Raises:
+            NotDescribable: if the model of a judge cannot be identified.
+        """
+        judges = {"cheap": self.cheap.instrument, "strong": self.strong.instrument}
+        return {"cascade": judges, "least_probability": self.least_probability}
+
+    def event(self, reason: str) -> CascadeEvent:
+        """Return the event that a request was passed on for a reason, or, with "", that it was not."""
+        return CascadeEvent(self.cheap.identity, self.strong.identity, reason)
+
+    def with_judges(self, change: Callable[[Judge], Judge]) -> Cascade:
+        """Return a cascade of what a function returns for both judges."""
+        return _cascade_of(change(self.cheap), change(self.strong), self.least_probability)
+
+
+def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0.9) -> Judge:
+    """Build a judge of two: the cheap one is asked first, the strong one about what the cheap one is unsure of.
+
+    A request is passed on if the cheap judge has no readable reply after its attempts, if its reply lacks items, if its
+    votes differ (`draws`, or a jury), or if the probability of one of its verdicts is low (`probabilities=True`). The
+    strong judge gets the same request, with the prompts of the cheap one. Whether the cheap judge is right where it is
+    sure, an `Audit` shows.
+
+    Args:
+        cheap: the judge that is asked first.
+        strong: the judge that is asked when the first one is unsure: one judge with one draw, or another cascade.
+        least_probability: lowest probability of each verdict that is not passed on, from 0 to 1; without effect if the
+            cheap judge has no probabilities.
+
+    Returns:
+        A judge that is accepted wherever a single one is. The report says how many requests were passed on.
+
+    Raises:
+        ConfigError: if the strong judge has several votes, or the probability is out of range.
+    """
+    number = least_probability
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
+        raise ConfigError(f"least_probability must be a number from 0 to 1, such as 0.9, got {number!r}")
+    last = Judge.of(strong)
+    if len(last.members) > 1 or last.draws > 1:
+        raise ConfigError("the strong judge of a cascade is one judge with draws=1: its word is final")
+    return _cascade_of(Judge.of(cheap), last, float(number))
+
+
+def _cascade_of(cheap: Judge, strong: Judge, least_probability: float) -> Cascade:
+    first = cheap.members[0]
+    built = Cascade(
+        first.model,
+        language=first.language,
+        prompts=first.prompts,
+        mode=first.mode,
+        attempts=first.attempts,
+        layout=first.layout,
+        max_statements=first.max_statements,
+        max_context_tokens=first.max_context_tokens,
+        max_concurrency=first.max_concurrency,
+        probabilities=first.probabilities,
+        cheap=cheap,
+        strong=strong,
+        least_probability=least_probability,
+    )
+    endpoint: Endpoint = first._endpoint
+    object.__setattr__(built, "_endpoint", endpoint)
+    return built
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Jury(Judge):
+    """Judges that vote on verdicts; the first judge also answers everything else. Created by `jury([...])`."""
+
+    _members: tuple[Judge, ...] = field(kw_only=True)
+
+    def __repr__(self) -> str:
+        """Return the jury as text: its judges, without secrets."""
+        return f"jury([{', '.join(map(repr, self._members))}])"
+
+    @property
+    def members(self) -> tuple[Judge, ...]:
+        """Judges of the jury, which vote on verdicts."""
+        return self._members
+
+    @property
+    def asked(self) -> tuple[Judge, ...]:
+        """Judges whose models are called: those of the members."""
+        return tuple(judge for member in self._members for judge in member.asked)
+
+    @property
+    def identity(self) -> str:
+        """Identity of the jury: class, name and settings of the models of its judges, without secrets."""
+        return ", ".join(member.identity for member in self._members)
+
+    @property
+    def instrument(self) -> dict[str, Any]:
+        """Configuration of this jury that affects its verdicts: the `instrument` of each member.
+
+        Raises:
+            NotDescribable: if the model of a member cannot be identified.
+        """
+        return {"jury": [member.instrument for member in self._members]}
+
+
+def jury(judges: Sequence[JudgeLike]) -> Judge:
+    """Build a judge whose verdicts are the majority of several judges', item by item.
+
+    The findings name the judges that disagree. Only verdicts are put to the vote: the first judge extracts statements
+    and regenerates questions for all. Each judge has as many votes as `draws`.
+
+    Args:
+        judges: an odd number of judges, at least 3.
+
+    Returns:
+        A judge that is accepted wherever a single one is.
+
+    Raises:
+        ConfigError: if there are fewer, or an even number.
+    """
+    is_list = isinstance(judges, Sequence) and not isinstance(judges, str)
+    if not is_list or len(judges) < 3 or len(judges) % 2 == 0:
+        got = len(judges) if is_list else type(judges).__name__
+        raise ConfigError(f"a jury takes a list of 3, 5, … judges, so that there is a majority, got {got}")
+    members = tuple(member for judge in judges for member in Judge.of(judge).members)
+    lead = members[0]
+    return Jury(
+        lead.model,
+        language=lead.language,
+        prompts=lead.prompts,
+        mode=lead.mode,
+        attempts=lead.attempts,
+        draws=lead.draws,
+        layout=lead.layout,
+        max_statements=lead.max_statements,
+        max_context_tokens=lead.max_context_tokens,
+        _members=members,
+    )
+
+
+def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
+    """Apply a function to a judge and return the result; for a jury or a cascade, apply it to each of its judges."""
+    if isinstance(judge, Jury):
+        return replace(judge, _members=tuple(map_members(member, change) for member in judge.members))
+    if isinstance(judge, Cascade):
+        return judge.with_judges(lambda one: map_members(one, change))
+    return change(judge)
+
+
+def request_probabilities(judge: JudgeLike, expected: Any) -> Judge:
+    """Return a judge that requests the probabilities of verdicts if `expected` is True, else the judge itself.
+
+    Raises:
+        ConfigError: if `expected` is neither True nor False.
+    """
+    if not isinstance(expected, bool):
+        raise ConfigError(f"expected must be True or False, got {expected!r}")
+    return map_members(Judge.of(judge), with_probabilities) if expected else Judge.of(judge)
+
+
+def with_fresh_endpoint(judge: Judge) -> Judge:
+    """Return a copy of a judge or jury that does not know or share the capabilities of its endpoint."""
+    return map_members(judge, replace)

@@ -1,0 +1,416 @@
+"""Repairs of replies: of invalid JSON, and of values whose form or spelling differs from the schema.
+
+None adds or drops an item, or changes the content of a string.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+_QUOTES: Final = {"'": "'", "“": "”", "„": "“”", "«": "»", "‘": "’"}
+
+_THINKING_TAGS: Final = "think(?:ing)?|thoughts?|reasoning|reflection|scratchpad"
+_THOUGHT_START: Final = rf"<(?:{_THINKING_TAGS})>|\[THINK\]|◁think▷|<\|START_THINKING\|>"
+_THOUGHT_END: Final = rf"</(?:{_THINKING_TAGS})>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>"
+_CLOSING: Final = {"[think]": "[/THINK]", "◁think▷": "◁/think▷", "<|start_thinking|>": "<|END_THINKING|>"}
+_OTHER_SPACES: Final = (
+    "\u00a0\u1680\u2000-\u200d\u202f\u205f\u2060\u3000\ufeff"  # JSON knows only space, tab, line ends
+)
+
+# Possessive, and ended at the latest by the end of the text, so that a string is matched without backtracking.
+_STRING: Final = r'"(?:[^"\\]|\\.?)*+(?:"|\Z)'
+_QUOTED: Final = "|".join(
+    rf"{opening}(?:[^\\{closing}]|\\.?|[{closing}](?!\s*+(?:[,:\]}}]|\Z)))*+(?:[{closing}]|\Z)"
+    for opening, closing in _QUOTES.items()
+)
+_OTHER_STRING: Final = rf"(?P<before>[\[{{,:]\s*+)(?P<quoted>{_QUOTED})"
+_COMMENT: Final = r"(?<!:)//[^\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/|\Z)"
+_TOKEN: Final = re.compile(rf"{_STRING}|{_COMMENT}|{_OTHER_STRING}|(?P<end>(?i:{_THOUGHT_END}))|[\[\]{{}}]", re.DOTALL)
+_MARK: Final = re.compile(rf"(?P<start>(?i:{_THOUGHT_START}))|(?P<end>(?i:{_THOUGHT_END}))|[\[\]{{}}]")
+_JSON_START: Final = re.compile(
+    rf"[\[{{][\s{_OTHER_SPACES}]*+(?:[\"{''.join(_QUOTES)}\[\]{{}}\d-]|(?:true|false|null|True|False|None|NaN)\b|//|/\*|\Z)"
+    rf"|\{{[\s{_OTHER_SPACES}]*+\w++\s*+:"
+)
+_INDEX: Final = re.compile(r"(?<=[A-Za-z0-9_])\[")
+_STRAIGHTENED: Final = re.compile(rf"{_STRING}|{_OTHER_STRING}", re.DOTALL)
+_ESCAPE: Final = re.compile(r'"|\\(?:x([0-9a-fA-F]{2})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|.)', re.DOTALL)
+_LITERAL: Final = re.compile(rf"{_STRING}|\b(?:True|False|None)\b", re.DOTALL)
+_COMMA: Final = re.compile(rf"{_STRING}|[\[{{,:]\s*+,|,(?=\s*+[\]}}])", re.DOTALL)
+_STRING_OR_COMMENT: Final = re.compile(rf"{_STRING}|{_OTHER_STRING}|(?P<comment>{_COMMENT})", re.DOTALL)
+_SAYS_MORE: Final = re.compile(r'["{}]')
+_STRING_OR_SPACE: Final = re.compile(rf"{_STRING}|(?P<space>[{_OTHER_SPACES}])", re.DOTALL)
+_BARE_KEY: Final = re.compile(rf"{_STRING}|(?P<before>[{{,]\s*+)(?P<key>[^\W\d]\w*+)(?=\s*+:)", re.DOTALL)
+_ESCAPED_STRING: Final = re.compile(_STRING, re.DOTALL)
+_ESCAPE_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
+_HARMONY: Final = re.compile(
+    r"(?:<\|start\|>assistant(?P<header>[^<]*))?<\|channel\|>\s*(?P<channel>\w+)(?P<recipient>[^<]*)(?:<\|constrain\|>[^<]*)?<\|message\|>"
+    r"(?P<content>.*?)(?=<\|(?:end|call|return|start|channel)\|>|\Z)",
+    re.DOTALL,
+)
+_HARMONY_START: Final = re.compile(
+    r"\s*(?:(?:<\|start\|>\s*assistant[^<]*)?<\|channel\|>|(?:analysis|commentary)\b[^<]{0,80}<\|message\|>)"
+)
+_HARMONY_WITHOUT_TOKENS: Final = re.compile(
+    r"\s*analysis.*assistant(?:final|commentary to=functions\.\w+(?: *json\b)?)(?P<content>.*)", re.DOTALL
+)
+_ANALYSIS_ALONE: Final = re.compile(r"\s*analysis[\w{\[]")
+_HINT: Final = 'close every bracket and quote once, and write each " inside a string as \\"'
+
+
+class CutOff(ValueError):
+    """A thought, list, object or string has no end."""
+
+
+def json_spans(text: str) -> list[str]:
+    """Find the outermost objects and lists in a reply, outside of thoughts, code fences and prose.
+
+    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one, and so does a fenced block. `<think>…</think>`
+    and thoughts in other tags are skipped, and so is everything before a `</think>` without a start. A
+    bracket that does not start like JSON, such as `{a, b}` or `[draft: …`, is prose; `names[0]` is an index.
+
+    Returns:
+        The spans in order; if there are none, the stripped text after the last thought.
+
+    Raises:
+        CutOff: if a thought or a span has no end, or more brackets are closed after a span than were opened.
+    """
+    spans: list[str] = []
+    position = text_start = prose_brackets = 0
+    while mark := _MARK.search(text, position):
+        position = mark.end()
+        if mark["start"]:
+            position = text_start = _end_of_thought(text, mark[0], position)
+        elif mark["end"]:
+            spans.clear()
+            prose_brackets, text_start = 0, position
+        elif _JSON_START.match(text, mark.start()):
+            position = _end_of_span(text, mark.start())
+            if not _INDEX.match(text, mark.start()):
+                spans.append(text[mark.start() : position])
+        elif mark[0] in "[{":
+            prose_brackets += 1
+        elif prose_brackets:
+            prose_brackets -= 1
+        elif spans:
+            raise CutOff(f"more brackets close than open: {_HINT}")
+    return spans or [text[text_start:].strip()]
+
+
+def _end_of_thought(text: str, tag: str, start: int) -> int:
+    closing = _CLOSING.get(tag.lower()) or f"</{tag[1:]}"
+    end = re.compile(re.escape(closing), re.IGNORECASE).search(text, start)
+    if end is None:
+        raise CutOff(f"the thought is cut off: think less, and answer with the JSON after {closing}")
+    return end.end()
+
+
+def _end_of_span(text: str, start: int) -> int:
+    """Return the end of the object or list whose bracket is at `start`, or the start of the tag that ends a thought."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        depth += (token[0][0] in "[{") - (token[0][0] in "]}")
+        if token["end"]:
+            return token.start()
+        if depth == 0:
+            return token.end()
+    raise CutOff(f"the JSON is cut off: {_HINT}")
+
+
+def final_channel(text: str) -> str:
+    """Return the final messages and tool calls of a reply in OpenAI's harmony format, without its thoughts.
+
+    `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>{…}`, also if the server removed
+    the tokens and left `analysis…assistantfinal{…}`. Other texts are returned unchanged.
+    """
+    if _HARMONY_START.match(text):
+        messages = [
+            message["content"]
+            for message in _HARMONY.finditer(text)
+            if message["channel"] == "final" or "to=functions." in f"{message['header']} {message['recipient']}"
+        ]
+        return "\n".join(messages)
+    if bare := _HARMONY_WITHOUT_TOKENS.fullmatch(text):
+        return bare["content"]
+    return "" if _ANALYSIS_ALONE.match(text) else text
+
+
+def comments_in(text: str) -> list[str]:
+    """Return the `//` and `/* */` comments in JSON text."""
+    return [match["comment"] for match in _STRING_OR_COMMENT.finditer(text) if match["comment"]]
+
+
+def no_comments(text: str) -> str:
+    """Remove `//` and `/* */` comments; those that contain a quote or a brace are kept, since they may hold data."""
+
+    def remove(match: re.Match[str]) -> str:
+        comment = match["comment"]
+        is_plain = comment and not _SAYS_MORE.search(comment) and (comment[1] == "/" or comment.endswith("*/"))
+        return " " if is_plain else match[0]
+
+    return _STRING_OR_COMMENT.sub(remove, text)
+
+
+def plain_spaces(text: str) -> str:
+    """Replace no-break and zero-width spaces between the tokens of JSON by spaces; those in strings are kept."""
+    return _STRING_OR_SPACE.sub(lambda match: " " if match["space"] else match[0], text)
+
+
+def quoted_keys(text: str) -> str:
+    """Quote the keys of `{verdict: 1, reason: "да"}`."""
+    return _BARE_KEY.sub(lambda match: f'{match["before"]}"{match["key"]}"' if match["key"] else match[0], text)
+
+
+def no_escaped_apostrophes(text: str) -> str:
+    r"""Replace `\'` in a string, which JSON does not know, by the apostrophe."""
+
+    def unescape(match: re.Match[str]) -> str:
+        return _ESCAPE_PAIR.sub(lambda pair: "'" if pair[1] == "'" else pair[0], match[0])
+
+    return _ESCAPED_STRING.sub(unescape, text) if "\\'" in text else text
+
+
+def straight_quotes(text: str) -> str:
+    """Replace the quotes of `{'вывод': 'да'}`, `{“вывод”: “да”}`, `{„вывод“: „да“}`, `{«вывод»: «да»}` by double ones.
+
+    Such a string ends at the closing quote before a comma, a colon, a closing bracket or the end of the text, so
+    `['don't']` is one string.
+    """
+
+    def straighten(match: re.Match[str]) -> str:
+        if not match["quoted"]:
+            return match[0]
+        return f'{match["before"]}"{_ESCAPE.sub(_json_escape, match["quoted"][1:-1])}"'
+
+    return _STRAIGHTENED.sub(straighten, text)
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    if code := match[1] or match[2]:
+        return json.dumps(chr(int(code, 16)))[1:-1]
+    return {'"': '\\"', "\\'": "'"}.get(match[0], match[0])
+
+
+def json_literals(text: str) -> str:
+    """Replace Python literals, as in `{"abstains": True, "answer": None}`, by `true`, `false` and `null`."""
+    literals = {"True": "true", "False": "false", "None": "null"}
+    return _LITERAL.sub(lambda match: literals.get(match[0], match[0]), text)
+
+
+def no_trailing_commas(text: str) -> str:
+    """Remove the last comma of `["a", "b",]` and `{"a": 1,}`; `[,]` and `["a",,]` lack an item and are kept."""
+    return _COMMA.sub(lambda match: "" if match[0] == "," else match[0], text)
+
+
+REPAIRS: Final[tuple[Callable[[str], str], ...]] = (
+    no_comments,
+    straight_quotes,
+    plain_spaces,
+    quoted_keys,
+    no_escaped_apostrophes,
+    json_literals,
+    no_trailing_commas,
+)
+
+
+Schema = Mapping[str, Any]
+
+_MAX_DEPTH: Final = 4
+_NAMES: Final = ("name", "function", "tool", "tool_name", "action")
+_ARGUMENTS: Final = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
+_NO_ANSWERS: Final = ("draft", "example", "черновик", "пример")
+_TRUE_WORDS: Final = "yes true да истина 是 真 예 네 참 sì si vero"
+_FALSE_WORDS: Final = "no false нет ложь 否 假 아니오 아니요 거짓 falso"
+BOOLEAN_WORDS: Final = {
+    word: value for words, value in ((_TRUE_WORDS, True), (_FALSE_WORDS, False)) for word in words.split()
+}
+_OPENING_QUOTES: Final = " \t\r\n\u00a0\"'`*_«“„‘([<"
+_CLOSING_QUOTES: Final = " \t\r\n\u00a0\"'`*_»”“’)]>"
+_END: Final = (".", ",", ";", "!", "。", "！")
+_NUMBER: Final = re.compile(r"(?:#|№|n°)?\s*(\d{1,18})(?:[.):]|\.\))?", re.ASCII)
+_BRACKETED: Final = re.compile(r"\[\s*#?(\d{1,18})\s*\]|\(\s*#?(\d{1,18})\s*\)", re.ASCII)
+
+
+def readings(value: Any, schema: Schema | None, decode: Callable[[str], Any]) -> Iterator[Any]:
+    """Yield a value, then what it contains if it is a wrapper, a list of one, a tool call or JSON in a string.
+
+    Args:
+        value: the decoded value.
+        schema: JSON schema of the answer; None if it has none.
+        decode: decodes JSON in a string; raises ValueError or RecursionError.
+    """
+    pending = [value]
+    for _ in range(_MAX_DEPTH + 1):
+        yield from pending
+        pending = [inner for outer in pending for inner in _unwrapped(outer, schema or {}, decode)]
+
+
+def _unwrapped(value: Any, schema: Schema, decode: Callable[[str], Any]) -> Iterator[Any]:
+    """Yield what is directly inside a value that may be a wrapper."""
+    match value:
+        case str() if (inner := _decoded(value, decode)) is not value:
+            yield inner
+        case [dict() as only]:
+            yield only
+        case dict():
+            yield from _inside_object(value, schema, decode)
+    if wrapped := as_object(value, schema):
+        yield wrapped
+
+
+def _inside_object(value: Mapping[str, Any], schema: Schema, decode: Callable[[str], Any]) -> Iterator[Any]:
+    """Yield the arguments of a tool call, the value under an only key, or the value under the title of the schema."""
+    if (arguments := arguments_of(value, schema)) is not None:
+        yield arguments
+    elif len(value) == 1:
+        key, inner = next(iter(value.items()))
+        inner = _decoded(inner, decode) if isinstance(inner, str) else inner
+        if isinstance(inner, dict | list) and key.casefold() not in _NO_ANSWERS:
+            yield inner
+    elif value.keys().isdisjoint(schema.get("properties") or {}):
+        named = [key for key in value if _same_name(key, schema.get("title"))]
+        if len(named) == 1 and _is_plain(value, named[0]):
+            yield value[named[0]]
+
+
+def as_object(value: Any, schema: Schema) -> dict[str, Any] | None:
+    """Return a list of objects as the only field of an object, if the schema has just one field, a list of objects."""
+    properties = schema.get("properties") or {}
+    if len(properties) != 1 or not isinstance(value, list) or not value:
+        return None
+    name, field = next(iter(properties.items()))
+    is_list_of_objects = field.get("type") == "array" and (field.get("items") or {}).get("type") == "object"
+    keys = ((field.get("items") or {}).get("properties") or {}).keys()
+    are_items = all(isinstance(item, dict) and not keys.isdisjoint(item) for item in value)
+    return {name: value} if is_list_of_objects and are_items else None
+
+
+def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:
+    """Return the arguments of a tool call, `{"name": "Verdicts", "arguments": {…}}`; None for other objects.
+
+    The name must be the title of the schema: the arguments of another tool are no answer.
+    """
+    if isinstance(function := value.get("function"), dict):
+        value = function
+    name = next((value[key] for key in _NAMES if key in value), None)
+    keys = [key for key in _ARGUMENTS if key in value]
+    if len(keys) != 1 or not isinstance(name, str) or not _is_plain(value, keys[0]):
+        return None
+    return value[keys[0]] if _same_name(name.removeprefix("functions."), schema.get("title")) else None
+
+
+def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str = "") -> Any:
+    """Return a value with the spelling that a schema asks for; what differs in more than spelling is unchanged.
+
+    Args:
+        value: the decoded value.
+        schema: JSON schema of the value.
+        decode: decodes JSON in a string; raises ValueError or RecursionError.
+        key: name of the field that the value is for.
+
+    Raises:
+        ValueError: if a key occurs in two spellings with different values, or a boolean stands for an integer.
+    """
+    if branches := [branch for branch in schema.get("anyOf", ()) if branch.get("type") != "null"]:
+        return respell(value, branches[0], decode, key) if len(branches) == 1 and value is not None else value
+    kind = schema.get("type")
+    if kind in ("array", "object") and isinstance(value, str):
+        value = _decoded(value, decode)
+    match value:
+        case dict() if kind == "object":
+            named = _with_keys_of(value, properties := schema.get("properties") or {})
+            return {
+                name: respell(inner, properties[name], decode, name) if name in properties else inner
+                for name, inner in named.items()
+            }
+        case list() if kind == "array":
+            items = schema.get("items") or {}
+            return [respell(item, items, decode) for item in value]
+        case str() if kind == "boolean":
+            return boolean_of(value)
+        case str() if kind == "integer":
+            return integer_of(value, key)
+        case str() if labels := schema.get("enum") or ([schema["const"]] if "const" in schema else []):
+            return label_of(value, labels)
+        case bool() if kind == "integer":
+            raise ValueError(f"{key or 'an item'}: a number is expected, not {json.dumps(value)}")
+    return value
+
+
+def label_of(text: str, labels: list[Any]) -> str:
+    """Return the label that a text is, but for case, quotes and a full stop; the text unchanged if there is none."""
+    if text in labels:
+        return text
+    word = _words(bare_word(text))
+    matches = [label for label in labels if isinstance(label, str) and _words(label) == word]
+    return matches[0] if len(matches) == 1 else text
+
+
+def boolean_of(text: str) -> bool | str:
+    """Return the truth value of "да", "Нет.", "是", "예", "sì" or "YES"; other texts unchanged."""
+    return BOOLEAN_WORDS.get(bare_word(text).casefold(), text)
+
+
+def integer_of(text: str, key: str = "") -> int | str:
+    """Return the number of "#1", "1.", "[1]" or, for the field `statement`, "Statement 1"; other texts unchanged."""
+    stripped = text.strip(" \t\r\n\u00a0\"'`*_")
+    if key and stripped.casefold().startswith(key.casefold()):
+        stripped = stripped[len(key) :].lstrip(" \u00a0_:")
+    if match := _NUMBER.fullmatch(stripped) or _BRACKETED.fullmatch(stripped):
+        return int(next(filter(None, match.groups())))
+    return text
+
+
+def bare_word(text: str) -> str:
+    """Return a text without quotes, brackets and emphasis around it, and without one full stop or comma at its end."""
+    text = text.lstrip(_OPENING_QUOTES).rstrip(_CLOSING_QUOTES)
+    if text.endswith(_END) and not text[:-1].endswith(_END):
+        text = text[:-1].rstrip(_CLOSING_QUOTES)
+    return text
+
+
+def _is_plain(value: Mapping[str, Any], key: str) -> bool:
+    """Return True if the other values of an object are plain: an object or list beside an answer may be another one."""
+    others = (inner for name, inner in value.items() if name != key)
+    return not any(isinstance(inner, dict | list) or str(inner).strip()[:1] in ("{", "[") for inner in others)
+
+
+def _same_name(name: object, other: object) -> bool:
+    return isinstance(name, str) and isinstance(other, str) and _simplified(name) == _simplified(other) != ""
+
+
+def _words(label: str) -> str:
+    return re.sub(r"[\s_-]+", "_", label).casefold()
+
+
+def _simplified(name: str) -> str:
+    return re.sub(r"[\s_-]+", "", name).casefold()
+
+
+def _with_keys_of(value: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object whose keys are spelled as those of the schema; unknown keys are kept."""
+    if value.keys() <= properties.keys():
+        return dict(value)
+    spelled: dict[str, Any] = {}
+    names = {_simplified(name): name for name in properties}
+    is_ambiguous = len(names) < len(properties)
+    for key, inner in value.items():
+        name = key if key in properties or is_ambiguous else names.get(_simplified(key), key)
+        if name in spelled and repr(spelled[name]) != repr(inner):
+            raise ValueError(f"the key {json.dumps(name, ensure_ascii=False)} has two values")
+        spelled[name] = inner
+    return spelled
+
+
+def _decoded(text: str, decode: Callable[[str], Any]) -> Any:
+    """Return the object or list that a string contains as JSON; the string itself if it contains neither."""
+    stripped = text.strip()
+    if not stripped.startswith(("{", "[")) or not stripped.endswith(("}", "]")):
+        return text
+    try:
+        decoded = decode(stripped)
+    except (ValueError, RecursionError):
+        return text
+    return decoded if isinstance(decoded, dict | list) else text

@@ -1,0 +1,262 @@
+"""Reply of a model: the texts in which the answer may be, and the reasons why the model stopped."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+
+_TEXT_BLOCKS: Final = ("text", "output_text")
+_FENCE: Final = re.compile(r"^```\w*\s*+(.*?)\s*```$", re.DOTALL)
+_THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning", "thinking")
+
+
+class ReplyText(NamedTuple):
+    """JSON text of a reply.
+
+    Attributes:
+        text: the text.
+        tool: name of the tool call that the text is an argument of; "" for other texts.
+        is_decoded: True if a client decoded the JSON, so that the spelling of its numbers is not the judge's.
+    """
+
+    text: str
+    tool: str = ""
+    is_decoded: bool = False
+
+
+def reply_texts(message: BaseMessage) -> list[ReplyText]:
+    """Return the arguments of each tool call of a message; without tool calls, its text.
+
+    A message without any text whose thoughts are one JSON object or list is a reply that the server took for a thought.
+    Other thoughts are not read: they hold drafts.
+
+    Raises:
+        RecursionError: if the arguments of a tool call are nested too deeply.
+    """
+    if calls := list(_tool_calls(message)):
+        return calls
+    text = message_text(message)
+    if not text.strip() and len(whole := [thought for thought in thoughts(message) if _is_json(thought)]) == 1:
+        text = whole[0]
+    return [ReplyText(text)]
+
+
+def message_text(message: BaseMessage) -> str:
+    """Return the text of a message without thoughts, also from the blocks of OpenAI's Responses API."""
+    return message.content if isinstance(message.content, str) else "".join(_block_texts(message.content))
+
+
+def without_fence(text: str) -> str:
+    """Return a text without the code fence around the whole of it."""
+    return _FENCE.sub(r"\1", text.strip())
+
+
+def thoughts(message: BaseMessage) -> list[str]:
+    """Return the distinct thoughts that a server or a client separated from the text."""
+    blocks = message.content if isinstance(message.content, list) else []
+    holders = [message.additional_kwargs, *(block for block in blocks if isinstance(block, dict))]
+    texts = [holder.get(name) for holder in holders for name in _THOUGHT_FIELDS]
+    return list(dict.fromkeys(text for text in texts if isinstance(text, str) and text.strip()))
+
+
+def _block_texts(blocks: Any) -> Iterator[str]:
+    for block in blocks if isinstance(blocks, list) else [blocks]:
+        if isinstance(block, str):
+            yield block
+        elif isinstance(block, Mapping) and block.get("type", "text") in _TEXT_BLOCKS:
+            yield str(block.get("text") or "")
+        elif isinstance(block, Mapping) and block.get("type") == "message":
+            yield from _block_texts(block.get("content") or [])
+
+
+def _tool_calls(message: BaseMessage) -> Iterator[ReplyText]:
+    """Yield the tool calls of a message.
+
+    For chunks the raw text is used: LangChain completes their `tool_calls` by guessing if they are truncated.
+    """
+    calls: list[Any] = []
+    if isinstance(message, AIMessageChunk):
+        calls = message.tool_call_chunks
+    elif isinstance(message, AIMessage):
+        calls = [*message.tool_calls, *message.invalid_tool_calls]
+    raw = {call.get("id"): call["function"].get("arguments") for call in _raw_calls(message)}
+    for call in calls:
+        arguments = call["args"]
+        spelled = raw.get(call.get("id"))
+        if isinstance(spelled, str) and isinstance(arguments, dict) and _decodes_to(spelled, arguments):
+            arguments = spelled
+        yield _reply_of(call["name"], arguments)
+    function = message.additional_kwargs.get("function_call")
+    if not calls and isinstance(function, Mapping):
+        yield _reply_of(function.get("name"), function.get("arguments"))
+
+
+def _raw_calls(message: BaseMessage) -> list[Any]:
+    calls = message.additional_kwargs.get("tool_calls")
+    calls = calls if isinstance(calls, list) else []
+    return [call for call in calls if isinstance(call, Mapping) and isinstance(call.get("function"), Mapping)]
+
+
+def _reply_of(name: Any, arguments: Any) -> ReplyText:
+    if isinstance(arguments, str | None):
+        return ReplyText(arguments or "", str(name or ""))
+    return ReplyText(json.dumps(arguments, ensure_ascii=False), str(name or ""), is_decoded=True)
+
+
+def _decodes_to(text: str, value: Any) -> bool:
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(without_fence(text)), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+# Keys and reasons are compared in lower case, without spaces, hyphens and underscores.
+_NESTED: Final = {"choices", "candidates", "generationinfo", "metadata", "response", "results", "alternatives"}
+_KEYS: Final = {"finishreason", "stopreason", "donereason", "finishreasons", "stoptype", "completionreason"}
+_COMPLETE: Final = (
+    "stop(?:ped|words?|sequences?|tokens?|strs?)? endturn eos eostoken eossequence tooluse toolcalls? functioncall "
+    "completed? end ok normal endofsequence endofturn endoftext finish finished done success word final "
+    "alternativestatusfinal alternativestatustoolcalls"
+)
+_IS_COMPLETE: Final = re.compile(f"(?:{'|'.join(_COMPLETE.split())})+")  # chunks may repeat the reason
+_IS_LENGTH: Final = re.compile(
+    r".*(?:length|maxtoken|maxoutput|maxnew|maxcompletion|limit|truncat|contextwindow|"
+    r"contextsize).*|incomplete|alternativestatuspartial"
+)
+_IS_REFUSAL: Final = re.compile(
+    r".*(?:contentfilter|safety|blocklist|blacklist|prohibited|refus|guardrail|toxic|moderation|sensitive).*|spii|"
+    r"recitation|blocked"
+)
+_IS_UNFINISHED: Final = re.compile("incomplete|failed|cancell?ed|inprogress|alternativestatus.*")
+_GEMINI_NUMBERS: Final = {1: "stop", 2: "maxtokens", 3: "safety", 4: "recitation"}
+_FOR_JUDGE: Final = (
+    "the reply was cut off at its length limit: give the complete answer again, with shorter reasons and without "
+    "leaving out any item"
+)
+_FOR_REASONING_JUDGE: Final = (
+    "the reply was cut off at its length limit while you were still thinking: think briefly, then give the complete "
+    "answer"
+)
+_THOUGHT: Final = re.compile(
+    r"\s*<(think(?:ing)?|thought|reasoning)>(?:(?!</\1>).)*\Z|\s*\Z", re.DOTALL | re.IGNORECASE
+)
+_MOSTLY: Final = 0.9
+
+
+class CutOffReply(OutputParserException):
+    """Error about a reply that the endpoint truncated at its length limit. The message is for the judge.
+
+    Attributes:
+        only_thoughts: True if the model's reasoning used up the limit before the answer began.
+        output_tokens: number of tokens that the model had generated; None if unknown.
+    """
+
+    def __init__(self, raw: str, *, only_thoughts: bool, output_tokens: int | None) -> None:
+        problem = _FOR_REASONING_JUDGE if only_thoughts else _FOR_JUDGE
+        super().__init__(ValueError(problem), llm_output=raw)
+        self.only_thoughts = only_thoughts
+        self.output_tokens = output_tokens
+
+
+def check_stop(message: BaseMessage, metadata: Mapping[str, Any], *, has_lists: bool) -> None:
+    """Raise an error if the endpoint truncated a reply, or the model refused to answer.
+
+    Args:
+        message: the reply.
+        metadata: what the provider says of the reply.
+        has_lists: True if the answer contains lists: a list that stopped for an unknown reason may be incomplete.
+
+    Raises:
+        CutOffReply: if the reply was truncated.
+        ValueError: if the model refused, or stopped for an unknown reason and the answer contains lists.
+    """
+    reasons = stop_reasons(metadata)
+    if is_cut_off(metadata) or any(map(_IS_LENGTH.fullmatch, reasons)) or _thoughts_are_all(message, reasons):
+        raise _cut_off(message)
+    blocks = message.content if isinstance(message.content, list) else []
+    refused = any(isinstance(block, dict) and block.get("type") == "refusal" for block in blocks)
+    if refused or any(map(_IS_REFUSAL.fullmatch, reasons)) or message.additional_kwargs.get("refusal"):
+        raise ValueError("the model refused to answer")
+    if has_lists and reasons and not any(map(_IS_COMPLETE.fullmatch, reasons)):
+        shown = ", ".join(sorted(reasons))
+        raise ValueError(f"the model stopped for an unknown reason ({shown}), so that a list may be incomplete")
+
+
+def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
+    """Return the reasons why a model stopped, without case and separators, such as "maxtokens" and "stop"."""
+    reasons: set[str] = set()
+    for key, value in metadata.items():
+        name = _key_of(key)
+        items = value if isinstance(value, list | tuple) else [value]
+        if name in _KEYS:
+            reasons |= set(map(_reason, items))
+        elif name == "incompletedetails" and value:
+            reasons.add(reason if _IS_REFUSAL.fullmatch(reason := _reason(value)) else "incomplete")
+        elif name == "status" and _IS_UNFINISHED.fullmatch(_reason(value)):
+            reasons.add(_reason(value))
+        elif name in _NESTED:
+            reasons = reasons.union(*(stop_reasons(item) for item in items if isinstance(item, Mapping)))
+    return reasons - {"", "none", "null"}
+
+
+def is_cut_off(metadata: Mapping[str, Any]) -> bool:
+    """Return True if other entries of the metadata than the stop reason say that the reply is incomplete."""
+    entries = {_key_of(key): value for key, value in metadata.items()}
+    return bool(entries.get("truncated") is True or entries.get("stoppedlimit") is True or entries.get("done") is False)
+
+
+def _reason(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = value.get("type") or value.get("reason") or value.get("name")
+    if isinstance(value, int) and not isinstance(value, Enum):
+        return _GEMINI_NUMBERS.get(value, "")  # vLLM gives the number of a stop token
+    return _simplified(_name(value).rpartition(".")[2])
+
+
+def _name(value: Any) -> str:
+    return value.name if isinstance(value, Enum) else str(value)
+
+
+@lru_cache(maxsize=256)  # a provider sends the same keys with each reply
+def _key_of(name: str) -> str:
+    return _simplified(name)
+
+
+def _simplified(text: str) -> str:
+    return re.sub(r"[\s_-]+", "", str(text)).casefold()
+
+
+def _cut_off(message: BaseMessage) -> CutOffReply:
+    raw = "\n".join(reply.text for reply in reply_texts(message))
+    usage = getattr(message, "usage_metadata", None) or {}
+    thinks = bool(thoughts(message)) or _reasoning_tokens(message) > 0 or "<" in raw
+    only_thoughts = thinks and bool(_THOUGHT.fullmatch(raw))
+    return CutOffReply(raw, only_thoughts=only_thoughts, output_tokens=usage.get("output_tokens"))
+
+
+def _thoughts_are_all(message: BaseMessage, reasons: set[str]) -> bool:
+    """Return True if a message has no text, was nearly all reasoning, and is not known to be complete."""
+    usage = getattr(message, "usage_metadata", None) or {}
+    if not 0 < _MOSTLY * (usage.get("output_tokens") or 0) <= _reasoning_tokens(message):
+        return False
+    is_complete = any(map(_IS_COMPLETE.fullmatch, reasons))
+    return not is_complete and not any(reply.text.strip() for reply in reply_texts(message))
+
+
+def _reasoning_tokens(message: BaseMessage) -> int:
+    usage = getattr(message, "usage_metadata", None) or {}
+    return int((usage.get("output_token_details") or {}).get("reasoning") or 0)

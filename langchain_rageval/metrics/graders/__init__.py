@@ -1,1 +1,0 @@
-"""Graders of retrieved chunks by relevance, one per file; each ranking metric takes one."""

@@ -1,0 +1,209 @@
+"""Batch APIs of OpenAI and Anthropic, and the models whose requests they answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.batch.recorder import BatchApi, BatchReply, BatchState, RecordedRequest, Recorder
+
+_KEY = "rageval"
+_ENDED = ("failed", "completed", "expired", "cancelled")
+_UNANSWERED = 500
+_MOST_LISTED = 1000  # the newest batches
+_TESTED_OPENAI = "langchain-openai 1.0 to 1.7 with openai 2.0 to 3.54"
+
+
+class OpenAIBatches(BatchApi):
+    """OpenAI's batch API, or a server's that is compatible with it."""
+
+    provider = "OpenAI"
+    max_requests = 50_000
+    max_bytes = 200_000_000
+
+    def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
+        """Upload a file of requests and create a batch of it."""
+        content = "".join(map(batch_line, requests)).encode()
+        file = self.client.files.create(file=(f"{_KEY}-{key}.jsonl", content), purpose="batch")
+        batch = self.client.with_options(max_retries=0).batches.create(
+            input_file_id=file.id,
+            endpoint=_url_of(requests[0]),
+            completion_window="24h",
+            metadata={_KEY: key},
+        )
+        return str(batch.id)
+
+    def find(self, key: str, count: int, since: float) -> str | None:
+        """Return the id of the batch whose metadata contain the key."""
+        seen = set()
+        for batch in islice(self.client.batches.list(limit=100), _MOST_LISTED):
+            if (batch.metadata or {}).get(_KEY) == key:
+                return str(batch.id)
+            if batch.id in seen:  # a server that sends the same page again
+                return None
+            seen.add(batch.id)
+        return None
+
+    def state(self, batch_id: str) -> BatchState:
+        """Return the state of a batch."""
+        batch = self.client.batches.retrieve(batch_id)
+        counts = batch.request_counts
+        errors = (batch.errors.data if batch.errors else None) or []
+        refusal = "; ".join(error.message or error.code or "" for error in errors[:3]) or "no reason given"
+        return BatchState(
+            batch.status in _ENDED,
+            counts.completed if counts else 0,
+            counts.failed if counts else 0,
+            refusal if batch.status == "failed" else "",
+        )
+
+    def replies(self, batch_id: str) -> Iterator[BatchReply]:
+        """Yield the lines of the output file and of the error file."""
+        batch = self.client.batches.retrieve(batch_id)
+        for file_id in (batch.output_file_id, batch.error_file_id):
+            if file_id:
+                for line in self.client.files.content(file_id).text.splitlines():
+                    if line.strip():
+                        yield batch_reply(json.loads(line))
+
+
+def batch_line(request: RecordedRequest) -> str:
+    """Return a request as a line of OpenAI's batch format, with the line break."""
+    head = json.dumps({"custom_id": request.id, "method": "POST", "url": _url_of(request)})
+    return f'{head[:-1]}, "body": {_on_one_line(request.body)}}}\n'
+
+
+def batch_reply(line: Any) -> BatchReply:
+    """Return the outcome in a parsed line of an output file in OpenAI's batch format.
+
+    Raises:
+        ValueError: if the line has another format.
+    """
+    if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
+        raise ValueError("custom_id is missing")
+    response, error = line.get("response"), line.get("error")
+    if response is None and error is None:
+        raise ValueError("neither response nor error is present")
+    body = response.get("body") if isinstance(response, dict) else None
+    if not isinstance(response, dict) or body is None:
+        return BatchReply(line["custom_id"], _UNANSWERED, json.dumps({"error": error}, ensure_ascii=False))
+    status = response.get("status_code") or (_UNANSWERED if error else 200)
+    return BatchReply(line["custom_id"], int(status), json.dumps(body, ensure_ascii=False))
+
+
+def recorded_openai(model: Any, recorder: Recorder) -> Any:
+    """Return a copy of a ChatOpenAI or OpenAIEmbeddings whose requests a recorder answers; None for other models."""
+    names = [base.__name__ for base in type(model).__mro__]
+    if any(name.startswith("Azure") for name in names):
+        return None
+    if "BaseChatOpenAI" in names:
+        root = _openai_client(model, model.root_client)
+        new = recorder.client_of(root, OpenAIBatches)
+        settings = {"cache": False, "callbacks": None, "rate_limiter": None, "streaming": False}
+        update = {"root_client": new, "client": new.chat.completions, **settings}
+        return model.model_copy(update=update)
+    if "OpenAIEmbeddings" in names:
+        root = _openai_client(model, getattr(model.client, "_client", None))
+        return model.model_copy(update={"client": recorder.client_of(root, OpenAIBatches).embeddings})
+    return None
+
+
+def _openai_client(model: Any, client: Any) -> Any:
+    if client is None or not hasattr(client, "_client") or not hasattr(client, "with_options"):
+        raise ConfigError(
+            f"{type(model).__name__} has no sync client of the package openai, through which batches are sent; tested: "
+            f"{_TESTED_OPENAI}"
+        )
+    return client
+
+
+def _url_of(request: RecordedRequest) -> str:
+    return f"/v1{request.path}"
+
+
+def _on_one_line(body: str) -> str:
+    return body if "\n" not in body else json.dumps(json.loads(body), ensure_ascii=False)
+
+
+_STATUS_OF_ERROR = {"invalid_request_error": 400, "request_too_large": 413}
+
+# the newest batches
+_SECONDS_TO_CREATE = 3600.0  # longest upload of a batch
+_TESTED_ANTHROPIC = "langchain-anthropic 1.7 with anthropic 2.12"
+
+
+class AnthropicBatches(BatchApi):
+    """Anthropic's message batches."""
+
+    provider = "Anthropic"
+    max_requests = 100_000
+    max_bytes = 256_000_000
+
+    def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
+        """Create a batch."""
+        items = [{"custom_id": request.id, "params": json.loads(request.body)} for request in requests]
+        headers = dict(requests[0].headers)
+        client = self.client.with_options(max_retries=0)
+        return str(client.messages.batches.create(requests=items, extra_headers=headers).id)
+
+    def find(self, key: str, count: int, since: float) -> str | None:
+        """Return the id of the first batch of as many requests that was created after a time; batches have no key.
+
+        If it is another one, none of its replies are used, and the requests are sent again.
+        """
+        created = None
+        for batch in islice(self.client.messages.batches.list(limit=100), _MOST_LISTED):
+            time = batch.created_at.timestamp()
+            if time < since - 1:
+                break
+            if sum(_counts(batch).values()) == count and time < since + _SECONDS_TO_CREATE:
+                created = str(batch.id)
+        return created
+
+    def state(self, batch_id: str) -> BatchState:
+        """Return the state of a batch."""
+        batch = self.client.messages.batches.retrieve(batch_id)
+        counts = _counts(batch)
+        failed = counts["errored"] + counts["canceled"] + counts["expired"]
+        return BatchState(batch.processing_status == "ended", counts["succeeded"], failed)
+
+    def replies(self, batch_id: str) -> Iterator[BatchReply]:
+        """Yield the results of a batch."""
+        for item in self.client.messages.batches.results(batch_id):
+            yield _reply_of(item)
+
+
+def recorded_anthropic(model: Any, recorder: Recorder) -> Any:
+    """Return a copy of a ChatAnthropic whose requests a recorder answers; None for other models."""
+    if "ChatAnthropic" not in [base.__name__ for base in type(model).__mro__]:
+        return None
+    client = getattr(model, "_client", None)
+    if client is None or not hasattr(client, "_client") or not hasattr(client, "with_options"):
+        raise ConfigError(
+            f"{type(model).__name__} has no client of the package anthropic, through which batches are sent; tested: "
+            f"{_TESTED_ANTHROPIC}"
+        )
+    settings = {"cache": False, "callbacks": None, "rate_limiter": None, "streaming": False}
+    copy = model.model_copy(update=settings)
+    # `_client` is a cached property: its value is an entry of the instance's dictionary
+    vars(copy)["_client"] = recorder.client_of(client, AnthropicBatches)
+    return copy
+
+
+def _counts(batch: Any) -> dict[str, int]:
+    names = ("processing", "succeeded", "errored", "canceled", "expired")
+    return {name: getattr(batch.request_counts, name) for name in names}
+
+
+def _reply_of(item: Any) -> BatchReply:
+    result = item.result
+    if result.type == "succeeded":
+        return BatchReply(item.custom_id, 200, result.message.to_json(indent=None))
+    if result.type == "errored":
+        error = result.error
+        status = _STATUS_OF_ERROR.get(getattr(error.error, "type", ""), _UNANSWERED)
+        return BatchReply(item.custom_id, status, error.to_json(indent=None))
+    return BatchReply(item.custom_id, _UNANSWERED, json.dumps({"error": {"message": result.type}}))

@@ -1,0 +1,254 @@
+"""Usage: calls, tokens, seconds, embedded texts and money, with the prices of models and their short names."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from langchain_core.runnables import RunnableLambda, RunnableSequence, RunnableWithFallbacks
+from langchain_core.runnables.base import RunnableBindingBase
+
+from langchain_rageval._internal.redaction import without_keys
+from langchain_rageval.data.schema import Usage
+from langchain_rageval.errors import ConfigError
+
+_NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id")
+
+
+def model_label(model: Any) -> str:
+    """Return class and name of a model, embeddings or cross-encoder, such as "ChatOpenAI gpt-5-mini".
+
+    Of a binding it is that of the bound model, of fallbacks those of all, and of a sequence those of its parts.
+    Without a model it is "the model".
+    """
+    if isinstance(model, RunnableBindingBase):
+        return model_label(model.bound)
+    if isinstance(model, RunnableWithFallbacks):
+        return " or ".join(dict.fromkeys(map(model_label, model.runnables)))
+    if isinstance(model, RunnableSequence):
+        return " | ".join(map(model_label, model.steps))
+    if isinstance(model, RunnableLambda):
+        return model.get_name()
+    if model is None:
+        return "the model"
+    names = (getattr(model, field, None) for field in _NAMES)
+    name = next((name for name in names if isinstance(name, str) and name), "")
+    return f"{type(model).__name__} {without_keys(name)}".strip()
+
+
+Price = tuple[float, float] | tuple[float, float, float]
+"""Price of a million input tokens and of a million output tokens, and optionally of a million input tokens that the
+provider had in its cache. In any currency."""
+
+
+_EXPECTED = (
+    "price must map names of models to (per million input tokens, per million output tokens), with a third number for "
+    "cached input tokens if it differs, as in price={'gpt-4o-mini': (0.15, 0.6, 0.075)}"
+)
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Prices by name of the model; "" is the price of every other model."""
+
+    prices: Mapping[str, Price]
+
+    @classmethod
+    def of(cls, price: Any) -> PriceList | None:
+        """Return the price list for the option `price`, or None for None.
+
+        Args:
+            price: a mapping of names of models to prices, or one price for all models.
+
+        Raises:
+            ConfigError: if it is neither, or a number is negative or not finite.
+        """
+        if price is None:
+            return None
+        prices = price if isinstance(price, Mapping) else {"": price}
+        for name, one in prices.items():
+            if not isinstance(name, str) or not _is_price(one):
+                raise ConfigError(f"{_EXPECTED}; got {name}: {one!r}" if name else f"{_EXPECTED}; got {one!r}")
+        return cls({name: tuple(one) for name, one in prices.items()})
+
+    def cost(self, names: Iterable[str], tokens: Mapping[str, Any]) -> float | None:
+        """Return the price of a call, or None if no name of its model has a price or its tokens are unknown.
+
+        Args:
+            names: names of the model; the first with a price decides.
+            tokens: `usage_metadata` of the reply.
+        """
+        price = next((self.prices[name] for name in (*names, "") if name in self.prices), None)
+        if price is None or not tokens:
+            return None
+        read, written = tokens.get("input_tokens") or 0, tokens.get("output_tokens") or 0
+        details = tokens.get("input_token_details")
+        cached = min(read, (details.get("cache_read") or 0) if isinstance(details, Mapping) else 0)
+        of_cached = price[2] if len(price) > 2 else price[0]
+        return ((read - cached) * price[0] + cached * of_cached + written * price[1]) / 1_000_000
+
+    def problem(self, names: Sequence[str]) -> str:
+        """Return why the money of a call is unknown."""
+        name = names[0] if names else "a model"
+        priced = any(known in self.prices for known in (*names, ""))
+        reason = "reports no tokens" if priced else f"has no price (there are prices of {', '.join(self.prices)})"
+        return f"{name} {reason}"
+
+
+def names_of_model(model: Any, reply: Any = None) -> list[str]:
+    """Return the names under which a model may have a price: as its reply states it, as configured, and its class.
+
+    Args:
+        model: a chat model, a Runnable around one or several, or a name; None if it is unknown.
+        reply: its message, whose `response_metadata` names the model that answered.
+    """
+    metadata = getattr(reply, "response_metadata", None) or {}
+    stated = [metadata[key] for key in ("model_name", "model") if isinstance(metadata.get(key), str)]
+    return list(dict.fromkeys([*stated, *_configured(model)]))
+
+
+def format_money(money: float | None) -> str:
+    """Return an amount of money as text, "–" if it is unknown."""
+    if money is None:
+        return "–"
+    if 0 < money < 0.0001:
+        return "< 0.0001"
+    return f"{money:,.2f}" if money >= 10 else f"{money:.4f}"
+
+
+def _configured(model: Any) -> list[str]:
+    if model is None or isinstance(model, str):
+        return [model] if model else []
+    if isinstance(model, RunnableBindingBase):
+        return _configured(model.bound)
+    if isinstance(model, RunnableWithFallbacks):
+        return [name for inner in model.runnables for name in _configured(inner)]
+    if isinstance(model, RunnableSequence):
+        return [name for inner in model.steps for name in _configured(inner)]
+    names = [name for field in _NAMES if isinstance(name := getattr(model, field, None), str) and name]
+    return [*names, type(model).__name__]
+
+
+def _is_price(price: Any) -> bool:
+    if not isinstance(price, list | tuple) or len(price) not in (2, 3):
+        return False
+    numbers = [n for n in price if isinstance(n, int | float) and not isinstance(n, bool) and isfinite(n) and n >= 0]
+    return len(numbers) == len(price)
+
+
+CHARACTERS_PER_TOKEN = 4
+
+
+def tokens_in(*texts: str) -> int:
+    """Estimate the number of tokens of texts as characters / 4, which fits English better than Russian."""
+    return sum(map(len, texts)) // CHARACTERS_PER_TOKEN
+
+
+class UsageMeter:
+    """Counts calls, tokens, seconds, embedded texts, money and events. Usable from threads.
+
+    Args:
+        parent: meter that is charged with the same, so that a run's meter holds the sum over its metrics.
+        prices: prices of the models; by default those of the parent.
+
+    Attributes:
+        prices: prices of the models; None if money is not counted.
+        unpriced: why the money of some calls is unknown, each reason once.
+        abandoned: number of calls that exceeded the timeout and were abandoned in their threads.
+        unreported: estimated tokens (characters / 4) of calls whose model reports none; not part of `usage`.
+    """
+
+    def __init__(self, parent: UsageMeter | None = None, prices: PriceList | None = None) -> None:
+        self._parent = parent
+        self.prices: PriceList | None = prices or (None if parent is None else parent.prices)
+        self.unpriced: dict[str, None] = {}
+        self._money = 0.0
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._seconds = 0.0
+        self._embedded = 0
+        self._input_tokens: int | None = None
+        self._output_tokens: int | None = None
+        self._events: Counter[Hashable] = Counter()
+        self.abandoned = 0
+        self.unreported = 0
+
+    def add(
+        self,
+        *,
+        calls: int = 0,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        seconds: float = 0.0,
+        embedded: int = 0,
+        abandoned: int = 0,
+        unreported: int = 0,
+        money: float = 0.0,
+        unpriced: str = "",
+    ) -> None:
+        """Add calls, tokens, seconds, texts or money to the counts of this meter and its parents."""
+        meter: UsageMeter | None = self
+        while meter is not None:
+            with meter._lock:
+                meter._calls += calls
+                meter._seconds += seconds
+                meter._embedded += embedded
+                meter.abandoned += abandoned
+                meter.unreported += unreported
+                meter._money += money
+                if unpriced:
+                    meter.unpriced[unpriced] = None
+                if input_tokens is not None:
+                    meter._input_tokens = (meter._input_tokens or 0) + input_tokens
+                if output_tokens is not None:
+                    meter._output_tokens = (meter._output_tokens or 0) + output_tokens
+            meter = meter._parent
+
+    def count(self, event: Hashable, times: int = 1) -> None:
+        """Count an event in this meter and its parents."""
+        meter: UsageMeter | None = self
+        while meter is not None:
+            with meter._lock:
+                meter._events[event] += times
+            meter = meter._parent
+
+    @property
+    def events(self) -> Counter[Hashable]:
+        """Number of times that each event occurred, a copy."""
+        with self._lock:
+            return Counter(self._events)
+
+    def add_all_of(self, other: UsageMeter) -> None:
+        """Add the counts of another meter."""
+        usage = other.usage
+        self.add(
+            calls=usage.calls,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            seconds=usage.seconds,
+            embedded=usage.embedded,
+            abandoned=other.abandoned,
+            unreported=other.unreported,
+            money=other._money,
+        )
+        for problem in other.unpriced:
+            self.add(unpriced=problem)
+        for event, times in other.events.items():
+            self.count(event, times)
+
+    @property
+    def usage(self) -> Usage:
+        """Calls, tokens, seconds, embedded texts and money counted so far."""
+        with self._lock:
+            return Usage(
+                calls=self._calls,
+                input_tokens=self._input_tokens,
+                output_tokens=self._output_tokens,
+                seconds=self._seconds,
+                embedded=self._embedded,
+                money=None if self.prices is None or self.unpriced else self._money,
+            )

@@ -1,0 +1,239 @@
+"""Steps about questions: written back from an answer, rewritten to stand alone, and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from langchain_rageval.data.schema import Finding, Sample, Turn
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, RegeneratedQuestions, StandaloneQuestion
+from langchain_rageval.run.requests import Gather, Operation
+from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
+from langchain_rageval.steps.judge_step import JudgeStep, State, majority
+from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
+from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.words import normalize_text, numbers_of, stem_of, tokens_of
+
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_COMPOUND = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
+_POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_THOUSANDS = re.compile(r"(?<=\d)[\s\u00a0\u202f.,'’](?=\d{3}(?!\d))")
+_VOWELS = re.compile("[аеёиоуыэюяьъйaeiouy]")
+_FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
+_GERMAN_NOUN = re.compile(
+    r"\b(?i:der|die|das|den|dem|des|(?:[mds]?ein|kein|ihr|unser|euer)(?:e[mnrs]?)?|eure[mnrs]?"
+    r"|(?:dies|jed|jen|welch|manch|solch|all|viel|wenig|mehrer|einig|beid)e[mnrs]?|viel|pro|zum|zur|im|am|beim|vom|ins"
+    r"|\d+)\s+(?:[a-zäöüß]+e[mnrs]?\s+)*",
+)
+"""Determiner or number, and the adjectives after it: what stands before a noun."""
+_LONGEST_ENDING = 3  # letters
+_FEWEST_CONSONANTS = 2
+
+
+def new_facts(question: str, source: str) -> list[str]:
+    """Return the names and numbers of a question that a text does not contain, each once, in their order.
+
+    Names are compared without their endings: "Льва" is a form of "Лев". Digits may be grouped otherwise: "2,000" is
+    "2000".
+
+    Args:
+        question: the rewritten question.
+        source: the conversation and the original question.
+    """
+    known_numbers = {*_numbers(source), *numbers_of(source)}
+    numbers = [number for number in _numbers(question) if number not in known_numbers]
+    joined = {match.replace("-", "") for match in _COMPOUND.findall(source.casefold())}
+    words = {*tokens_of(normalize_text(source)), *(word.casefold() for word in _WORD.findall(source)), *joined}
+    stems = {stem_of(word) for word in words}
+    question = _COMPOUND.sub(lambda match: _joined_if_known(match[0], words), question)
+    names = [name for name in _names(question, source) if not _is_known(name, words, stems)]
+    return list(dict.fromkeys([*names, *numbers]))
+
+
+def _joined_if_known(compound: str, words: set[str]) -> str:
+    """Return a compound without its hyphens if it is among the words: "Wi-Fi" beside "wifi"."""
+    joined = compound.replace("-", "")
+    return joined if joined.casefold() in words else compound
+
+
+def _numbers(text: str) -> list[str]:
+    """Return the numbers of a text with a point before their decimals and without separators of thousands."""
+    return [number.replace(",", ".") for number in _NUMBER.findall(_THOUSANDS.sub("", text))]
+
+
+def _names(question: str, source: str) -> Iterator[str]:
+    """Yield the words of a question that may be names."""
+    is_cyrillic = bool(re.search("[а-яё]", source, re.IGNORECASE))
+    is_german = detect_language(f"{question}\n{source}") == "de"
+    for sentence in split_sentences(question) or [question]:
+        nouns = {match.end() for match in _GERMAN_NOUN.finditer(sentence)} if is_german else set()
+        for place, match in enumerate(_WORD.finditer(sentence)):
+            word = match[0]
+            is_foreign = is_cyrillic and word.isascii()
+            is_name = place and word[0].isupper() and word.casefold() not in _FUNCTION_WORDS
+            if is_foreign or (is_name and match.start() not in nouns):
+                yield word
+
+
+def _is_known(name: str, words: set[str], stems: set[str]) -> bool:
+    """Return True if a text with these words contains a name, perhaps with another ending."""
+    parts = tokens_of(normalize_text(_POSSESSIVE.sub("", name)))
+    return all(stem_of(part) in stems or any(_are_forms(part, word) for word in words) for part in parts)
+
+
+def _are_forms(one: str, other: str) -> bool:
+    """Return True if two words may be forms of one name: "лев" and "льва", "ян" and "яна"."""
+    if one[0] != other[0] or abs(len(one) - len(other)) > _LONGEST_ENDING:
+        return False
+    short, long = sorted((one, other), key=len)
+    if len(short) > 1 and long.startswith(short):
+        return True
+    skeletons = sorted((_VOWELS.sub("", word) for word in (one, other)), key=len)
+    return len(skeletons[0]) >= _FEWEST_CONSONANTS and skeletons[1].startswith(skeletons[0])
+
+
+REWRITTEN, UNCHANGED, REFUSED = "rewritten", "unchanged", "refused"
+
+
+class RewriteQuestion(JudgeStep):
+    """Step that replaces `sample` by one with a standalone question and adds `standalone_question`."""
+
+    def work(self, state: State) -> Operation[State]:
+        """Ask the judge once if the sample has a history."""
+        sample: Sample = state["sample"]
+        if not sample.history:
+            return state
+        judge = self.judge.members[0]
+        history = recent_turns(sample.history, judge.max_context_tokens)
+        question = self.build_question(
+            {"history": history_data(history), "question": sample.question},
+            None,
+            language_from=sample.question,
+            limits=AnswerLimits(),
+        )
+        answer: StandaloneQuestion = yield self.ask(question)
+        accepted, finding = _checked(sample, answer)
+        return state | {
+            "sample": sample.model_copy(update={"question": accepted.question}),
+            "standalone_question": accepted,
+            "question_findings": [finding],
+        }
+
+
+def rewrite_question(judge: JudgeLike) -> JudgeStep:
+    """Return the step that makes the question of a sample with a history understandable on its own."""
+    return RewriteQuestion(prompt="rewrite_question", judge=Judge.of(judge), answer=StandaloneQuestion)
+
+
+def history_data(history: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Return turns as data of a request."""
+    return [turn.model_dump() for turn in history]
+
+
+def recent_turns(history: Sequence[Turn], most_tokens: int | None) -> list[Turn]:
+    """Return the last turns that fit into a number of tokens, and at least the last one; all if it is None."""
+    if most_tokens is None:
+        return list(history)
+    left = most_tokens * CHARACTERS_PER_TOKEN
+    recent: list[Turn] = []
+    for turn in reversed(history):
+        left -= len(turn.text)
+        if recent and left < 0:
+            break
+        recent.append(turn)
+    return recent[::-1]
+
+
+def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQuestion, Finding]:
+    """Return the answer with the question to judge, and a finding: rewritten, unchanged, or refused and why."""
+    question, rewrite = sample.question, answer.question.strip()
+    problem = _problem(sample, rewrite)
+    if problem:
+        finding = _finding(question, REFUSED, problem)
+        return StandaloneQuestion(reason=answer.reason, question=question), finding
+    if normalize_text(rewrite) == normalize_text(question):
+        return StandaloneQuestion(reason=answer.reason, question=question), _finding(question, UNCHANGED, answer.reason)
+    accepted = StandaloneQuestion(reason=answer.reason, question=rewrite)
+    return accepted, _finding(rewrite, REWRITTEN, answer.reason)
+
+
+def _problem(sample: Sample, rewrite: str) -> str:
+    """Return why a rewrite cannot be used, in the language of the question; "" if it can."""
+    russian = detect_language(sample.question) == "ru"
+    if not rewrite:
+        return (
+            "вопрос взят как есть: судья вернул пустой вопрос"
+            if russian
+            else ("the question was judged as it is: the judge returned an empty one")
+        )
+    facts = new_facts(rewrite, "\n".join([sample.question, *(turn.text for turn in sample.history)]))
+    if not facts:
+        return ""
+    names = ", ".join(facts)
+    return (
+        f"вопрос взят как есть: в переписанном «{rewrite}» добавлено: {names}"
+        if russian
+        else f"the question was judged as it is: the rewrite {rewrite!r} adds {names}"
+    )
+
+
+def _finding(question: str, verdict: str, reason: str) -> Finding:
+    return Finding(kind="standalone_question", number=1, text=question, verdict=verdict, reason=reason)
+
+
+class RegenerateQuestions(JudgeStep):
+    """Step that adds `evasive`, the majority verdict on the answer, and `regenerated_questions` of the other votes.
+
+    A reply without questions that does not call the answer evasive is asked for again; questions beyond `count` are
+    dropped. On a tie the answer is evasive.
+    """
+
+    count: int
+
+    def work(self, state: State) -> Operation[State]:
+        """Ask the judge (the first judge of a jury) for questions that the answer answers.
+
+        One request per draw (repetition of the request); no call for a blank answer.
+        """
+        sample: Sample = state["sample"]
+        voters = voters_of(self.judge.members[0]) if (sample.answer or "").strip() else []
+        answers: list[RegeneratedQuestions] = yield Gather([self._vote(voter, sample) for voter in voters])
+        evasive = majority([answer.evasive for answer in answers] or [True], tie=True)
+        questions = [q for answer in answers if not answer.evasive for q in _questions(answer)[: self.count]]
+        return state | {"evasive": evasive, "regenerated_questions": questions}
+
+    def _vote(self, voter: Voter, sample: Sample) -> Operation[RegeneratedQuestions]:
+        inputs: dict[str, Any] = {"answer": sample.answer, "count": self.count}
+        step: JudgeStep = self
+        if sample.history:
+            history = recent_turns(sample.history, voter.judge.max_context_tokens)
+            inputs = {"history": history_data(history), **inputs}
+            step = self.model_copy(update={"prompt": "regenerate_turn_questions"})
+        question = step.build_question(
+            inputs,
+            None,
+            language_from=sample.question,
+            judge=voter.judge,
+            objection=_objection,
+            limits=AnswerLimits(lengths=(("questions", self.count),)),
+        )
+        answer: RegeneratedQuestions = yield self.ask(question, voter)
+        return answer
+
+
+def regenerate_questions(judge: JudgeLike, *, count: int) -> JudgeStep:
+    """Return the step that writes up to `count` questions from the answer."""
+    return RegenerateQuestions(
+        prompt="regenerate_questions", judge=Judge.of(judge), answer=RegeneratedQuestions, count=count
+    )
+
+
+def _questions(answer: RegeneratedQuestions) -> list[str]:
+    return [question.strip() for question in answer.questions if question.strip()]
+
+
+def _objection(answer: RegeneratedQuestions) -> str | None:
+    return None if answer.evasive or _questions(answer) else "no questions, though the answer is not called evasive"

@@ -1,0 +1,329 @@
+"""Filters: Runnables that reject passages, questions and evolutions which are no use, and ask for better ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from math import isfinite
+from statistics import fmean
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from langchain_core.runnables import RunnableConfig
+from pydantic import ConfigDict
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.run.requests import Operation
+from langchain_rageval.run.run import Traced
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.testset.candidate import (
+    ANSWERED_BY_DOCUMENTS,
+    KNOWN_WITHOUT_DOCUMENTS,
+    NOT_EVOLVED,
+    PASSAGE_REJECTED,
+    QUESTION_REJECTED,
+    Candidate,
+    CandidateStep,
+    Passage,
+    ask_step,
+    drawn_text,
+    numbered_passages,
+    prompt_step,
+    question_objection,
+)
+from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.evolve import MULTI_CONTEXT
+from langchain_rageval.testset.row import TestsetRow
+from langchain_rageval.text.words import stems_of
+
+
+class AcceptedQuestions:
+    """Accepted questions with their vectors.
+
+    Args:
+        threshold: cosine from which two questions are duplicates; None rejects only equal questions.
+    """
+
+    def __init__(self, threshold: float | None) -> None:
+        self._threshold = threshold
+        self._questions: list[tuple[Candidate | TestsetRow, Any]] = []
+
+    def add(self, accepted: Candidate | TestsetRow, vector: Any) -> None:
+        """Add an accepted question with its unit vector, or None if it has none."""
+        self._questions.append((accepted, vector))
+
+    def find_duplicate(self, candidate: Candidate, vector: Any) -> str:
+        """Return the first accepted question that is equal or near enough; "" if there is none.
+
+        Questions of one tree are variants of one question, so that only equal ones are duplicates. A follow-up is
+        otherwise compared as it is understood without its turns.
+        """
+        standalone = candidate.standalone_question.casefold()
+        for other, other_vector in self._questions:
+            if candidate.tree_id and candidate.tree_id == other.tree_id:
+                if _as_asked(other) == _as_asked(candidate):
+                    return other.question
+            elif other.standalone_question.casefold() == standalone or self._is_near(vector, other_vector):
+                return other.question
+        return ""
+
+    def _is_near(self, vector: Any, other: Any) -> bool:
+        if vector is None or other is None or self._threshold is None:
+            return False
+        return float(vector @ other) >= self._threshold
+
+
+def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
+    """Return the texts of a question and of the turns before it."""
+    return (candidate.question.casefold(), *(turn.text for turn in candidate.chat_history))
+
+
+def to_unit_vector(vector: Any) -> Any:
+    """Return a vector divided by its length; None for a vector without direction."""
+    length = float(np.linalg.norm(vector))
+    return vector / length if isfinite(length) and length > 0 else None
+
+
+class ReviewedQuestion(Traced[Candidate, Candidate]):
+    """Step of one attempt that keeps the candidate whose first question was accepted; it does not appear in traces.
+
+    Attributes:
+        tree: True to give the candidate the id of a tree: a hash of its passage and question.
+        kept: list that receives the candidate, if it has a question and is not rejected.
+    """
+
+    in_traces: ClassVar[bool] = False
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    tree: bool
+    kept: Any
+
+    def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
+        if input.rejected or not input.question.strip():
+            return input
+        candidate = input.replace(tree_id=_tree_id(input)) if self.tree else input
+        self.kept.append(candidate)
+        return candidate
+
+    async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
+        return self._do(input, config)
+
+
+def _tree_id(candidate: Candidate) -> str:
+    content = json.dumps([candidate.question, candidate.passages[0].id])
+    return "tree-" + blake2b(content.encode(), digest_size=8).hexdigest()
+
+
+_CRITERIA = ("clarity", "depth", "structure", "relevance")
+_LOWEST, _HIGHEST = 1, 3
+
+
+class PassageFilter(CandidateStep):
+    """Grades the drawn passage and rejects the candidate if the grade is below the threshold."""
+
+    threshold: float
+
+    def _option_names(self) -> Sequence[str]:
+        return ["threshold"]
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the critic to grade the passage: one call; no call if the passage is graded already."""
+        if state.grade is not None:
+            return state if state.grade >= self.threshold else state.reject(PASSAGE_REJECTED)
+        answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _objection)
+        grade = fmean(getattr(answer, name) for name in _CRITERIA)
+        accepted = grade >= self.threshold
+        graded = state.replace(grade=grade).with_trial("passage", accepted=accepted, feedback=answer.reason)
+        return graded if accepted else graded.reject(PASSAGE_REJECTED)
+
+
+def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateStep:
+    """Return the step that rejects passages whose grade is below a threshold.
+
+    Args:
+        critic: model that grades clarity, depth, structure and relevance, each 1, 2 or 3; one call.
+        threshold: minimum mean of the four grades, from 1 to 3.
+
+    Raises:
+        ConfigError: if `threshold` is not a number from 1 to 3.
+    """
+    if not isinstance(threshold, int | float) or not _LOWEST <= threshold <= _HIGHEST:
+        raise ConfigError(f"threshold must be a number from {_LOWEST} to {_HIGHEST}, got {threshold!r}")
+    return PassageFilter(name="grade_passage", model_step=prompt_step("grade_passage", critic), threshold=threshold)
+
+
+def _objection(answer: Any) -> str | None:
+    invalid = [name for name in _CRITERIA if not _LOWEST <= getattr(answer, name) <= _HIGHEST]
+    return f"{', '.join(invalid)}: each grade is {_LOWEST}, 2 or {_HIGHEST}" if invalid else None
+
+
+class QuestionFilter(CandidateStep):
+    """Accepts a question that is understood without its passages and answered by them; rewrites other questions.
+
+    A question with earlier turns (a follow-up) is reviewed together with them instead: it must depend on them, ask the
+    same as its standalone form, and not be answered by them already. It is not rewritten.
+    """
+
+    rewrite_step: JudgeStep | None
+    turns_step: JudgeStep
+    docstore: Docstore | None
+    max_rewrites: int
+
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """Critic, and the writer that rewrites, if there is one."""
+        return [*super().judges, *(self.rewrite_step.judges if self.rewrite_step else ())]
+
+    def without_rewrites(self) -> Self:
+        """Return a copy that rejects a question instead of rewriting it."""
+        return self.model_copy(update={"rewrite_step": None})
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this step that affects the returned candidates: that of the reviews and of the rewriting."""
+        rewrites = self.rewrite_step and self.rewrite_step.description
+        return {**super().instrument, "rewrites": rewrites, "turns": self.turns_step.description}
+
+    def with_fresh_capabilities(self) -> Self:
+        """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
+        rewrite_step = self.rewrite_step and self.rewrite_step.with_fresh_capabilities()
+        steps = {"rewrite_step": rewrite_step, "turns_step": self.turns_step.with_fresh_capabilities()}
+        return super().with_fresh_capabilities().model_copy(update=steps)
+
+    def _option_names(self) -> Sequence[str]:
+        return ["max_rewrites"]
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the critic to review the question: one call, and two more for each rewrite."""
+        if state.chat_history:
+            return (yield from self._review_follow_up(state))
+        for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
+            inputs = {"question": state.question, "passages": numbered_passages([*state.passages, *state.nearest])}
+            review = yield from self._ask(inputs, drawn_text(state))
+            accepted = review.standalone and review.answerable == state.answerable
+            state = state.with_verdict(accepted, "" if accepted else review.feedback)
+            if accepted:
+                return state
+            if review.standalone and not state.answerable:
+                return state.reject(ANSWERED_BY_DOCUMENTS)  # no rewording makes it unanswerable
+            if rewrites_left:
+                state = yield from self._rewrite(state, review.feedback, add_neighbour=not review.answerable)
+        return state.reject(QUESTION_REJECTED)
+
+    def _review_follow_up(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the critic to review the last question of a conversation with its earlier turns: one call."""
+        turns = [{"role": turn.role, "text": turn.text} for turn in state.chat_history]
+        inputs = {"turns": turns, "question": state.question, "standalone": state.standalone}
+        review = yield from ask_step(self.turns_step, inputs, drawn_text(state))
+        accepted = review.depends and review.same and review.open
+        state = state.with_verdict(accepted, "" if accepted else review.feedback)
+        return state if accepted else state.reject(QUESTION_REJECTED)
+
+    def _rewrite(self, state: Candidate, feedback: str, *, add_neighbour: bool) -> Operation[Candidate]:
+        """Ask the writer to rewrite the question; if the passages do not answer it, first add a neighbouring one."""
+        neighbour = self._find_neighbour(state) if add_neighbour and state.answerable else None
+        if neighbour:
+            state = state.replace(passages=[*state.passages, neighbour])
+        inputs = {"question": state.question, "feedback": feedback, "passages": numbered_passages(state.passages)}
+        answer = yield from ask_step(self.rewrite_step, inputs, drawn_text(state), question_objection)
+        return state.with_question(answer.question, "rewrite")
+
+    def _find_neighbour(self, state: Candidate) -> Passage | None:
+        if self.docstore is None:
+            return None
+        drawn, used_ids = state.passages[0], {passage.id for passage in state.passages}
+        neighbours = (self.docstore.previous(drawn), self.docstore.next(drawn))
+        return next((passage for passage in neighbours if passage and passage.id not in used_ids), None)
+
+
+def question_filter(
+    critic: JudgeLike, writer: JudgeLike | None = None, docstore: Docstore | None = None, *, max_rewrites: int = 2
+) -> CandidateStep:
+    """Return the step that accepts questions that stand on their own and are answered by their passages.
+
+    Args:
+        critic: model that reviews; one call for each wording.
+        writer: model that rewrites a rejected question by the critic's feedback; None rejects it at once.
+        docstore: source of the neighbouring passage that is added if the passages do not answer the question.
+        max_rewrites: maximum number of rewrites of a question.
+
+    Raises:
+        ConfigError: if `max_rewrites` is not a whole number of at least 0.
+    """
+    if not isinstance(max_rewrites, int) or isinstance(max_rewrites, bool) or max_rewrites < 0:
+        raise ConfigError(f"max_rewrites must be a whole number of at least 0, got {max_rewrites!r}")
+    return QuestionFilter(
+        name="review_question",
+        model_step=prompt_step("review_question", critic),
+        turns_step=prompt_step("review_follow_up", critic),
+        rewrite_step=None if writer is None else prompt_step("reword_question", writer),
+        docstore=docstore,
+        max_rewrites=max_rewrites,
+    )
+
+
+class EvolutionFilter(CandidateStep):
+    """Rejects a question that is neither deeper nor broader than its parent.
+
+    A question that was just joined with other passages over a shared entity is not compared: `find_passages` rejects it
+    unless it needs all of them, which is the stricter test.
+    """
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the critic to compare the question with its parent: one call; none without a parent or just joined."""
+        just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
+        if not state.parent or just_bridged:
+            return state
+        answer = yield from self._ask({"parent": state.parent, "question": state.question}, drawn_text(state))
+        if answer.deeper or answer.broader:
+            return state
+        return state.with_verdict(False, answer.reason).reject(NOT_EVOLVED)
+
+
+def evolution_filter(critic: JudgeLike) -> CandidateStep:
+    """Return the step that accepts questions that are deeper or broader than their parent.
+
+    Args:
+        critic: model that compares; one call.
+    """
+    return EvolutionFilter(name="compare_questions", model_step=prompt_step("compare_questions", critic))
+
+
+class ClosedBookFilter(CandidateStep):
+    """Rejects a question if an answer from memory contains the words of the reference answer."""
+
+    threshold: float
+
+    def _option_names(self) -> Sequence[str]:
+        return ["threshold"]
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Compare an answer from memory with the reference answer: one call; no call for an unanswerable question."""
+        if not state.answerable or not state.reference:
+            return state
+        question = state.standalone_question
+        reply = yield from self._ask({"question": question}, drawn_text(state))
+        expected = stems_of(state.reference) - stems_of(question)
+        share = len(expected & stems_of(reply.answer)) / len(expected) if expected else 0.0
+        if share < self.threshold:
+            return state
+        trial = state.with_trial("closed_book", accepted=False, feedback=reply.answer)
+        return trial.reject(KNOWN_WITHOUT_DOCUMENTS)
+
+
+def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> CandidateStep:
+    """Return the step that rejects questions that can be answered without the documents.
+
+    Args:
+        judge: model that answers from memory; one call.
+        threshold: share of the reference's word stems and numbers, those of the question excluded, at which the answer
+            from memory counts as correct; above 0 and at most 1.
+
+    Raises:
+        ConfigError: if `threshold` is out of range.
+    """
+    if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
+        raise ConfigError(f"threshold must be a number above 0 and at most 1, got {threshold!r}")
+    return ClosedBookFilter(name="answer_unaided", model_step=prompt_step("answer_unaided", judge), threshold=threshold)

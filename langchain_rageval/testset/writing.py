@@ -1,0 +1,206 @@
+"""Writing: Runnables that find a subject, write a question and its answer, and check answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.run.requests import Operation
+from langchain_rageval.steps.verify_statements import verify_statements
+from langchain_rageval.testset.candidate import (
+    ANSWER_CHANGED,
+    ANSWERED_BY_DOCUMENTS,
+    NO_KEYPHRASE,
+    NOT_ALL_NEEDED,
+    NOT_ANSWERED,
+    NOT_IN_PASSAGES,
+    Candidate,
+    CandidateStep,
+    drawn_text,
+    numbered_passages,
+    prompt_step,
+    question_objection,
+)
+from langchain_rageval.testset.evolve import MULTI_CONTEXT
+from langchain_rageval.text.language import detect_language
+
+_MAX_PHRASES = 5
+
+
+class KeyphraseExtractor(CandidateStep):
+    """Adds up to five `keyphrases` and chooses one; each draw of the passage chooses another."""
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Choose a key phrase of the passage: one call, or none if they are known. Reject if all are used."""
+        phrases = state.keyphrases
+        if not phrases:
+            answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _phrases_objection)
+            phrases = _clean(answer.keyphrases)
+        if state.draw >= len(phrases):
+            return state.replace(keyphrases=phrases).reject(NO_KEYPHRASE)
+        shuffled = Random(f"{state.seed} {state.passages[0].id}").sample(phrases, len(phrases))
+        return state.replace(keyphrases=phrases, keyphrase=shuffled[state.draw])
+
+
+def keyphrases(writer: JudgeLike) -> CandidateStep:
+    """Return the step that extracts the key phrases of the drawn passage and chooses one.
+
+    Args:
+        writer: model that extracts 3 to 5 key phrases; one call.
+    """
+    return KeyphraseExtractor(name="extract_keyphrases", model_step=prompt_step("extract_keyphrases", writer))
+
+
+def _clean(phrases: list[str]) -> list[str]:
+    """Return the first five distinct phrases that are not blank, without white space around them."""
+    return list(dict.fromkeys(phrase.strip() for phrase in phrases if phrase.strip()))[:_MAX_PHRASES]
+
+
+def _phrases_objection(answer: Any) -> str | None:
+    return None if _clean(answer.keyphrases) else "there is no key phrase"
+
+
+class SeedQuestionWriter(CandidateStep):
+    """Writes a question about the key phrase that the drawn passage answers."""
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the writer for a question about the key phrase: one call."""
+        keyphrase = state.keyphrase or next(iter(state.keyphrases), "")
+        inputs = {"passage": drawn_text(state), "keyphrase": keyphrase}
+        answer = yield from self._ask(inputs, drawn_text(state), question_objection)
+        return state.with_question(answer.question, "seed")
+
+
+def seed_question(writer: JudgeLike) -> CandidateStep:
+    """Return the step that writes a question about the key phrase of the drawn passage.
+
+    The prompt demands the rules of the WikiEval questions: fully answered by the passage, from a part that is not
+    trivial, of moderate difficulty, no links in the answer, understood without the passage. Source: Es et al. 2023,
+    "RAGAS: Automated Evaluation of Retrieval Augmented Generation", arXiv:2309.15217, section 4.
+
+    Args:
+        writer: model that writes; one call.
+    """
+    return SeedQuestionWriter(name="write_question", model_step=prompt_step("write_question", writer))
+
+
+class QuestionCompressor(CandidateStep):
+    """Replaces the question by a shorter one."""
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the writer to shorten the question: one call."""
+        answer = yield from self._ask({"question": state.question}, drawn_text(state), question_objection)
+        return state.with_question(answer.question, "compress")
+
+
+def compress(writer: JudgeLike) -> CandidateStep:
+    """Return the step that shortens a question.
+
+    Args:
+        writer: model that shortens; one call.
+    """
+    return QuestionCompressor(name="compress_question", model_step=prompt_step("compress_question", writer))
+
+
+class PassageFinder(CandidateStep):
+    """Keeps the passages that the question needs; a `multi_context` question must need all that were added for it."""
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the critic which passages are needed: one call; no call for an unanswerable question."""
+        if not state.answerable:
+            return state
+        inputs = {"question": state.standalone_question, "passages": numbered_passages(state.passages)}
+        answer = yield from self._ask(inputs, drawn_text(state))
+        needed = [p for number, p in enumerate(state.passages, 1) if number in answer.passages]
+        if not needed:
+            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(NOT_IN_PASSAGES)
+        is_joint = MULTI_CONTEXT in state.evolution.split("+")
+        if (is_joint and len(needed) < 2) or not {*state.needed} <= {passage.id for passage in needed}:
+            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(NOT_ALL_NEEDED)
+        return state.replace(passages=needed)
+
+
+def find_passages(critic: JudgeLike) -> CandidateStep:
+    """Return the step that keeps the passages that are needed to answer the question.
+
+    A question is rejected if no passage answers it, or if a `multi_context` question does not need all passages that
+    were added for it.
+
+    Args:
+        critic: model that selects the passages; one call.
+    """
+    return PassageFinder(name="find_passages", model_step=prompt_step("find_passages", critic))
+
+
+NOT_IN_THE_DOCUMENTS: Mapping[str, str] = {
+    "en": "The documents do not say.",
+    "ru": "В документах этого нет.",
+}
+"""Reference answer of an unanswerable question, by language; other languages use English."""
+
+
+class AnswerWriter(CandidateStep):
+    """Step that adds the reference answer; for an unanswerable question, a sentence that the documents have none."""
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the writer for the reference answer: one call.
+
+        The candidate is rejected if the writer disagrees with `answerable`. For an unanswerable question the writer
+        also reads the `nearest` passages.
+        """
+        passages = [*state.passages, *state.nearest]
+        inputs = {"question": state.standalone_question, "passages": numbered_passages(passages)}
+        answer = yield from self._ask(inputs, drawn_text(state), _answer_objection)
+        if answer.answerable != state.answerable:
+            trial = state.with_trial(self.get_name(), accepted=False, feedback=answer.answer)
+            return trial.reject(NOT_ANSWERED if state.answerable else ANSWERED_BY_DOCUMENTS)
+        if state.answerable:
+            return state.replace(reference=answer.answer.strip())
+        language = detect_language(drawn_text(state))
+        return state.replace(reference=NOT_IN_THE_DOCUMENTS.get(language, NOT_IN_THE_DOCUMENTS["en"]))
+
+
+def answer(writer: JudgeLike) -> CandidateStep:
+    """Return the step that writes the reference answer and rejects questions that the passages do not answer.
+
+    A question that is meant to be unanswerable is rejected if the passages do answer it.
+
+    Args:
+        writer: model that answers; one call.
+    """
+    return AnswerWriter(name="write_answer", model_step=prompt_step("write_answer", writer))
+
+
+def _answer_objection(reply: Any) -> str | None:
+    blank = reply.answerable and not reply.answer.strip()
+    return "the answer is blank, but `answerable` is true" if blank else None
+
+
+CHECK_ANSWER = "check_answer"
+
+
+class AnswerCheck(CandidateStep):
+    """Step that rejects a candidate whose reference answer its passages do not support."""
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the critic whether the passages support the reference answer: one call."""
+        if self.model_step is None:
+            raise TypeError("an answer check needs a critic")
+        sample = Sample(question=state.standalone_question, contexts=[passage.text for passage in state.passages])
+        result = yield from self.model_step.work({"sample": sample, "answer_statements": [state.reference or ""]})
+        verdict = result["answer_verdicts"][0]
+        supported = verdict.verdict == "supported"
+        checked = state.with_trial(CHECK_ANSWER, accepted=supported, feedback=verdict.reason)
+        return checked if supported else checked.reject(ANSWER_CHANGED)
+
+
+def answer_check(critic: JudgeLike) -> CandidateStep:
+    """Return the step that rejects a candidate whose passages do not support its reference answer.
+
+    Args:
+        critic: model that compares; one call.
+    """
+    return AnswerCheck(name=CHECK_ANSWER, model_step=verify_statements(critic, of="answer"))

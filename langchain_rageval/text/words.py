@@ -1,0 +1,194 @@
+"""Words of a text: normalization, tokens, stems, the words that carry content, and what two texts have in common."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from itertools import pairwise
+from math import log
+from unicodedata import normalize
+
+from langchain_rageval.text.language import FUNCTION_WORDS
+
+UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+    "\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Character ranges for a regular expression: scripts without spaces between words, and Korean with its suffixes."""
+
+_STRESS_MARK = "\u0301"  # encyclopedias mark the stressed vowel with it
+_STRESS = re.compile(f"(?:(?<=[аеиоуыэюяіє])|(?<=[еі]\u0308)){_STRESS_MARK}+")
+_IO = "е\u0308"
+_WORD = re.compile(r"[^\W_]+")
+_TOKEN = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
+
+
+def normalize_text(text: str) -> str:
+    """Return the normalized form of a text: "  Всё  ЕЩЁ" becomes "все еще".
+
+    Returns:
+        Case-folded text (ß becomes ss) in NFC, with single spaces between words and none at the ends. Normalizing twice
+        gives the same text as normalizing once.
+    """
+    letters = normalize("NFD", normalize("NFD", text).casefold())
+    plain = _STRESS.sub("", letters).replace(_IO, "е")
+    return " ".join(normalize("NFC", plain).split())
+
+
+def tokens_of(text: str) -> list[str]:
+    """Return the words and numbers of a normalized text in order; in scripts such as Chinese, each character."""
+    return _TOKEN.findall(text)
+
+
+def words_of(text: str) -> list[str]:
+    """Return the lower-case words and numbers of any text in order, without stress marks and with е for ё.
+
+    Cheaper than `tokens_of(normalize_text(text))` and less thorough: the Unicode form is not changed, and characters
+    of scripts without spaces are not separated.
+    """
+    return _WORD.findall(text.lower().replace("ё", "е").replace(_STRESS_MARK, ""))
+
+
+_NUMBER = re.compile(r"\d+")
+_STEM = 5
+_SHORTEST_WORD = 3
+
+
+def stem_of(word: str) -> str:
+    """Return the first five letters of a word."""
+    return word[:_STEM]
+
+
+def stems_of(text: str) -> set[str]:
+    """Return the stems of all numbers and of all words of at least three letters in a text."""
+    return {stem_of(word) for word in words_of(text) if len(word) >= _SHORTEST_WORD or word.isdigit()}
+
+
+def numbers_of(text: str) -> set[str]:
+    """Return all runs of digits in a text."""
+    return set(_NUMBER.findall(text))
+
+
+_FIRST_UNSPACED = "\u0e00"
+"""First letter of the scripts in which single characters count as words."""
+_FUNCTION_WORDS = {normalize_text(word) for words in FUNCTION_WORDS.values() for word in words}
+
+
+def content_words(text: str) -> set[str]:
+    """Return the stems of a text's words, without function words and words of one or two letters."""
+    return {
+        stem_of(word)
+        for word in tokens_of(normalize_text(text))
+        if word not in _FUNCTION_WORDS and (len(word) >= _SHORTEST_WORD or word.isdigit() or word >= _FIRST_UNSPACED)
+    }
+
+
+_SIZE = 20  # characters; a shorter run that two texts share says nothing about where they come from
+_MOST_REPLACED = 0.1  # share of the words
+
+
+def shared_share(one: str, other: str) -> float:
+    """Return the share of the shorter text that the longer one holds too, from 0 to 1; 0 if a text is blank.
+
+    Runs of at least 20 characters without white space count, in any order; a text shorter than that counts if it occurs
+    as a whole.
+    """
+    shorter, longer = sorted(("".join(normalize_text(text).split()) for text in (one, other)), key=len)
+    if not shorter:
+        return 0.0
+    if shorter in longer:
+        return 1.0
+    runs = {longer[at : at + _SIZE] for at in range(len(longer) - _SIZE + 1)}
+    shared = end = 0
+    for at in range(len(shorter) - _SIZE + 1):
+        if shorter[at : at + _SIZE] in runs:
+            shared += at + _SIZE - max(at, end)
+            end = at + _SIZE
+    return shared / len(shorter)
+
+
+def common_share(one: str, other: str) -> float:
+    """Return the share of the shorter text that both have in common, as `shared_share`; 0 for texts of one pattern.
+
+    Such texts, as the descriptions of two products, have other words at the same places: more than a tenth of those
+    that stand between the words that both contain, with one word at each end.
+    """
+    share = shared_share(one, other)
+    return share if share in (0.0, 1.0) or _replaced_share(one, other) <= _MOST_REPLACED else 0.0
+
+
+def _replaced_share(one: str, other: str) -> float:
+    """Return the share of words that differ at the same place; the ends count once, since texts may be cut anywhere.
+
+    The first and the last word of each text, which a splitter may have cut, are left out.
+    """
+    words, others = sorted((tokens_of(normalize_text(text))[1:-1] for text in (one, other)), key=len)
+    *runs, end = SequenceMatcher(None, words, others).get_matching_blocks()
+    if not runs:
+        return 0.0
+    gaps = [min(after.a - run.a - run.size, after.b - run.b - run.size) for run, after in pairwise([*runs, end])]
+    replaced = min(runs[0].a, runs[0].b, 1) + sum(gaps[:-1]) + min(gaps[-1], 1)
+    return replaced / (replaced + sum(run.size for run in runs))
+
+
+_RUSSIAN_ENDINGS = "аеиоуыэюяйь"
+
+
+class PhraseIndex:
+    """Inverted index of texts: the numbers of the texts (from 0) that contain each stem.
+
+    Args:
+        texts: texts to index, in order.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._stems_of_text: list[str] = []
+        self._numbers_by_stem: dict[str, list[int]] = defaultdict(list)
+        for number, text in enumerate(texts):
+            stems = _stems(text)
+            self._stems_of_text.append(_joined(stems))
+            for stem in set(stems):
+                self._numbers_by_stem[stem].append(number)
+
+    def texts_with(self, phrase: str) -> list[int]:
+        """Return the numbers of the texts that contain the stems of a phrase next to each other, in order.
+
+        Words of one or two letters are ignored. An empty list if the phrase has no other words.
+        """
+        wanted = _stems(phrase)
+        if not wanted:
+            return []
+        found = [set(self._numbers_by_stem.get(stem, ())) for stem in wanted]
+        phrase = _joined(wanted)
+        return [number for number in sorted(set.intersection(*found)) if phrase in self._stems_of_text[number]]
+
+    def shares_stem(self, text: str, most: int) -> bool:
+        """Return True if the text has a stem that at least two indexed texts contain, and at most `most` of them."""
+        return any(2 <= len(self._numbers_by_stem.get(stem, ())) <= most for stem in set(_stems(text)))
+
+    def nearest(self, text: str) -> list[int]:
+        """Return the numbers of the texts that share stems with a text, the nearest first.
+
+        Rare stems count more: the weight of a stem is its inverse document frequency (Spärck Jones, 1972).
+        """
+        weights: dict[int, float] = defaultdict(float)
+        for stem in sorted(set(_stems(text))):
+            numbers = self._numbers_by_stem.get(stem, ())
+            for number in numbers:
+                weights[number] += log(1 + len(self._stems_of_text) / len(numbers))
+        return sorted(weights, key=lambda number: (-weights[number], number))
+
+
+def _stems(text: str) -> list[str]:
+    """Return the stems of the words of a text in order, without words of one or two letters.
+
+    Russian endings of short words are removed, so that "Изар" and "Изаре", "баня" and "баню" have one stem.
+    """
+    words = (word for word in words_of(text) if len(word) >= _SHORTEST_WORD or word.isdigit())
+    return [stem_of(word).rstrip(_RUSSIAN_ENDINGS) or word for word in words]
+
+
+def _joined(stems: Sequence[str]) -> str:
+    return f" {' '.join(stems)} "

@@ -1,0 +1,284 @@
+"""qualify_judge: measures how far a judge can be trusted, with one layout of requests or several."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Unpack, get_args, overload
+
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.identity import model_identity
+from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.panels import map_members
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
+from langchain_rageval.models.offline_judge import OfflineJudge
+from langchain_rageval.prompts.layout import Layout
+from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.run.progress import show_progress
+from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run, fill_defaults
+from langchain_rageval.trust.examination import (
+    EMBEDDING_STEP,
+    LabelledItem,
+    Probe,
+    ProbeResult,
+    find_models,
+    labelled_items,
+    list_probes,
+    run_probe,
+)
+from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, labelled_verdicts, step_statistics
+from langchain_rageval.trust.qualification import Qualification
+
+LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")
+
+
+class LayoutComparison(Mapping[Layout, Qualification]):
+    """Mapping of a layout to the qualification of a judge with it, shown as one table of all steps.
+
+    The layouts are tried on the same labelled items. If the intervals of two layouts overlap, their shares of right
+    verdicts may differ by chance.
+
+    Args:
+        qualifications: layout to qualification, in the order of the table.
+    """
+
+    def __init__(self, qualifications: Mapping[Layout, Qualification]) -> None:
+        self._qualifications = dict(qualifications)
+
+    def __getitem__(self, layout: Layout) -> Qualification:
+        """Return the qualification with a layout."""
+        return self._qualifications[layout]
+
+    def __iter__(self) -> Iterator[Layout]:
+        """Yield the layouts."""
+        return iter(self._qualifications)
+
+    def __len__(self) -> int:
+        """Return the number of layouts."""
+        return len(self._qualifications)
+
+    @property
+    def title(self) -> str:
+        """Heading of the comparison: the judge, the language and the layouts."""
+        first = next(iter(self._qualifications.values()))
+        return f"{first.judge} in {first.language!r}, layouts {', '.join(self)}"
+
+    def cells(self) -> Iterator[list[str]]:
+        """Yield a table row for each step and layout, with a cell for each column of `LAYOUT_HEADINGS`."""
+        first = next(iter(self._qualifications.values()))
+        for name in first.steps:
+            for layout, qualification in self._qualifications.items():
+                step = qualification.steps[name]
+                right = f"{step.right.hits:.0f}/{step.right.of}"
+                tokens = "–" if step.tokens is None else f"{step.tokens:,}"
+                shares = [step.right.percent, step.right.interval, step.valid.percent]
+                yield [name, layout, step.verdict, right, *shares, tokens]
+
+    def __repr__(self) -> str:
+        """Return the comparison as text: the title, and a line for each step and layout."""
+        lines = (
+            f"{name}, {layout}: {verdict}. Right {right}, {share} {interval}; valid at once {valid}; tokens {tokens}"
+            for name, layout, verdict, right, share, interval, valid, tokens in self.cells()
+        )
+        return "\n".join([self.title, *lines])
+
+    def _repr_html_(self) -> str:
+        """Return the table of steps and layouts as HTML, for notebooks."""
+        return html_table(self.title, LAYOUT_HEADINGS, self.cells())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary of each layout to the fields of its qualification."""
+        return {layout: qualification.to_dict() for layout, qualification in self._qualifications.items()}
+
+    def to_json(self, path: str | Path) -> None:
+        """Write `to_dict()` to a JSON file."""
+        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+
+_WORKERS_PER_SLOT = 2  # workers that wait for a retry hold no slot
+_PUBLIC_TEXTS = "The texts are public and old: a model may have read them, with their labels."
+
+
+@overload
+def qualify_judge(
+    judge: JudgeLike,
+    embeddings: Embeddings | None = None,
+    language: str = "ru",
+    *,
+    repeats: int = 2,
+    layouts: None = None,
+    progress: bool = True,
+    **options: Unpack[CallOptions],
+) -> Qualification: ...
+
+
+@overload
+def qualify_judge(
+    judge: JudgeLike,
+    embeddings: Embeddings | None = None,
+    language: str = "ru",
+    *,
+    repeats: int = 2,
+    layouts: Sequence[Layout],
+    progress: bool = True,
+    **options: Unpack[CallOptions],
+) -> LayoutComparison: ...
+
+
+def qualify_judge(
+    judge: JudgeLike,
+    embeddings: Embeddings | None = None,
+    language: str = "ru",
+    *,
+    repeats: int = 2,
+    layouts: Sequence[Layout] | None = None,
+    progress: bool = True,
+    **options: Unpack[CallOptions],
+) -> Qualification | LayoutComparison:
+    """Run the metrics' steps on labelled items and measure the judge's verdicts.
+
+    About 830 calls of a thousand tokens with two repeats. Every item is run `repeats` times; items with chunks or lists
+    of statements of some steps once more in reverse order, and items with chunks of some steps once more with an
+    irrelevant sentence in each chunk. Repeats bypass the model's cache. In the intervals, each labelled verdict counts
+    as one.
+
+    Args:
+        judge: a chat model, another Runnable, or a Judge with the options that you will use.
+        embeddings: examined too, for the metrics that compare texts by embeddings.
+        language: of the labelled items, "ru" or "en".
+        repeats: how often each unchanged item is run.
+        layouts: layouts to compare, such as `["contexts_first", "handbook"]`; the items are run with each of them. None
+            runs them with the judge's own layout.
+        progress: show progress on stderr.
+        **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
+            `price=None`.
+
+    Returns:
+        The statistics of each step, and for each metric a verdict whether the judge is fit for it. With `layouts`, a
+        mapping of each layout to such a result.
+
+    Raises:
+        ConfigError: if an option is invalid, or the first call to the judge or to the embeddings fails.
+        TypeError: if an option does not exist.
+    """
+    settings = fill_defaults(qualify_judge, options, CALL_DEFAULTS)
+    items = [item for item in labelled_items(language) if item.step != EMBEDDING_STEP or embeddings is not None]
+    _check_options(embeddings, repeats, layouts)
+    examined = Judge.of(judge)
+    if layouts is None:
+        return _qualify(examined, embeddings, items, language, repeats, settings, progress=progress)
+    return LayoutComparison(
+        {
+            layout: _qualify(
+                map_members(examined, partial(replace, layout=layout)),
+                embeddings,
+                items,
+                language,
+                repeats,
+                settings,
+                progress=progress,
+            )
+            for layout in layouts
+        }
+    )
+
+
+def _qualify(
+    examined: Judge,
+    embeddings: Embeddings | None,
+    items: Sequence[LabelledItem],
+    language: str,
+    repeats: int,
+    settings: Any,
+    *,
+    progress: bool,
+) -> Qualification:
+    """Run the labelled items with one judge and return the statistics and verdicts."""
+    run = build_run(settings)
+    runs = {item.step: run.metered() for item in items}
+    probes = [probe for item in items for probe in list_probes(item, repeats)]
+    counting = threading.Lock()
+    with show_progress(len(probes), run.meter, show=progress, unit="questions") as display:
+
+        def answer(probe: Probe) -> ProbeResult:
+            subject = embeddings if probe.item.step == EMBEDDING_STEP else examined
+            result = run_probe(probe, subject, runs[probe.item.step])
+            with counting:
+                display.advance(bool(result.error))
+            return result
+
+        results = _run_all(probes, answer, run, _WORKERS_PER_SLOT * settings["max_concurrency"])
+    words = _word_overlap_baseline(language)
+    steps = {
+        step: step_statistics(
+            step, [result for result in results if result.probe.item.step == step], words[step], step_run.meter.usage
+        )
+        for step, step_run in runs.items()
+    }
+    fitness = {step: (statistics.verdict, statistics.reasons) for step, statistics in steps.items()}
+    verdicts = {metric: assess_metric(fitness, metric) for metric in STEPS_OF}
+    return Qualification(
+        judge=examined.identity + (f", {model_identity(embeddings)}" if embeddings is not None else ""),
+        language=language,
+        layout=", ".join(dict.fromkeys(member._endpoint.layout for member in examined.members)),
+        repeats=repeats,
+        steps=steps,
+        verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
+        reasons={metric: reason for metric, (_, reason) in verdicts.items()},
+        notes=[*_model_notes([examined, embeddings]), _PUBLIC_TEXTS],
+    )
+
+
+def _check_options(embeddings: Any, repeats: Any, layouts: Any) -> None:
+    if not isinstance(repeats, int) or isinstance(repeats, bool) or repeats < 1:
+        raise ConfigError(f"repeats must be a whole number of at least 1, got {repeats!r}")
+    if not isinstance(embeddings, Embeddings | None):
+        raise ConfigError(f"embeddings must be LangChain Embeddings, got {type(embeddings).__name__}")
+    if layouts is None:
+        return
+    known = get_args(Layout)
+    is_list = isinstance(layouts, Sequence) and not isinstance(layouts, str)
+    if not is_list or not layouts or any(layout not in known for layout in layouts):
+        raise ConfigError(f"layouts must be a list of {', '.join(known)}, got {layouts!r}")
+
+
+def _run_all(
+    probes: Sequence[Probe], answer: Callable[[Probe], ProbeResult], run: Run, at_once: int
+) -> list[ProbeResult]:
+    """Run the first probe (test request) of the judge and of the embeddings, then all others in threads.
+
+    Raises an error if the first probe shows that a model cannot be reached.
+    """
+    firsts = {"embeddings" if probe.item.step == EMBEDDING_STEP else "judge": probe for probe in reversed(probes)}
+    first_results = {subject: answer(probe) for subject, probe in firsts.items()}
+    for subject, result in first_results.items():
+        if result.lost:
+            raise ConfigError(
+                f"the first call to the {subject} failed: {result.error} (check the address, the key and the name)"
+            )
+    others = [probe for probe in probes if probe not in firsts.values()]
+    return [*first_results.values(), *run.threads.spread([partial(answer, probe) for probe in others], at_once)]
+
+
+@cache
+def _word_overlap_baseline(language: str) -> dict[str, float]:
+    """Return for each step the share of its labelled verdicts, from 0 to 1, that word overlap gets right."""
+    judge, embeddings, run = Judge(OfflineJudge()), HashingEmbeddings(), Run()
+    right: dict[str, list[bool]] = {}
+    for item in labelled_items(language):
+        result = run_probe(Probe(item), embeddings if item.step == EMBEDDING_STEP else judge, run)
+        verdicts = [answer.verdict in label.accepted for label, answer in labelled_verdicts([result])]
+        right.setdefault(item.step, []).extend(verdicts)
+    return {step: sum(verdicts) / len(verdicts) for step, verdicts in right.items()}
+
+
+def _model_notes(subjects: Sequence[Any]) -> list[str]:
+    """Return the distinct `report_note` texts of the models."""
+    return list(dict.fromkeys(note for model in find_models(subjects) if (note := getattr(model, "report_note", None))))
