@@ -134,6 +134,7 @@ _SKIPPED_PACKAGES = {
     *("asyncio", "concurrent", "logging", "ssl", "_ssl", "threading", "_thread", "weakref", "queue", "socket", "_io"),
     *("numpy", "torch", "pandas", "transformers", "tokenizers", "pyarrow", "sqlite3"),
 }
+_PLUMBING = ("langgraph.", "langchain_core.runnables.", "langchain_rageval.")
 _SKIPPED_MODULES = ("langchain_rageval.prompts", "langchain_rageval.data", "langchain_rageval.run")
 _ORDINARY_HEADERS = re.compile(
     r"accept.*|connection|content-.*|cache-control|host|user-agent|referer|http-referer|origin|x-title|date|x-stainless-.*"
@@ -282,8 +283,14 @@ def find_secrets(owner: Any) -> set[str]:
                     model_names.add(part)
                 if kind == "secret" or name not in _SKIPPED_NAMES:
                     is_query = type(part).__name__ == "QueryParams"  # of a client of HTTP
-                    parts.append((part, "carried" if is_query else _kind_of(name, kind)))
+                    own = "plain" if kind == "plain" and _names_a_state(value, name) else _kind_of(name, kind)
+                    parts.append((part, "carried" if is_query else own))
     return {secret for secret in secrets - model_names if len(secret) >= _MIN_LENGTH}
+
+
+def _names_a_state(value: Any, name: str) -> bool:
+    """Return True for the attribute `key` of a graph's channel, of a Runnable or of an object of this package."""
+    return type(value).__module__.startswith(_PLUMBING) and name == "key"
 
 
 def is_private_name(name: str) -> bool:

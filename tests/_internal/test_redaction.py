@@ -10,7 +10,9 @@ import pytest
 from helpers.each import each
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_openai import ChatOpenAI
+from langgraph.graph import START, StateGraph
 from pydantic import SecretStr
+from typing_extensions import TypedDict
 
 from langchain_rageval import Judge, OfflineJudge, faithfulness, jury
 from langchain_rageval._internal.redaction import cut_middle, find_secrets, redact_message, redact_secrets
@@ -176,3 +178,10 @@ def test_a_message_loses_its_secrets_before_it_is_cut():
 @pytest.mark.parametrize(("text", "cut"), [("abcd", "abcd"), ("abcdef", "ab … ef"), ("", "")])
 def test_only_a_long_text_loses_its_middle(text, cut):
     assert cut_middle(text, 4) == cut
+
+
+def test_the_names_of_a_graphs_states_are_no_secrets_and_the_keys_of_its_models_are():
+    graph = StateGraph(TypedDict("State", {"question": str, "standalone_answer": str}))
+    graph.add_node("ask", chat(api_key=SECRET))
+    graph.add_edge(START, "ask")
+    assert find_secrets(graph.compile()) == {SECRET}
