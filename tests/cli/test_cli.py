@@ -180,7 +180,7 @@ def test_no_command_leaves_its_journal_open(rageval, written, tmp_path, monkeypa
     codes, left_open = {}, {}
     for name, words in commands.items():
         with monkeypatch.context() as patch:
-            connections = Connections(patch)
+            connections = Connections(patch, tmp_path)
             codes[name] = rageval(*words)[0]
         assert connections.opened, name
         left_open[name] = len(connections.left_open)

@@ -319,7 +319,7 @@ def test_control_c_gives_the_finished_scores_of_unfinished_samples_too():
 
 
 def test_a_score_that_is_stored_after_the_end_of_its_run_leaves_no_file_open(journal, monkeypatch):
-    connections, given = Connections(monkeypatch), Sample.parse(SAMPLES[0])
+    connections, given = Connections(monkeypatch, journal), Sample.parse(SAMPLES[0])
     metric = faithfulness(judged())
     scores = {"faithfulness": metric.invoke(given)}
     store = ScoreStore(journal, [metric])
