@@ -16,6 +16,7 @@ HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b1m\x1b]8;;http://h\x1b\\\\b\u202e\u2066c\
 FORBIDDEN = set("\x07\x1b\x9b\r\u202e\u2066\u200f\u061c\u2028")
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("environment", "coloured"), [({}, True), pytest.param({"NO_COLOR": "1"}, False, marks=pytest.mark.gate)]
 )

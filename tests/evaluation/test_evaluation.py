@@ -187,11 +187,7 @@ async def test_there_is_no_barrier_between_samples(rows_of):
     assert all(row.scores["faithfulness"].value == 0.5 for row in rows)
 
 
-@pytest.mark.parametrize(
-    "rows_of",
-    ["evaluate", *(pytest.param(door, marks=pytest.mark.gate) for door in ("aevaluate", "astream_evaluate"))],
-    indirect=True,
-)  # each waits for a timeout that no other call reaches
+@pytest.mark.gate  # each door waits for a timeout that no other call reaches
 async def test_a_sample_that_hangs_is_given_up_and_its_slot_freed(rows_of):
     release = threading.Event()
     judge = Judged(lambda messages: asked_about(messages) == "hangs" and release.wait(PATIENCE))

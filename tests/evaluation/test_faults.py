@@ -427,6 +427,7 @@ class TestSecrets:
 
 
 class TestNobodyThere:
+    @pytest.mark.gate
     @pytest.mark.parametrize(
         "scores_of", ["evaluate", pytest.param("aevaluate", marks=pytest.mark.gate)], indirect=True
     )

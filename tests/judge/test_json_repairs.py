@@ -222,6 +222,7 @@ def test_texts_in_other_formats_are_unchanged(text):
     assert final_channel(text) == text
 
 
+@pytest.mark.gate
 @given(CONTAINERS)
 def test_valid_json_is_one_span_that_no_repair_touches(value):
     text = json.dumps(value, ensure_ascii=False)

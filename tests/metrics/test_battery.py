@@ -288,6 +288,7 @@ def state_of(model: BaseChatModel) -> dict[str, tuple[int, str]]:
     return {name: (id(value) if name != "set" else 0, repr(value)) for name, value in held.items()}
 
 
+@pytest.mark.gate
 @every_judged_metric
 async def test_the_users_model_is_not_changed(build, openai_server, chat_openai, gigachat_server, gigachat):
     models = [

@@ -62,6 +62,7 @@ def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
     assert (verified.order_bias.value, verified.length_bias.value) == (0.0, 0.0)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("language", [pytest.param("ru", marks=pytest.mark.gate), "en"])
 def test_a_judge_that_always_says_yes_is_unfit_because_it_always_says_the_same(language):
     found = qualified(oracle(yes), language=language)
@@ -410,6 +411,7 @@ def test_layouts_are_compared_and_each_qualification_names_its_own():
     assert compared.to_dict()["handbook"]["layout"] == "handbook"
 
 
+@pytest.mark.gate
 def test_without_layouts_the_judges_own_is_used_and_named():
     assert qualified(Judge(OfflineJudge(), layout="instruction_first"), repeats=1).layout == "instruction_first"
 
