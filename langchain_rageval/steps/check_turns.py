@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.asking import JudgeQuestion, shared_question
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.judge.asking import JudgeQuestion
+from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, FactVerdicts, NeedVerdicts, TurnFact, TurnFacts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, request_items
 from langchain_rageval.steps.judge_step import (
     JudgeStep,
     State,
-    agreement_rates,
     item_numbers,
     list_length,
-    majority,
     most_items,
     numbers_by_place,
-    settle_items,
     slices,
 )
 from langchain_rageval.steps.statement_checks import statement_key
@@ -143,23 +140,8 @@ def _longest_list(turns: Sequence[NumberedTurn], role: str) -> int:
 KEPT, ASKED_AGAIN, IGNORED = "kept", "asked again", "ignored"
 MET, WITHDRAWN, UNMET = "met", "withdrawn", "unmet"
 
-_Facts = Mapping[int, TurnFact]
-_Turns = Sequence[NumberedTurn]
 
-
-@dataclass(frozen=True)
-class _Verdict:
-    """Verdict on one item: its label, the reason and the numbers of the turns that decide."""
-
-    label: str
-    reason: str
-    turns: tuple[int, ...] = ()
-
-
-_Verdicts = dict[int, _Verdict]
-
-
-class CheckTurns(JudgeStep):
+class CheckTurns(ItemStep):
     """Step that adds `<result_name>`, a list of Finding: one for each item, then the agreement rates.
 
     Items are sent in slices of the judge's `max_statements`, each numbered from 1, and the turns from the first of the
@@ -175,6 +157,9 @@ class CheckTurns(JudgeStep):
         result_name: key of the findings in the state.
     """
 
+    is_proved = True
+    joins_reasons = True
+
     of: str
     key: str
     labels: tuple[str, ...]
@@ -188,91 +173,41 @@ class CheckTurns(JudgeStep):
         vote (one repetition by one judge); no call without items.
         """
         sample: Sample = state["sample"]
-        listed: TurnFacts = state["turn_facts"]
-        items = dict(enumerate(getattr(listed, self.of), 1))
-        voters = voters_of(self.judge) if items else []
-        turns = numbered_turns(sample)
-        votes: list[_Verdicts] = yield Gather([self._vote(voter, sample.question, items, turns) for voter in voters])
-        texts = {number: item.text for number, item in items.items()}
-        labels = [{number: verdict.label for number, verdict in vote.items()} for vote in votes]
-        findings = [self._finding(number, item, [vote[number] for vote in votes]) for number, item in items.items()]
-        return state | {self.result_name: [*findings, *agreement_rates(texts, voters, labels)]}
+        facts: list[TurnFact] = getattr(state["turn_facts"], self.of)
+        items = {n: Item("turn", n, fact.text, self.labels, turn=fact.turn) for n, fact in enumerate(facts, 1)}
+        rulings = yield from self.rule_on(sample, items, numbered_turns(sample))
+        findings = [
+            finding.model_copy(update={"cites": [str(item.turn), *sorted(finding.cites, key=int)]})
+            for item, finding in zip(items.values(), rulings, strict=False)
+        ]
+        return state | {self.result_name: findings + rulings[len(items) :]}
 
-    def _vote(self, voter: Voter, question: str, items: _Facts, turns: _Turns) -> Operation[_Verdicts]:
-        judge = voter.judge
-        windows = turn_windows(turns, judge.max_context_tokens)
-        requests = [
+    def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
+        windows = turn_windows(shown, judge.max_context_tokens)
+        return [
             (part, window)
             for part in slices(items, judge.max_statements)
             for window in windows
             if window[-1].number > min(item.turn for item in part.values()) or len(windows) == 1
         ]
-        parts = yield Gather([self._check_shared(voter, question, part, window) for part, window in requests])
-        given: dict[int, list[_Verdict]] = {number: [] for number in items}
-        for part in parts:
-            for number, verdict in part.items():
-                given[number].append(verdict)
-        return {number: self._strongest(verdicts) for number, verdicts in given.items()}
 
-    def _check_shared(self, voter: Voter, question: str, part: _Facts, window: _Turns) -> Operation[_Verdicts]:
-        def question_about(items: _Facts) -> JudgeQuestion[Any]:
-            return self._judge_question(voter, question, items, window)
-
-        judge_question = question_about(part)
-        work = settle_items(
-            voter,
-            judge_question,
-            part,
-            question_about=question_about,
-            read=lambda answer, items: self._consistent(answer, items, window),
-            lacks_evidence=self._lacks_turn,
-            names=self.of,
-        )
-        verdicts: _Verdicts = yield shared_question(voter.judge, judge_question, voter.draw, work, part)
-        return verdicts
-
-    def _judge_question(self, voter: Voter, question: str, part: _Facts, window: _Turns) -> JudgeQuestion[Any]:
-        items = [{self.key: place, "turn": item.turn, "text": item.text} for place, item in enumerate(part.values(), 1)]
+    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
         limits = AnswerLimits(
-            items=("verdicts", self.key, item_numbers(len(part))),
-            values=(("turns", tuple(turn.number for turn in window)),),
+            items=("verdicts", self.key, item_numbers(len(items))),
+            values=(("turns", tuple(turn.number for turn in shown)),),
         )
-        inputs = {"turns": request_turns(window), self.of: items}
-        return self.build_question(inputs, None, language_from=question, judge=voter.judge, limits=limits)
+        inputs = {"turns": request_turns(shown), self.of: request_items(self.key, items)}
+        return self.build_question(inputs, None, language_from=sample.question, judge=judge, limits=limits)
 
-    def _consistent(self, answer: Any, part: _Facts, window: _Turns) -> _Verdicts:
-        """Return the verdicts of a reply by the items' own numbers, with existing turns after the item.
+    def _key(self, verdict: Any, items: Items, shown: Any) -> Any:
+        return numbers_by_place(items).get(getattr(verdict, self.key))
 
-        Unknown items are dropped, agreeing duplicates are combined, conflicting ones are omitted.
-        """
-        numbers, existing = numbers_by_place(part), {turn.number for turn in window}
-        by_number: dict[int, list[_Verdict]] = {}
-        for verdict in answer.verdicts:
-            if number := numbers.get(getattr(verdict, self.key)):
-                turns = tuple(turn for turn in verdict.turns if turn in existing and turn > part[number].turn)
-                by_number.setdefault(number, []).append(_Verdict(verdict.verdict, verdict.reason, turns))
-        return {n: _combine(doubles) for n, doubles in by_number.items() if len({v.label for v in doubles}) == 1}
+    def _cites(self, verdict: Any, item: Item, shown: Any) -> Sequence[str]:
+        existing = {turn.number for turn in shown}
+        return [str(turn) for turn in verdict.turns if turn in existing and turn > item.turn]
 
-    def _lacks_turn(self, verdict: _Verdict) -> bool:
-        return verdict.label in self.needs_turn and not verdict.turns
-
-    def _strongest(self, verdicts: Sequence[_Verdict]) -> _Verdict:
-        """Return the verdict over several windows, with the reasons and turns of all equal verdicts."""
-        strongest = min((verdict.label for verdict in verdicts), key=self.labels.index)
-        return _combine([verdict for verdict in verdicts if verdict.label == strongest])
-
-    def _finding(self, number: int, item: TurnFact, verdicts: Sequence[_Verdict]) -> Finding:
-        label = majority([verdict.label for verdict in verdicts], tie=self.labels[-1])
-        agreeing = [verdict for verdict in verdicts if verdict.label == label] or [_Verdict(label, "")]
-        verdict = _combine(agreeing)
-        return Finding(
-            kind="turn",
-            number=number,
-            text=item.text,
-            verdict=label,
-            reason=verdict.reason,
-            cites=[str(turn) for turn in (item.turn, *sorted(verdict.turns))],
-        )
+    def _problem(self, missing: Items) -> str:
+        return f"no single verdict for the {self.of} {list(missing)}"
 
 
 def check_user_facts(judge: JudgeLike) -> JudgeStep:
@@ -305,11 +240,3 @@ def check_needs(judge: JudgeLike) -> JudgeStep:
 
 def _check_turns(judge: JudgeLike, prompt: str, answer: type[BaseModel], **options: Any) -> JudgeStep:
     return CheckTurns(prompt=prompt, judge=Judge.of(judge), answer=answer, **options)
-
-
-def _combine(verdicts: Iterable[_Verdict]) -> _Verdict:
-    """Return equal verdicts as one, with their different reasons and turns."""
-    given = list(verdicts)
-    reasons = dict.fromkeys(verdict.reason for verdict in given if verdict.reason)
-    turns = dict.fromkeys(turn for verdict in given for turn in verdict.turns)
-    return _Verdict(given[0].label, " ".join(reasons), tuple(turns))

@@ -7,20 +7,28 @@ several votes. Always makes calls, one for each vote.
 
 from __future__ import annotations
 
-from langchain_rageval.data.schema import Finding, Sample
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.judge.asking import JudgeQuestion
+from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, AspectVerdict
 from langchain_rageval.prompts.layout import NumberedContexts
-from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, State, agreement_rates, majority, mean_probabilities
+from langchain_rageval.run.requests import Operation
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, background_of
+from langchain_rageval.steps.judge_step import JudgeStep, State
 
 
-class CritiqueAspect(JudgeStep):
+class CritiqueAspect(ItemStep):
     """Step that adds `aspect_verdict`, a list of Finding: "yes" or "no", then the agreement rate.
 
     Contexts are background: if they exceed the judge's `max_context_tokens`, only their first window is sent.
     """
+
+    list_field = ""
+    label_names: ClassVar[Mapping[str, str]] = {"true": "yes", "false": "no"}
 
     aspect: str
     definition: str | None
@@ -29,36 +37,22 @@ class CritiqueAspect(JudgeStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge whether the aspect applies: one request per vote (one repetition by one judge)."""
         sample: Sample = state["sample"]
-        voters = voters_of(self.judge)
-        answers: list[AspectVerdict] = yield Gather([self._vote(voter, sample) for voter in voters])
-        applies = majority([answer.verdict for answer in answers], tie=self.tie)
-        reasons = dict.fromkeys(answer.reason for answer in answers if answer.verdict == applies)
-        finding = Finding(
-            kind="aspect",
-            number=1,
-            text=self.aspect,
-            verdict=_label(applies),
-            reason=" ".join(reasons),
-            probabilities=mean_probabilities(answers, "verdict", {"true": "yes", "false": "no"}),
-        )
-        labels = [{1: _label(answer.verdict)} for answer in answers]
-        return state | {"aspect_verdict": [finding, *agreement_rates({1: self.aspect}, voters, labels)]}
+        labels = ("no", "yes") if self.tie else ("yes", "no")
+        item = Item("aspect", 1, self.aspect, labels)
+        findings = yield from self.rule_on(sample, {1: item}, NumberedContexts.of(sample.contexts or []))
+        return state | {"aspect_verdict": findings}
 
-    def _vote(self, voter: Voter, sample: Sample) -> Operation[AspectVerdict]:
-        definition = self.definition or voter.judge.prompt_set(sample.question).common.aspects[self.aspect]
+    def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
+        return [(items, background_of(shown, judge))]
+
+    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
         inputs = {
             "question": sample.question,
             "answer": sample.answer,
             "aspect": self.aspect,
-            "definition": definition,
+            "definition": self.definition or judge.prompt_set(sample.question).common.aspects[self.aspect],
         }
-        windows = NumberedContexts.of(sample.contexts or []).windows(voter.judge.max_context_tokens)
-        background = windows[0] if windows and windows[0].sentences else None
-        question = self.build_question(
-            inputs, background, language_from=sample.question, judge=voter.judge, limits=AnswerLimits()
-        )
-        answer: AspectVerdict = yield self.ask(question, voter)
-        return answer
+        return self.build_question(inputs, shown, language_from=sample.question, judge=judge, limits=AnswerLimits())
 
 
 def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, tie: bool) -> JudgeStep:
@@ -85,7 +79,3 @@ def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, ti
         definition=definition,
         tie=tie,
     )
-
-
-def _label(applies: bool) -> str:
-    return "yes" if applies else "no"

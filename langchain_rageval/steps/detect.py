@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.judge.asking import JudgeQuestion
+from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import Abstention, Answerable, AnswerLimits
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.judge_step import JudgeStep, State, agreement_rates, majority, mean_probabilities
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling
+from langchain_rageval.steps.judge_step import JudgeStep, State
 
 ABSTAINS, ANSWERS = "abstains", "answers"
 
-_ABSTENTION_LABELS = {"true": ABSTAINS, "false": ANSWERS}
 
-
-class DetectAbstention(JudgeStep):
+class DetectAbstention(ItemStep):
     """Step that adds `<of>_abstention`, a list of Finding: one for each text, each followed by its agreement rate.
 
     The answer has number 1, the references have numbers from 2; blank references are left out. A blank answer abstains.
     """
+
+    list_field = ""
+    label_field = "abstains"
+    label_names: ClassVar[Mapping[str, str]] = {"true": ABSTAINS, "false": ANSWERS}
 
     of: Side
 
@@ -33,33 +41,17 @@ class DetectAbstention(JudgeStep):
             texts = {1: sample.answer or ""}
         else:
             texts = {number: text for number, text in enumerate(sample.references, 2) if text.strip()}
-        parts: list[list[Finding]] = yield Gather([self._detect(sample.question, *item) for item in texts.items()])
+        items = [{text: Item("criterion", n, f"the {self.of}", (ANSWERS, ABSTAINS))} for n, text in texts.items()]
+        parts: list[list[Finding]] = yield Gather([self.rule_on(sample, item) for item in items])
         return state | {f"{self.of}_abstention": [finding for part in parts for finding in part]}
 
-    def _detect(self, question: str, number: int, text: str) -> Operation[list[Finding]]:
-        voters = voters_of(self.judge) if text.strip() else []
-        replies: list[Abstention] = yield Gather([self._vote(voter, question, text) for voter in voters])
-        votes = replies or [Abstention(reason="", abstains=True)]
-        abstains = majority([vote.abstains for vote in votes], tie=False)
-        reasons = dict.fromkeys(vote.reason for vote in votes if vote.abstains == abstains)
-        subject, verdict = f"the {self.of}", _abstention_label(abstains)
-        finding = Finding(
-            kind="criterion",
-            number=number,
-            text=subject,
-            verdict=verdict,
-            reason=" ".join(reasons),
-            probabilities=mean_probabilities(votes, "abstains", _ABSTENTION_LABELS),
-        )
-        labels = [{number: _abstention_label(vote.abstains)} for vote in votes]
-        return [finding, *agreement_rates({number: subject}, voters, labels)]
+    def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
+        return [(items, None) for text in items if text.strip()]
 
-    def _vote(self, voter: Voter, question: str, text: str) -> Operation[Abstention]:
-        inputs = {"question": question, "answer": text}
-        answer: Abstention = yield self.ask(
-            self.build_question(inputs, None, language_from=question, judge=voter.judge, limits=AnswerLimits()), voter
-        )
-        return answer
+    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
+        [text] = items
+        inputs = {"question": sample.question, "answer": text}
+        return self.build_question(inputs, None, language_from=sample.question, judge=judge, limits=AnswerLimits())
 
 
 def detect_abstention(judge: JudgeLike, *, of: Side) -> JudgeStep:
@@ -67,20 +59,20 @@ def detect_abstention(judge: JudgeLike, *, of: Side) -> JudgeStep:
     return DetectAbstention(prompt="detect_abstention", judge=Judge.of(judge), answer=Abstention, of=of)
 
 
-def _abstention_label(abstains: bool) -> str:
-    return ABSTAINS if abstains else ANSWERS
-
-
 ANSWERABLE, UNANSWERABLE = "answer", "do not answer"
-_ANSWERABLE_LABELS = {"true": ANSWERABLE, "false": UNANSWERABLE}
 
 
-class DetectAnswerable(JudgeStep):
+class DetectAnswerable(ItemStep):
     """Step that adds `answerable`, a list of Finding: the verdict on the contexts, then the agreement rate.
 
     Contexts are sent in windows of the judge's `max_context_tokens`. One window that answers is enough; an answer that
     has to be combined from two windows is missed.
     """
+
+    list_field = ""
+    label_field = "answerable"
+    label_names: ClassVar[Mapping[str, str]] = {"true": ANSWERABLE, "false": UNANSWERABLE}
+    joins_reasons = True
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge whether the contexts answer the question.
@@ -89,43 +81,19 @@ class DetectAnswerable(JudgeStep):
         call if the contexts have no sentences.
         """
         sample: Sample = state["sample"]
-        contexts = NumberedContexts.of(sample.contexts or [])
-        voters = voters_of(self.judge) if contexts.sentences else []
-        replies: list[Answerable] = yield Gather([self._vote(voter, sample.question, contexts) for voter in voters])
-        votes = replies or [Answerable(reason="", answerable=False)]
-        answerable = majority([vote.answerable for vote in votes], tie=False)
-        reasons = dict.fromkeys(vote.reason for vote in votes if vote.answerable == answerable)
-        finding = Finding(
-            kind="criterion",
-            number=2,
-            text="the contexts",
-            verdict=_answerable_label(answerable),
-            reason=" ".join(reasons),
-            probabilities=mean_probabilities(votes, "answerable", _ANSWERABLE_LABELS),
-        )
-        labels = [{2: _answerable_label(vote.answerable)} for vote in votes]
-        return state | {"answerable": [finding, *agreement_rates({2: finding.text}, voters, labels)]}
+        item = Item("criterion", 2, "the contexts", (ANSWERABLE, UNANSWERABLE))
+        findings = yield from self.rule_on(sample, {2: item}, NumberedContexts.of(sample.contexts or []))
+        return state | {"answerable": findings}
 
-    def _vote(self, voter: Voter, question: str, contexts: NumberedContexts) -> Operation[Answerable]:
-        """Return the verdict of one vote: answerable if any window is, with the reasons of the windows that decide."""
-        windows = contexts.windows(voter.judge.max_context_tokens)
-        parts: list[Answerable] = yield Gather([self._detect(voter, question, window) for window in windows])
-        answerable = any(part.answerable for part in parts)
-        reasons = dict.fromkeys(part.reason for part in parts if part.answerable == answerable)
-        return Answerable(reason=" ".join(reasons), answerable=answerable)
+    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
+        inputs = {"question": sample.question}
+        return self.build_question(inputs, shown, language_from=sample.question, judge=judge, limits=AnswerLimits())
 
-    def _detect(self, voter: Voter, question: str, window: NumberedContexts) -> Operation[Answerable]:
-        judge_question = self.build_question(
-            {"question": question}, window, language_from=question, judge=voter.judge, limits=AnswerLimits()
-        )
-        answer: Answerable = yield self.ask(judge_question, voter)
-        return answer
+    def _ruling(self, verdict: Any, item: Item, shown: Any) -> Ruling:
+        """Return the ruling of a window without probabilities, which those of other windows would change."""
+        return replace(super()._ruling(verdict, item, shown), probabilities={})
 
 
 def detect_answerable(judge: JudgeLike) -> JudgeStep:
     """Return the step that decides whether the contexts answer the question."""
     return DetectAnswerable(prompt="detect_answerable", judge=Judge.of(judge), answer=Answerable)
-
-
-def _answerable_label(answerable: bool) -> str:
-    return ANSWERABLE if answerable else UNANSWERABLE

@@ -11,13 +11,12 @@ from pydantic import BaseModel, InstanceOf, ValidationError
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.description import digest_of
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.errors import JudgeOutputError, config_error_of
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
+from langchain_rageval.errors import config_error_of
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, prompt_language
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.panels import with_fresh_endpoint
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
-from langchain_rageval.judge.probabilities import probabilities_of
 from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge, invention_note
 from langchain_rageval.prompts.answer_schemas import AnswerLimits
 from langchain_rageval.prompts.layout import NumberedContexts, RequestContent
@@ -25,58 +24,8 @@ from langchain_rageval.prompts.promptset import Prompt, StepPrompts, packaged_fi
 from langchain_rageval.run.requests import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
 
+_Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
-_Verdict = TypeVar("_Verdict")
-
-
-def settle_items(
-    voter: Voter,
-    judge_question: JudgeQuestion[Any],
-    items: Mapping[int, _Item],
-    *,
-    question_about: Callable[[Mapping[int, _Item]], JudgeQuestion[Any]],
-    read: Callable[[Any, Mapping[int, _Item]], Mapping[int, _Verdict]],
-    lacks_evidence: Callable[[_Verdict], bool],
-    names: str,
-) -> Operation[dict[int, _Verdict]]:
-    """Ask one judge about items until each has a verdict; repeat the question for those without one.
-
-    A verdict that lacks evidence is asked for again, once; a later verdict replaces it.
-
-    Args:
-        voter: judge, and draw of the vote.
-        judge_question: question about all items.
-        items: items by number.
-        question_about: function from some of the items to the question about them.
-        read: function from a reply and the items of its request to the verdicts by number; an item without a single
-            verdict is left out.
-        lacks_evidence: function that returns True for a verdict that must be proved and is not.
-        names: what the items are, in the plural, for the error.
-
-    Raises:
-        JudgeOutputError: if no attempt is left for an item without a verdict.
-    """
-    attempts = Attempts(voter.judge.attempts)
-    settled: dict[int, _Verdict] = {}
-    repeated: set[int] = set()
-    pending = items
-    while pending and attempts.left:
-        if pending is not items:
-            judge_question = repeat_question(question_about(pending))
-        try:
-            answer = yield from ask_judge(voter.judge, judge_question, attempts, voter.draw)
-        except JudgeOutputError:
-            if items.keys() <= settled.keys():
-                break
-            raise
-        settled |= read(answer, pending)
-        unproven = {n for n in pending if n in settled and lacks_evidence(settled[n])} - repeated
-        repeated |= unproven
-        pending = {n: item for n, item in items.items() if n not in settled or n in unproven}
-    if missing := sorted(items.keys() - settled.keys()):
-        problem = f"no single verdict for the {names} {missing}"
-        raise JudgeOutputError(problem, judge_question.request.step, answer.model_dump_json())
-    return settled
 
 
 _Vote = TypeVar("_Vote", str, bool)
@@ -116,37 +65,14 @@ def agreement_rates(
         yield Finding(kind="agreement", number=number, text=text, verdict=f"{count / len(labels):.2f}", reason=reason)
 
 
-def mean_probabilities(
-    answers: Sequence[BaseModel], field: str, names: Mapping[str, str] | None = None
-) -> dict[str, float]:
-    """Return the probabilities of the labels of a verdict, as the mean over the votes of which they are known.
-
-    Args:
-        answers: for each vote the object that holds the verdict.
-        field: field of the verdict.
-        names: verdicts of the findings by the labels of the judge, if they differ.
-    """
-    known = [found for answer in answers if (found := probabilities_of(answer, field))]
+def mean_probabilities(votes: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the probabilities of labels as the mean over the votes of which they are known (not empty)."""
+    known = [found for found in votes if found]
     means: dict[str, float] = {}
     for found in known:
         for label, probability in found.items():
-            name = (names or {}).get(label, label)
-            means[name] = means.get(name, 0.0) + probability / len(known)
+            means[label] = means.get(label, 0.0) + probability / len(known)
     return means
-
-
-def grade_probabilities(grades: Sequence[BaseModel], scale: tuple[int, int]) -> dict[str, float]:
-    """Return the probabilities of the grades on a scale, as the mean over the votes of which they are known.
-
-    Args:
-        grades: for each vote the object whose field `grade` holds the grade.
-        scale: the lowest and the highest grade; the judge's probability of any other number is left out.
-    """
-    means = mean_probabilities(grades, "grade")
-    possible = {str(grade) for grade in range(scale[0], scale[1] + 1)}
-    valid = {grade: probability for grade, probability in means.items() if grade in possible}
-    total = sum(valid.values())
-    return {grade: probability / total for grade, probability in valid.items()} if total else {}
 
 
 __all__ = [
@@ -158,7 +84,6 @@ __all__ = [
     "list_length",
     "most_items",
     "numbers_by_place",
-    "request_items",
     "slices",
 ]
 
@@ -338,7 +263,7 @@ def list_length(text: str) -> int:
     return limit
 
 
-def slices(items: Mapping[int, _Item], size: int) -> list[dict[int, _Item]]:
+def slices(items: Mapping[_Key, _Item], size: int) -> list[dict[_Key, _Item]]:
     """Split numbered items into parts of at most `size`, in order."""
     numbers = list(items)
     return [
@@ -346,16 +271,8 @@ def slices(items: Mapping[int, _Item], size: int) -> list[dict[int, _Item]]:
     ]
 
 
-def request_items(key: str, items: NumberedTexts) -> list[dict[str, Any]]:
-    """Return numbered texts as the items of a request, numbered from 1 whatever their own numbers are.
-
-    A judge that numbers its answers from 1 then answers right, also about a slice or a repeated question.
-    """
-    return [{key: place, "text": text} for place, text in enumerate(items.values(), 1)]
-
-
-def numbers_by_place(items: Iterable[int]) -> dict[int, int]:
-    """Return the own numbers of items by their numbers in a request, which count from 1."""
+def numbers_by_place(items: Iterable[_Key]) -> dict[int, _Key]:
+    """Return the own numbers (keys) of items by their numbers in a request, which count from 1."""
     return dict(enumerate(items, 1))
 
 

@@ -7,19 +7,22 @@ if the contexts have no sentences; the list is then empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.judge.asking import JudgeQuestion
+from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, NeededSentences
 from langchain_rageval.prompts.layout import NumberedContexts
-from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import JudgeStep, State, agreement_rates, majority
+from langchain_rageval.run.requests import Operation
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling, Rulings, combine
+from langchain_rageval.steps.judge_step import JudgeStep, State
 
 NEEDED, NOT_NEEDED = "needed", "not needed"
 
 
-class SelectSentences(JudgeStep):
+class SelectSentences(ItemStep):
     """Step that adds `context_sentences`, a list of Finding: one for each sentence in order, then the agreement rates.
 
     A reply with an unknown sentence number or a range is asked for again.
@@ -33,44 +36,35 @@ class SelectSentences(JudgeStep):
         """
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
-        sentences = contexts.sentences
-        voters = voters_of(self.judge) if sentences else []
-        votes: list[dict[str, str]] = yield Gather([self._vote(voter, sample, contexts) for voter in voters])
-        findings = [
-            Finding(
-                kind="sentence",
-                number=place,
-                text=text,
-                verdict=NEEDED if majority([number in vote for vote in votes], tie=False) else NOT_NEEDED,
-                reason=" ".join(dict.fromkeys(vote[number] for vote in votes if number in vote)),
-                cites=[number],
-            )
-            for place, (number, text) in enumerate(sentences.items(), 1)
-        ]
-        labels = [
-            {place: NEEDED if number in vote else NOT_NEEDED for place, number in enumerate(sentences, 1)}
-            for vote in votes
-        ]
-        agreement = agreement_rates(dict(enumerate(sentences.values(), 1)), voters, labels)
-        return state | {"context_sentences": [*findings, *agreement]}
+        sentences = {
+            number: Item("sentence", place, text, (NEEDED, NOT_NEEDED))
+            for place, (number, text) in enumerate(contexts.sentences.items(), 1)
+        }
+        findings = yield from self.rule_on(sample, sentences, contexts)
+        cited = [f.model_copy(update={"cites": [number]}) for number, f in zip(sentences, findings, strict=False)]
+        return state | {"context_sentences": cited + findings[len(cited) :]}
 
-    def _vote(self, voter: Voter, sample: Sample, contexts: NumberedContexts) -> Operation[dict[str, str]]:
-        """Return the needed sentences of one vote: sentence number to the judge's reason."""
-        windows = contexts.windows(voter.judge.max_context_tokens)
-        parts = yield Gather([self._select(voter, sample, window) for window in windows])
-        return {number: reason for part in parts for number, reason in part.items()}
+    def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
+        windows = shown.windows(judge.max_context_tokens) if items else []
+        return [({number: items[number] for number in window.sentences}, window) for window in windows]
 
-    def _select(self, voter: Voter, sample: Sample, window: NumberedContexts) -> Operation[dict[str, str]]:
-        question = self.build_question(
+    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
+        return self.build_question(
             {"question": sample.question},
-            window,
+            shown,
             language_from=sample.question,
-            judge=voter.judge,
-            objection=_objection(window),
-            limits=AnswerLimits(values=(("sentences", tuple(window.sentences)),)),
+            judge=judge,
+            objection=_objection(shown),
+            limits=AnswerLimits(values=(("sentences", tuple(shown.sentences)),)),
         )
-        answer: NeededSentences = yield self.ask(question, voter)
-        return dict.fromkeys(window.resolve(answer.sentences), answer.reason)
+
+    def _read(self, answer: Any, items: Items, shown: Any) -> Rulings:
+        needed = shown.resolve(answer.sentences)
+        return {key: Ruling(NEEDED, answer.reason) if key in needed else Ruling(NOT_NEEDED) for key in items}
+
+    def _finding(self, item: Item, rulings: Sequence[Ruling]) -> Finding:
+        """Return the finding with the reasons of all votes that need the sentence, also if they are a minority."""
+        return super()._finding(item, rulings).model_copy(update={"reason": combine(rulings).reason})
 
 
 def select_sentences(judge: JudgeLike) -> JudgeStep:

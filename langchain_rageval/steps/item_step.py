@@ -1,0 +1,301 @@
+"""ItemStep: base of the steps that ask a judge for a ruling on each of some items, and count the votes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from statistics import median_low
+from typing import Any, ClassVar
+
+from langchain_rageval.data.schema import Finding, FindingKind, Sample
+from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
+from langchain_rageval.judge.judge import Judge, Voter, voters_of
+from langchain_rageval.judge.probabilities import probabilities_of
+from langchain_rageval.prompts.layout import NumberedContexts
+from langchain_rageval.run.requests import Gather, Operation
+from langchain_rageval.steps.judge_step import (
+    JudgeStep,
+    agreement_rates,
+    majority,
+    mean_probabilities,
+    numbers_by_place,
+    slices,
+)
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that the judge rules on.
+
+    Attributes:
+        kind: kind of its finding.
+        number: its own number.
+        text: its text.
+        labels: labels that a ruling can have, the strongest first. The last one decides a tie, and holds for an item
+            that the judge is not asked about.
+        turn: number of the turn that says it, in a conversation.
+    """
+
+    kind: FindingKind
+    number: int
+    text: str
+    labels: tuple[str, ...]
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """Ruling on one item: its label, the reason, the numbers that it cites, and the probabilities of the labels."""
+
+    label: str
+    reason: str = ""
+    cites: tuple[str, ...] = ()
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+
+
+Items = Mapping[Any, Item]
+"""Items by their keys, which are their own numbers or other values that identify them."""
+
+Rulings = dict[Any, Ruling]
+"""Rulings by the keys of their items."""
+
+Part = tuple[Items, Any]
+"""Items of one request, and what the judge is shown with them."""
+
+
+def numbered_items(texts: Sequence[str], kind: FindingKind, labels: tuple[str, ...]) -> dict[int, Item]:
+    """Return texts as items that are numbered from 1."""
+    return {number: Item(kind, number, text, labels) for number, text in enumerate(texts, 1)}
+
+
+def request_items(name: str, items: Items) -> list[dict[str, Any]]:
+    """Return items as those of a request, numbered from 1 whatever their own numbers are.
+
+    A judge that numbers its answers from 1 then answers right, also about a slice or a repeated question.
+    """
+    return [
+        {name: place, **({"turn": item.turn} if item.turn else {}), "text": item.text}
+        for place, item in enumerate(items.values(), 1)
+    ]
+
+
+def background_of(contexts: NumberedContexts, judge: Judge) -> NumberedContexts | None:
+    """Return the first window of contexts that a judge only reads as background; None without sentences."""
+    windows = contexts.windows(judge.max_context_tokens)
+    return windows[0] if windows and windows[0].sentences else None
+
+
+class ItemStep(JudgeStep):
+    """Step whose findings are rulings on items: one for each item in order, then the agreement rates.
+
+    Items are sent in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`. Over
+    slices and windows the strongest label counts, over votes the majority. Items without a single valid ruling are
+    asked about again. A subclass states its rule: the attributes below, the question, and what else differs.
+
+    Attributes:
+        items_name: what the items are, in the plural, in the request and in errors.
+        number_field: name of the number of an item, in the request and in a verdict.
+        list_field: list of the verdicts in the answer; "" if the answer is the verdict on a single item.
+        label_field: field of a verdict that holds the judge's label.
+        label_names: labels of the findings by those of the judge in lower case, if they differ.
+        is_proved: True if each label but the last needs a citation, and is asked for again, once, without one.
+        joins_reasons: True if equal rulings of a vote on one item are combined; otherwise the first one counts.
+    """
+
+    items_name: ClassVar[str] = ""
+    number_field: ClassVar[str] = ""
+    list_field: ClassVar[str] = "verdicts"
+    label_field: ClassVar[str] = "verdict"
+    label_names: ClassVar[Mapping[str, str]] = {}
+    is_proved: ClassVar[bool] = False
+    joins_reasons: ClassVar[bool] = False
+
+    def rule_on(self, sample: Sample, items: Items, shown: Any = None) -> Operation[list[Finding]]:
+        """Ask the judge about items: one request per part of them and vote; none if there are no parts.
+
+        Args:
+            sample: the sample.
+            items: the items.
+            shown: contexts, of which each request shows a window, or what a subclass shows instead.
+        """
+        voters = voters_of(self.judge) if self._parts(sample, items, shown, self.judge.members[0]) else []
+        votes: list[Rulings] = yield Gather([self._vote(voter, sample, items, shown) for voter in voters])
+        given = votes or [_defaults(items)]
+        findings = [self._finding(item, [vote[key] for vote in given]) for key, item in items.items()]
+        for kind in dict.fromkeys(item.kind for item in items.values()):
+            own = {key: item for key, item in items.items() if item.kind == kind}
+            labels = [{item.number: vote[key].label for key, item in own.items()} for vote in votes]
+            findings += agreement_rates({item.number: item.text for item in own.values()}, voters, labels)
+        return findings
+
+    @abstractmethod
+    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
+        """Return the question to a judge about items, and what is shown with them."""
+
+    def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
+        """Return the parts that a judge is asked about; none if there is nothing to ask."""
+        if not shown.sentences:
+            return []
+        return list(product(slices(items, judge.max_statements), shown.windows(judge.max_context_tokens)))
+
+    def _again(self, part: Items, shown: Any, pending: Items) -> Part:
+        """Return what is sent when the question about a part is repeated for some of its items."""
+        return pending, shown
+
+    def _key(self, verdict: Any, items: Items, shown: Any) -> Any:
+        """Return the key of the item that a verdict is about; None if there is no such item."""
+        return numbers_by_place(items).get(getattr(verdict, self.number_field))
+
+    def _cites(self, verdict: Any, item: Item, shown: Any) -> Sequence[str]:
+        """Return the numbers that a verdict cites, without those that do not exist."""
+        return ()
+
+    def _read(self, answer: Any, items: Items, shown: Any) -> Rulings:
+        """Return the rulings of an answer; unknown items are dropped, conflicting and impossible rulings omitted."""
+        if not self.list_field:
+            return {key: self._ruling(answer, item, shown) for key, item in items.items()}
+        given: dict[Any, list[Ruling]] = {}
+        for verdict in getattr(answer, self.list_field):
+            if (key := self._key(verdict, items, shown)) in items:
+                given.setdefault(key, []).append(self._ruling(verdict, items[key], shown))
+        return {
+            key: self._joined(rulings)
+            for key, rulings in given.items()
+            if len({ruling.label for ruling in rulings}) == 1 and rulings[0].label in items[key].labels
+        }
+
+    def _ruling(self, verdict: Any, item: Item, shown: Any) -> Ruling:
+        label, names = str(getattr(verdict, self.label_field)), self.label_names
+        known = {names.get(name, name): p for name, p in probabilities_of(verdict, self.label_field).items()}
+        cites = tuple(self._cites(verdict, item, shown))
+        return Ruling(names.get(label.lower(), label), getattr(verdict, "reason", ""), cites, known)
+
+    def _problem(self, missing: Items) -> str:
+        """Return the error message about items without a ruling."""
+        return f"no single verdict for the {self.items_name} {list(missing)}"
+
+    def _decide(self, labels: Sequence[str], item: Item) -> str:
+        """Return the label that the votes decide."""
+        return majority(labels, tie=item.labels[-1])
+
+    def _probabilities(self, rulings: Sequence[Ruling], item: Item) -> dict[str, float]:
+        return mean_probabilities([ruling.probabilities for ruling in rulings])
+
+    def _joined(self, rulings: Sequence[Ruling]) -> Ruling:
+        return combine(rulings) if self.joins_reasons else rulings[0]
+
+    def _vote(self, voter: Voter, sample: Sample, items: Items, shown: Any) -> Operation[Rulings]:
+        parts = self._parts(sample, items, shown, voter.judge)
+        settled: list[Rulings] = yield Gather([self._settle_shared(voter, sample, *part) for part in parts])
+        vote = _defaults(items)
+        for key, item in items.items():
+            if rulings := [part[key] for part in settled if key in part]:
+                strongest = min((ruling.label for ruling in rulings), key=item.labels.index)
+                vote[key] = self._joined([ruling for ruling in rulings if ruling.label == strongest])
+        return vote
+
+    def _settle_shared(self, voter: Voter, sample: Sample, part: Items, shown: Any) -> Operation[Rulings]:
+        question = self._question(voter.judge, sample, part, shown)
+        work = self._settle(voter, sample, question, part, shown)
+        rulings: Rulings = yield shared_question(voter.judge, question, voter.draw, work, part)
+        return rulings
+
+    def _settle(
+        self, voter: Voter, sample: Sample, question: JudgeQuestion[Any], part: Items, shown: Any
+    ) -> Operation[Rulings]:
+        """Ask one judge about the items of a part until each has a ruling; repeat the question for those without one.
+
+        A ruling that lacks a citation is asked for again, once; a later ruling replaces it.
+
+        Raises:
+            JudgeOutputError: if no attempt is left for an item without a ruling.
+        """
+        attempts, settled = Attempts(voter.judge.attempts), Rulings()
+        repeated: set[Any] = set()
+        pending, sent = part, (part, shown)
+        while pending and attempts.left:
+            if pending is not part:
+                sent = self._again(part, shown, pending)
+                question = repeat_question(self._question(voter.judge, sample, *sent))
+            try:
+                answer = yield from ask_judge(voter.judge, question, attempts, voter.draw)
+            except JudgeOutputError:
+                if part.keys() <= settled.keys():
+                    break
+                raise
+            settled |= {key: ruling for key, ruling in self._read(answer, *sent).items() if key in pending}
+            unproven = {key for key in pending if key in settled and self._is_unproven(settled[key], part[key])}
+            unproven -= repeated
+            repeated |= unproven
+            pending = {key: item for key, item in part.items() if key not in settled or key in unproven}
+        if missing := {key: item for key, item in part.items() if key not in settled}:
+            raise JudgeOutputError(self._problem(missing), self.get_name(), answer.model_dump_json())
+        return settled
+
+    def _is_unproven(self, ruling: Ruling, item: Item) -> bool:
+        return self.is_proved and ruling.label != item.labels[-1] and not ruling.cites
+
+    def _finding(self, item: Item, rulings: Sequence[Ruling]) -> Finding:
+        label = self._decide([ruling.label for ruling in rulings], item)
+        ruling = combine([ruling for ruling in rulings if ruling.label == label] or [Ruling(label)])
+        return Finding(
+            kind=item.kind,
+            number=item.number,
+            text=item.text,
+            verdict=label,
+            reason=ruling.reason,
+            cites=list(ruling.cites),
+            probabilities=self._probabilities(rulings, item),
+        )
+
+
+class GradeStep(ItemStep):
+    """Step whose labels are grades on a scale. Of several votes the lower median decides.
+
+    Attributes:
+        scale: the lowest and the highest grade.
+    """
+
+    list_field = "grades"
+    label_field = "grade"
+
+    scale: tuple[int, int]
+
+    @property
+    def grades(self) -> tuple[int, ...]:
+        """Grades of the scale, the lowest first."""
+        return tuple(range(self.scale[0], self.scale[1] + 1))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Grades as labels of an item, the highest first."""
+        return tuple(map(str, reversed(self.grades)))
+
+    def _problem(self, missing: Items) -> str:
+        return f"no single grade from {self.scale[0]} to {self.scale[1]} for the {self.items_name} {list(missing)}"
+
+    def _decide(self, labels: Sequence[str], item: Item) -> str:
+        return str(median_low(map(int, labels)))
+
+    def _probabilities(self, rulings: Sequence[Ruling], item: Item) -> dict[str, float]:
+        """Return the probabilities of the grades; the judge's probability of any other number is left out."""
+        means = super()._probabilities(rulings, item)
+        valid = {grade: probability for grade, probability in means.items() if grade in item.labels}
+        total = sum(valid.values())
+        return {grade: probability / total for grade, probability in valid.items()} if total else {}
+
+
+def combine(rulings: Sequence[Ruling]) -> Ruling:
+    """Return rulings with one label as one, with their different reasons and citations."""
+    if len(rulings) == 1:
+        return rulings[0]
+    reasons = dict.fromkeys(ruling.reason for ruling in rulings if ruling.reason)
+    cites = dict.fromkeys(cite for ruling in rulings for cite in ruling.cites)
+    return Ruling(rulings[0].label, " ".join(reasons), tuple(cites), rulings[0].probabilities)
+
+
+def _defaults(items: Items) -> Rulings:
+    return {key: Ruling(item.labels[-1]) for key, item in items.items()}
