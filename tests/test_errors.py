@@ -6,14 +6,7 @@ import pickle
 import pytest
 from helpers.each import each
 
-from langchain_rageval import (
-    BelowThreshold,
-    BudgetExceeded,
-    ConfigError,
-    JudgeOutputError,
-    SampleError,
-    Score,
-)
+from langchain_rageval import BelowThreshold, BudgetExceeded, ConfigError, JudgeOutputError, SampleError, Score
 from langchain_rageval.errors import JournalError, ModelOutputError, message_of, record_step, step_of
 
 SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)

@@ -24,9 +24,8 @@ from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.chains.run_trees import RunRecord
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.evaluation.checks import ConversationCount, MixedMeasures
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.inputs import AnyMetric, ConversationCount, MixedMeasures
 from langchain_rageval.evaluation.score_store import JudgeBreaker, ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.run.budget import BudgetTracker

@@ -11,22 +11,10 @@ from typing import Any
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.chains.answering import Answering
 from langchain_rageval.cli.evaluate import record_command
-from langchain_rageval.cli.inputs import (
-    check_writable,
-    notice_for,
-    parse_pairs,
-)
-from langchain_rageval.cli.json_output import (
-    json_stdout,
-)
-from langchain_rageval.cli.selection import (
-    import_object,
-)
-from langchain_rageval.cli.terminal import (
-    PIPE,
-    console,
-    write_message,
-)
+from langchain_rageval.cli.inputs import check_writable, notice_for, parse_pairs
+from langchain_rageval.cli.json_output import json_stdout
+from langchain_rageval.cli.selection import import_object
+from langchain_rageval.cli.terminal import PIPE, console, write_message
 from langchain_rageval.data.loading import load_with_notice
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError

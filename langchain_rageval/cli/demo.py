@@ -5,10 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib.resources import as_file, files
 
-from langchain_rageval.cli.inputs import (
-    build_metrics,
-    check_writable,
-)
+from langchain_rageval.cli.inputs import build_metrics, check_writable
 from langchain_rageval.cli.report_view import (
     check_not_all_failed,
     comparison_table,
@@ -16,15 +13,8 @@ from langchain_rageval.cli.report_view import (
     show_sample,
     warn_about_failures,
 )
-from langchain_rageval.cli.selection import (
-    drop_embedding_metrics,
-    parse_metric_names,
-)
-from langchain_rageval.cli.terminal import (
-    console,
-    open_page,
-    show_notes,
-)
+from langchain_rageval.cli.selection import drop_embedding_metrics, parse_metric_names
+from langchain_rageval.cli.terminal import console, open_page, show_notes
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.api import evaluate

@@ -21,27 +21,10 @@ from langchain_rageval.cli.inputs import (
     parse_numbers,
     parse_prices,
 )
-from langchain_rageval.cli.json_output import (
-    check_single_stdout,
-    json_stdout,
-    report_object,
-    write_json,
-)
-from langchain_rageval.cli.report_view import (
-    check_not_all_failed,
-    show_report,
-    warn_about_failures,
-)
-from langchain_rageval.cli.selection import (
-    parse_metric_names,
-    score_names,
-    search_in_folder,
-)
-from langchain_rageval.cli.terminal import (
-    PIPE,
-    console,
-    write_message,
-)
+from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, report_object, write_json
+from langchain_rageval.cli.report_view import check_not_all_failed, show_report, warn_about_failures
+from langchain_rageval.cli.selection import parse_metric_names, score_names, search_in_folder
+from langchain_rageval.cli.terminal import PIPE, console, write_message
 from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.engine import INTERRUPTED

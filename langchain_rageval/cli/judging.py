@@ -11,26 +11,10 @@ from typing import Any
 from rich.markup import escape
 
 from langchain_rageval._internal.page import printable
-from langchain_rageval.cli.inputs import (
-    build_embeddings,
-    build_judge,
-    check_writable,
-    parse_pairs,
-    parse_prices,
-)
-from langchain_rageval.cli.json_output import (
-    write_json,
-)
-from langchain_rageval.cli.report_view import (
-    check_not_all_failed,
-    warn_about_failures,
-)
-from langchain_rageval.cli.terminal import (
-    console,
-    open_if_possible,
-    show_notes,
-    table_of,
-)
+from langchain_rageval.cli.inputs import build_embeddings, build_judge, check_writable, parse_pairs, parse_prices
+from langchain_rageval.cli.json_output import write_json
+from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_failures
+from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, table_of
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import BelowThreshold, ConfigError

@@ -7,16 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from langchain_rageval.cli.evaluate import parse_gates, stopping_rule
-from langchain_rageval.cli.inputs import (
-    build_audit,
-    load_inputs,
-    parse_prices,
-)
-from langchain_rageval.cli.json_output import (
-    generation_plan_object,
-    plan_object,
-    write_json,
-)
+from langchain_rageval.cli.inputs import build_audit, load_inputs, parse_prices
+from langchain_rageval.cli.json_output import generation_plan_object, plan_object, write_json
 from langchain_rageval.cli.terminal import console, show_notes, table_of
 from langchain_rageval.cli.testsets import check_documents, parse_distribution, parse_focus
 from langchain_rageval.errors import ConfigError

@@ -18,9 +18,8 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.report.audit import AUDIT_HEADINGS, AuditSummary, audit_cells
 from langchain_rageval.report.labelling import describe_question, standalone_findings
-from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.report import Report
-from langchain_rageval.report.summary import MetricSummary, summarise
+from langchain_rageval.report.summary import MetricSummary, missing_scores, summarise
 from langchain_rageval.run.usage import format_money
 
 _COLOURS = {

@@ -8,27 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.cli.inputs import (
-    check_writable,
-    parse_numbers,
-)
-from langchain_rageval.cli.json_output import (
-    comparison_object,
-    report_object,
-    trend_object,
-    write_json,
-)
-from langchain_rageval.cli.report_view import (
-    show_report,
-)
-from langchain_rageval.cli.terminal import (
-    console,
-    open_page,
-    show_notes,
-    show_path,
-    table_of,
-    write_message,
-)
+from langchain_rageval.cli.inputs import check_writable, parse_numbers
+from langchain_rageval.cli.json_output import comparison_object, report_object, trend_object, write_json
+from langchain_rageval.cli.report_view import show_report
+from langchain_rageval.cli.terminal import console, open_page, show_notes, show_path, table_of, write_message
 from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
 from langchain_rageval.report.comparison import Comparison, comparison_cells
 from langchain_rageval.report.files import is_report

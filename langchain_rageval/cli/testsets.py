@@ -10,27 +10,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from langchain_rageval._internal.page import pluralize, printable
-from langchain_rageval.cli.inputs import (
-    build_budget,
-    check_writable,
-    parse_pairs,
-    parse_prices,
-)
-from langchain_rageval.cli.json_output import (
-    check_single_stdout,
-    json_stdout,
-    testset_object,
-    write_json,
-)
-from langchain_rageval.cli.terminal import (
-    PIPE,
-    console,
-    open_if_possible,
-    shorten,
-    show_notes,
-    show_path,
-    table_of,
-)
+from langchain_rageval.cli.inputs import build_budget, check_writable, parse_pairs, parse_prices
+from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, testset_object, write_json
+from langchain_rageval.cli.terminal import PIPE, console, open_if_possible, shorten, show_notes, show_path, table_of
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.loading import load_embeddings, load_judge

@@ -45,8 +45,8 @@ from langchain_rageval.run.requests import (
 )
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage import PriceList, UsageMeter, tokens_in
-from langchain_rageval.steps.chain_step import models_in
 from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.steps.step import models_in
 
 _EMBEDDINGS = HashingEmbeddings()
 _SIMILARITY = 0.5

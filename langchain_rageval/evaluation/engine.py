@@ -29,10 +29,11 @@ from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
 from langchain_rageval.evaluation.audit import Audit, AuditDraw
-from langchain_rageval.evaluation.checks import ConversationCount, MixedMeasures
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import (
     AnyMetric,
+    ConversationCount,
+    MixedMeasures,
     check_complete_sample,
     flatten_metrics,
     id_notes,

@@ -1,29 +1,89 @@
-"""Inputs of an evaluation: samples and metrics in every form that users may pass; ids that never meet are refused."""
+"""Inputs of an evaluation: samples and metrics in every form that users may pass, and what notes say of them."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import BaseModel
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval.data.field_names import check_fields
-from langchain_rageval.data.loading import read_samples
-from langchain_rageval.data.sample_ids import SampleIds, describe_place
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.loading import SampleIds, describe_place, read_samples
+from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.data.tables import decode_row, is_table, table_rows
 from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.metrics.context_precision import AUTO_CHOICE, AgainstText
 from langchain_rageval.metrics.grading import LabelGrader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, names_of, problem_of, remedy_for, stages_of
 from langchain_rageval.metrics.suite import Suite
+from langchain_rageval.report.summary import conversation_of, count_conversations
 from langchain_rageval.text.words import common_share
+
+log = logging.getLogger("langchain_rageval")
+
+
+class MixedMeasures:
+    """Counts of what `context_precision(against="auto")` compared chunks with: reference, answer or question.
+
+    Counted for each metric name; a metric with several such choices in one run gets a note.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+
+    def add(self, row: Row) -> None:
+        """Count, by metric, whether the chunks of a finished row were compared with reference, answer or question."""
+        for name, score in row.scores.items():
+            for finding in score.findings[-1:]:  # the choice is the last finding
+                if (
+                    finding.kind == "criterion"
+                    and finding.text == AUTO_CHOICE
+                    and finding.verdict in get_args(AgainstText)
+                ):
+                    self._counts.setdefault(name, Counter())[finding.verdict] += 1
+
+    def notes(self) -> Iterator[str]:
+        """Yield a warning for each metric that compared chunks with different kinds of text in one run."""
+        for name, grounds in self._counts.items():
+            if len(grounds) > 1:
+                counts = ", ".join(f"{count} against the {ground}" for ground, count in grounds.most_common())
+                yield f"{name} judged {counts}: its mean mixes different measures; set against=... to use one of them."
+
+    def warn(self) -> None:
+        """Log the notes as warnings."""
+        for note in self.notes():
+            log.warning("%s", note)
+
+
+class ConversationCount:
+    """Conversations of a run by the id in the metadata of their samples."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+        self._samples = 0
+
+    def add(self, row: Row) -> None:
+        """Count the sample of a finished row if it is a turn of a conversation."""
+        if (name := conversation_of(row.sample)) is not None:
+            self._ids.add(name)
+            self._samples += 1
+
+    def notes(self) -> Iterator[str]:
+        """Yield a note if several samples are of one conversation."""
+        if len(self._ids) < self._samples:
+            yield (
+                f"{self._samples} samples are turns of {count_conversations(len(self._ids))}: the intervals treat "
+                "conversations, not samples, as independent."
+            )
+
 
 MIN_SAMPLES = 3
 """Number of samples from which ids that never meet are no coincidence, if no texts can be compared."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
-from langchain_rageval.data.sample_ids import DuplicateIdError, SampleIds, describe_place
+from langchain_rageval.data.loading import DuplicateIdError, SampleIds, describe_place
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import SampleError
 from langchain_rageval.evaluation.audit import AuditDraw

@@ -19,9 +19,8 @@ from langchain_rageval.data.field_names import check_fields
 from langchain_rageval.data.loading import Fields
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.evaluation.checks import MixedMeasures
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric
+from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures
 from langchain_rageval.evaluation.options import StreamOptions
 from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.report import Report

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from langchain_rageval._internal.cached import locked_cache
-from langchain_rageval._internal.leaves_folder import leaves_folder
+from langchain_rageval._internal.files import leaves_folder
 from langchain_rageval._internal.page import bold, paragraph, pluralize, table, text
 from langchain_rageval.errors import ConfigError, config_error_of
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS

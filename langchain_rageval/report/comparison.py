@@ -12,7 +12,7 @@ from typing import Literal
 
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
-from langchain_rageval.data.sample_ids import original_ids
+from langchain_rageval.data.loading import original_ids
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.files import ReportData, check_metric

@@ -15,7 +15,7 @@ from typing import Any, overload
 import yaml
 
 from langchain_rageval._internal.page import PageLanguage, cut, write_review_page
-from langchain_rageval.data.sample_ids import SampleIds
+from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Finding, Row, Sample
 from langchain_rageval.data.tables import decode_text, find_delimiter, next_row
 from langchain_rageval.errors import ConfigError

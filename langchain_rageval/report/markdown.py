@@ -15,8 +15,7 @@ from langchain_rageval.report.audit import AUDIT_HEADINGS, audit_cells, summaris
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.diagnosis import diagnose_rows
 from langchain_rageval.report.files import ReportData
-from langchain_rageval.report.missing_scores import missing_scores
-from langchain_rageval.report.summary import Summary, summarise
+from langchain_rageval.report.summary import Summary, missing_scores, summarise
 from langchain_rageval.report.thresholds import GateResult
 
 _MOST_WORST = 10

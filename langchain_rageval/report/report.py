@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO, overload
 
 from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.instrument import Instrument
-from langchain_rageval.data.sample_ids import SampleIds
+from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
@@ -28,7 +28,6 @@ from langchain_rageval.report.files import (
     write_report,
 )
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
-from langchain_rageval.report.missing_scores import missing_scores
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import write_page
 from langchain_rageval.report.page_blocks import html_table
@@ -39,6 +38,7 @@ from langchain_rageval.report.summary import (
     AUTO,
     By,
     Summary,
+    missing_scores,
     summarise,
     summarise_slices,
     summary_content,

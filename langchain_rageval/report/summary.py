@@ -1,4 +1,4 @@
-"""Summary of a run: for each metric, and each slice of the samples, mean with interval, counts of samples, and cost."""
+"""Summary of a run: mean with interval, counts and cost of each metric and slice, and why scores are missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from array import array
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -17,6 +17,55 @@ from langchain_rageval.metrics.supported import NO_FACTS
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 from langchain_rageval.text.language import detect_language
+
+_MOST_CAUSES = 3
+_LONGEST = 300  # characters of a message
+
+
+@dataclass
+class _Cause:
+    count: int = 0
+    metrics: dict[str, None] = field(default_factory=dict)
+    sample: str = ""
+    message: str = ""
+
+    def add(self, row: Row, metric: str, score: Score) -> None:
+        self.sample = self.sample or row.sample.id
+        self.message = self.message or (score.failure.message if score.failure else "")
+        self.count += 1
+        self.metrics[metric] = None
+
+
+def missing_scores(rows: Iterable[Row]) -> list[str]:
+    """Return a line for each cause of missing scores: failures first, most frequent cause first, at most three each.
+
+    Failures have one cause if they have the same error in the same step; the line quotes the first message.
+    """
+    failed: dict[str, _Cause] = {}
+    unscored: dict[str, _Cause] = {}
+    for row in rows:
+        for name, score in row.scores.items():
+            if score.failure is not None:
+                step = f" in {score.failure.step}" if score.failure.step else ""
+                failed.setdefault(score.failure.error + step, _Cause()).add(row, name, score)
+            elif score.unscored is not None:
+                unscored.setdefault(score.unscored, _Cause()).add(row, name, score)
+    lines = [*_lines("Failed", failed), *_lines("Unscored", unscored)]
+    return [" ".join(line.split()) for line in lines]
+
+
+def _lines(outcome: str, causes: Mapping[str, _Cause]) -> Iterator[str]:
+    ordered = sorted(causes.items(), key=lambda item: -item[1].count)
+    for name, cause in ordered[:_MOST_CAUSES]:
+        line = f"{outcome}: {cause.count} of {', '.join(cause.metrics)}: {_cut(name)}, first in sample {cause.sample!r}"
+        yield f"{line}: {_cut(cause.message)}" if cause.message else line
+    if others := ordered[_MOST_CAUSES:]:
+        yield f"{outcome}: {sum(cause.count for _, cause in others)} for other causes"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
 
 By = str | Callable[[Sample], Any]
 

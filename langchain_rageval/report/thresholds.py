@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, isclose, isnan
 from typing import Any
 
-from langchain_rageval.data.sample_ids import original_ids
+from langchain_rageval.data.loading import original_ids
 from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
 from langchain_rageval.metrics.adapters import reaches
 from langchain_rageval.report.audit import MetricAudit, summarise_audit

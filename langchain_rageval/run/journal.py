@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval._internal.sqlite_file import BUSY_SECONDS, SqliteFile
+from langchain_rageval._internal.files import BUSY_SECONDS, SqliteFile
 from langchain_rageval.errors import JournalError
 
 _APPLICATION_ID = 0x52414745  # identifies the owner of an SQLite file

@@ -31,12 +31,7 @@ from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
 from langchain_rageval.steps.judge_step import JudgeStep, State, list_length, most_items
 from langchain_rageval.steps.questions import history_data, recent_turns
-from langchain_rageval.steps.statement_checks import (
-    copied_statement,
-    is_placeholder,
-    statement_key,
-    unmentioned_units,
-)
+from langchain_rageval.steps.statement_checks import copied_statement, is_placeholder, statement_key, unmentioned_units
 from langchain_rageval.steps.text_parts import halves, text_parts
 
 _MOST_HALVINGS = 4  # of a text whose reply is cut off again and again, as that of a judge in a repetition loop

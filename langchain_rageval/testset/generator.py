@@ -35,11 +35,7 @@ from langchain_rageval.testset.candidate import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import DISTRIBUTION, normalize_shares
 from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
-from langchain_rageval.testset.generator_steps import (
-    GeneratorSteps,
-    UserRunnable,
-    steps_of_user,
-)
+from langchain_rageval.testset.generator_steps import GeneratorSteps, UserRunnable, steps_of_user
 from langchain_rageval.testset.refresh import Refresh, documents_of, extended
 from langchain_rageval.testset.rehearsal import GenerationPlan, plan_generation
 from langchain_rageval.testset.row import TestsetRow

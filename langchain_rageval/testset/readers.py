@@ -16,7 +16,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from langchain_rageval._internal.leaves_folder import leaves_folder
+from langchain_rageval._internal.files import leaves_folder
 from langchain_rageval.data.foreign_records import from_serialized
 from langchain_rageval.data.json_records import line_records, records_of_json
 from langchain_rageval.data.schema import without_surrogates

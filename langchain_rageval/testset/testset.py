@@ -17,7 +17,7 @@ from pydantic.json_schema import SkipJsonSchema
 from langchain_rageval._internal.page import PageLanguage, bold, details, item_list, paragraph, pluralize, text
 from langchain_rageval._version import __version__
 from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
-from langchain_rageval.data.sample_ids import SampleIds, describe_place
+from langchain_rageval.data.loading import SampleIds, describe_place
 from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.run import fill_defaults

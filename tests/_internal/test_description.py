@@ -30,11 +30,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from langchain_rageval import OfflineJudge
 from langchain_rageval._internal import code_identity
-from langchain_rageval._internal.description import (
-    NotDescribable,
-    describe,
-    digest_of,
-)
+from langchain_rageval._internal.description import NotDescribable, describe, digest_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of langchain_community about itself

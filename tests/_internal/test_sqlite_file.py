@@ -14,7 +14,7 @@ def test_a_fork_during_a_transaction_leaves_the_child_a_file_that_it_can_write(t
     program = """
         import os, sys, threading, time, warnings
         from pathlib import Path
-        from langchain_rageval._internal.sqlite_file import SqliteFile
+        from langchain_rageval._internal.files import SqliteFile
 
         warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # Python 3.12 on warns where threads run
 

@@ -30,13 +30,7 @@ from langchain_rageval.judge.probabilities import (
     least_probability,
     probabilities_of,
 )
-from langchain_rageval.prompts.answer_schemas import (
-    AspectVerdict,
-    ContextVerdicts,
-    RubricGrades,
-    Statements,
-    Verdicts,
-)
+from langchain_rageval.prompts.answer_schemas import AspectVerdict, ContextVerdicts, RubricGrades, Statements, Verdicts
 
 
 def token(text, others=None, *, probability=None):

@@ -8,15 +8,7 @@ from helpers.scripted import PairScores, Vectors, classification, scripted, stat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import (
-    ConfigError,
-    Judge,
-    JudgeOutputError,
-    Sample,
-    SampleError,
-    answer_correctness,
-    evaluate,
-)
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, SampleError, answer_correctness, evaluate
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.answer_correctness import StatementCounts, weighted_correctness
 

@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.retry import (
-    RetryPolicy,
-    is_rate_limited,
-    is_unreachable,
-    retry_after,
-    status_of,
-)
+from langchain_rageval.run.retry import RetryPolicy, is_rate_limited, is_unreachable, retry_after, status_of
 
 REQUEST = httpx.Request("POST", "http://judge/v1/chat/completions")
 CALM = RetryPolicy(jitter=False)

@@ -10,15 +10,7 @@ from helpers.scripted import scripted
 from helpers.writers import Ring, Writer, documents, passage
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_rageval import (
-    ConfigError,
-    HashingEmbeddings,
-    OfflineJudge,
-    Sample,
-    Testset,
-    TestsetGenerator,
-    Turn,
-)
+from langchain_rageval import ConfigError, HashingEmbeddings, OfflineJudge, Sample, Testset, TestsetGenerator, Turn
 from langchain_rageval.steps import ChatExchange, FollowUp, FollowUpReview, NeededPassages, ReferenceAnswer
 from langchain_rageval.testset import (
     Candidate,

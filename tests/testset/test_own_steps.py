@@ -11,13 +11,7 @@ from helpers.scripted import scripted
 from helpers.writers import Ring, Writer, documents, passage
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.runnables import (
-    Runnable,
-    RunnableBranch,
-    RunnableLambda,
-    RunnablePassthrough,
-    RunnableSequence,
-)
+from langchain_core.runnables import Runnable, RunnableBranch, RunnableLambda, RunnablePassthrough, RunnableSequence
 
 from langchain_rageval import Candidate, ConfigError, HashingEmbeddings, OfflineJudge, TestsetGenerator
 from langchain_rageval.steps import Question

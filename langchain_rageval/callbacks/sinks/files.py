@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from langchain_rageval._internal.cached import PerProcess
-from langchain_rageval._internal.sqlite_file import SqliteFile
+from langchain_rageval._internal.files import SqliteFile
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.files import HEAD, head_line, row_line

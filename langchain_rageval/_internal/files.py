@@ -1,4 +1,4 @@
-"""SQLite file that threads, processes and forks share."""
+"""Files: SQLite files that are safe with threads and forks, and whether a path leaves its folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ from pathlib import Path
 from weakref import WeakSet
 
 from langchain_rageval._internal.cached import PerProcess
+
+
+def leaves_folder(path: Path, folder: Path) -> bool:
+    """Return True if a path within a folder leads out of it through a symbolic link.
+
+    Args:
+        path: path of a file or folder that starts with `folder`; it need not exist.
+        folder: path of the folder, which may be a symbolic link itself.
+    """
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
 
 BUSY_SECONDS = 60.0  # another process may hold the file for a moment
 _RETRY_SECONDS = 0.02
