@@ -128,10 +128,7 @@ async def openai_embeddings() -> AsyncIterator[Callable[..., OpenAIEmbeddings]]:
             clients.push_async_callback(asynchronous.aclose)
             settings = {"api_key": "sk-test", "model": "e", "max_retries": 0, "check_embedding_ctx_length": False}
             return OpenAIEmbeddings(
-                base_url=server.url + "/v1",
-                http_client=sync,
-                http_async_client=asynchronous,
-                **{**settings, **options},
+                base_url=server.url + "/v1", http_client=sync, http_async_client=asynchronous, **{**settings, **options}
             )
 
         yield build

@@ -233,11 +233,7 @@ class RagEvalCallback(ChainEvents):
             state.trees.start_tree(run_id, None)
             return
         state.pipeline.count(sampled=int(not is_undecided))
-        run_metadata = {
-            **current_span(),
-            **(labels.metadata or {}),
-            **({"tags": labels.tags} if labels.tags else {}),
-        }
+        run_metadata = {**current_span(), **(labels.metadata or {}), **({"tags": labels.tags} if labels.tags else {})}
         record = new_record(run_id, name, run_type, inputs) if self._options.extract else None
         root = RootRun(run_id, name or "", inputs, run_metadata, record, thread_id=thread_id)
         root.awaits_thread, root.is_undecided = awaits_thread, is_undecided

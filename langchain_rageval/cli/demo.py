@@ -57,11 +57,7 @@ def run_demo(options: argparse.Namespace) -> int:
         names = drop_embedding_metrics(names)
     metrics = build_metrics(options, names)
     report = evaluate(
-        samples,
-        metrics,
-        max_concurrency=options.max_concurrency,
-        timeout=options.timeout,
-        progress=not options.quiet,
+        samples, metrics, max_concurrency=options.max_concurrency, timeout=options.timeout, progress=not options.quiet
     )
     check_not_all_failed(report)
     slices: dict[str, list[Row]] = {}

@@ -127,13 +127,7 @@ def generation_plan_object(plan: GenerationPlan) -> dict[str, Any]:
     steps = {step.step: asdict(step) for step in (*plan.values(), plan.total)}
     costs = {name: {key: cost for key, cost in fields.items() if key != "step"} for name, fields in steps.items()}
     total = costs.pop("total")
-    return {
-        "questions": plan.size,
-        "rehearsed": plan.rehearsed,
-        "steps": costs,
-        "total": total,
-        "notes": plan.notes,
-    }
+    return {"questions": plan.size, "rehearsed": plan.rehearsed, "steps": costs, "total": total, "notes": plan.notes}
 
 
 def testset_object(testset: Testset) -> dict[str, Any]:

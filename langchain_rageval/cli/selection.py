@@ -111,12 +111,7 @@ def parse_metric_names(text: str) -> list[str]:
 
 
 def build_named_metrics(
-    names: Sequence[str],
-    judge: Judge,
-    embeddings: Callable[[], Embeddings],
-    *,
-    grader: str = "ids",
-    gain: str = "exp2",
+    names: Sequence[str], judge: Judge, embeddings: Callable[[], Embeddings], *, grader: str = "ids", gain: str = "exp2"
 ) -> list[Metric]:
     """Build metrics by name.
 

@@ -87,9 +87,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
 
 
 async def aevaluate(
-    samples: Samples | AsyncIterator[Any],
-    metrics: AnyMetric | Sequence[AnyMetric],
-    **options: Unpack[EvaluateOptions],
+    samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[EvaluateOptions]
 ) -> Report:
     """Like `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
@@ -110,9 +108,7 @@ async def aevaluate(
 
 
 def astream_evaluate(
-    samples: Samples | AsyncIterator[Any],
-    metrics: AnyMetric | Sequence[AnyMetric],
-    **options: Unpack[StreamOptions],
+    samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[StreamOptions]
 ) -> AsyncGenerator[Row]:
     """Like `aevaluate`, yielding each row when it is finished; memory does not grow with the number of samples.
 

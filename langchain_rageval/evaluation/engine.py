@@ -171,14 +171,7 @@ class Evaluation:
         metrics = [*self.metrics, *strong]
         store, draw = self.score_store.with_metrics(metrics), audit.draw(samples, exact=exact)
         own = len(self.metrics)
-        return replace(
-            self,
-            metrics=metrics,
-            score_store=store,
-            own=own,
-            draw=draw,
-            unaudited=unaudited,
-        )
+        return replace(self, metrics=metrics, score_store=store, own=own, draw=draw, unaudited=unaudited)
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """Score samples in worker threads and yield each row when it is finished.

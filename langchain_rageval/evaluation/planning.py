@@ -357,10 +357,7 @@ def _existing(journal: str | Path | Journal | None) -> str | Path | Journal | No
 
 
 def _measure(
-    samples: Sequence[Any],
-    metrics: Sequence[AnyMetric],
-    journal: str | Path | Journal | None,
-    prices: PriceList | None,
+    samples: Sequence[Any], metrics: Sequence[AnyMetric], journal: str | Path | Journal | None, prices: PriceList | None
 ) -> tuple[dict[str, Usage], list[str]]:
     """Return the usage of each metric in a dry run over the samples, and notes on dry runs that failed."""
     parts = [plannable_parts(metric) for metric in metrics]

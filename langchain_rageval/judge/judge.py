@@ -99,11 +99,7 @@ class Judge:
         if not isinstance(self.probabilities, bool):
             raise ConfigError(f"probabilities must be True or False, got {self.probabilities!r}")
         endpoint = Endpoint(
-            self.model,
-            self.mode,
-            self.layout,
-            max_concurrency=self.max_concurrency,
-            probabilities=self.probabilities,
+            self.model, self.mode, self.layout, max_concurrency=self.max_concurrency, probabilities=self.probabilities
         )
         object.__setattr__(self, "_endpoint", endpoint)
 

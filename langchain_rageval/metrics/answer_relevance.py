@@ -26,11 +26,7 @@ from langchain_rageval.text.language import detect_language
 
 
 def answer_relevance(
-    judge: JudgeLike,
-    embeddings: Embeddings | BaseCrossEncoder,
-    *,
-    questions: int = 3,
-    name: str = "answer_relevance",
+    judge: JudgeLike, embeddings: Embeddings | BaseCrossEncoder, *, questions: int = 3, name: str = "answer_relevance"
 ) -> Metric:
     """Score how well the answer fits the question, whether it is true or not.
 

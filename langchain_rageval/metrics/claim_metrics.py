@@ -204,11 +204,7 @@ def _empty_sections(sections: Mapping[str, Sequence[Finding]]) -> Iterator[Findi
 
 
 def claim_metrics(
-    judge: JudgeLike,
-    *,
-    attribution: Attribution = "cited",
-    verifier: Verifier | None = None,
-    name: str = "claim",
+    judge: JudgeLike, *, attribution: Attribution = "cited", verifier: Verifier | None = None, name: str = "claim"
 ) -> Suite:
     """Score which statements of the answer are right, and which chunks support them.
 

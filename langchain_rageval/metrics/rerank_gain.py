@@ -67,13 +67,7 @@ def rerank_gain(
     validate_gain(gain)
     grader, order, prefix = resolve_grader(grader), rerank_contexts(reranker), f"{name}_" if name else ""
     retrieved = ranking_metric(
-        "ndcg",
-        k,
-        grader,
-        partial(ndcg_of, gain=gain),
-        basis="ideal",
-        name=f"{prefix}retriever",
-        options={"gain": gain},
+        "ndcg", k, grader, partial(ndcg_of, gain=gain), basis="ideal", name=f"{prefix}retriever", options={"gain": gain}
     )
 
     def of_both(part: str, reduce: Callable[..., Value], lowest: float) -> Metric:

@@ -185,15 +185,7 @@ class Comparison(Mapping[str, MetricComparison]):
         return f"Candidate minus baseline, 95% intervals, p Holm-adjusted{within}"
 
 
-_HEADINGS = (
-    "metric",
-    "verdict",
-    "baseline",
-    "candidate",
-    "difference",
-    "95% interval",
-    "p",
-)
+_HEADINGS = ("metric", "verdict", "baseline", "candidate", "difference", "95% interval", "p")
 PAIRED_HEADINGS = (*_HEADINGS, "pairs", "+", "−")
 
 

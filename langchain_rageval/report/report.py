@@ -260,15 +260,7 @@ class Report(ReportData):
             return compare_unpaired(
                 self.rows, baseline.rows, margin, cluster, allow_different_instruments, reweight, known
             )
-        return compare_rows(
-            self.rows,
-            baseline.rows,
-            margin,
-            cluster,
-            allow_different_instruments,
-            rare_losses,
-            known,
-        )
+        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments, rare_losses, known)
 
     def minimum_detectable_difference(
         self,
@@ -454,11 +446,7 @@ class Report(ReportData):
         )
 
     def plot(
-        self,
-        *,
-        baseline: Report | None = None,
-        margin: float = 0.0,
-        allow_different_instruments: bool = False,
+        self, *, baseline: Report | None = None, margin: float = 0.0, allow_different_instruments: bool = False
     ) -> Figure:
         """Plot each metric's mean with its interval, next to the distribution of its values.
 

@@ -72,10 +72,5 @@ def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, ti
         if prompts and aspect not in prompts.common.aspects:
             raise ConfigError(f"the judge's prompts do not define {aspect!r} under `aspects`; pass definition=...")
     return CritiqueAspect(
-        prompt="critique_aspect",
-        judge=judge,
-        answer=AspectVerdict,
-        aspect=aspect,
-        definition=definition,
-        tie=tie,
+        prompt="critique_aspect", judge=judge, answer=AspectVerdict, aspect=aspect, definition=definition, tie=tie
     )

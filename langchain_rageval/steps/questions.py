@@ -26,7 +26,7 @@ _FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
 _GERMAN_NOUN = re.compile(
     r"\b(?i:der|die|das|den|dem|des|(?:[mds]?ein|kein|ihr|unser|euer)(?:e[mnrs]?)?|eure[mnrs]?"
     r"|(?:dies|jed|jen|welch|manch|solch|all|viel|wenig|mehrer|einig|beid)e[mnrs]?|viel|pro|zum|zur|im|am|beim|vom|ins"
-    r"|\d+)\s+(?:[a-zäöüß]+e[mnrs]?\s+)*",
+    r"|\d+)\s+(?:[a-zäöüß]+e[mnrs]?\s+)*"
 )
 """Determiner or number, and the adjectives after it: what stands before a noun."""
 _LONGEST_ENDING = 3  # letters

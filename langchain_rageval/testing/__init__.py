@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from langchain_rageval.testing.hostile_judge_tests import HostileJudgeTests
     from langchain_rageval.testing.metric_tests import MetricTests
 
-__all__ = [
-    "HostileJudgeTests",
-    "MetricTests",
-    "ScriptedJudge",
-    "ScriptedRequest",
-    "aassert_scores",
-    "assert_scores",
-]
+__all__ = ["HostileJudgeTests", "MetricTests", "ScriptedJudge", "ScriptedRequest", "aassert_scores", "assert_scores"]
 
 _TEST_SUITES = {"HostileJudgeTests": "hostile_judge_tests", "MetricTests": "metric_tests"}
 

@@ -112,10 +112,7 @@ class HostileJudgeTests:
 
     @pytest.fixture
     def battery(
-        self,
-        build_metric: Callable[[BaseChatModel], AnyMetric],
-        judge: JudgeLike,
-        sample: dict[str, Any] | Sample,
+        self, build_metric: Callable[[BaseChatModel], AnyMetric], judge: JudgeLike, sample: dict[str, Any] | Sample
     ) -> _Battery:
         """Return what the tests share: the metric's builder, the valid judge and the sample."""
         return _Battery(build_metric, judge, Sample.parse(sample))

@@ -373,12 +373,7 @@ EVOLUTIONS: Mapping[str, Evolution] = {
 """Packaged evolutions by name."""
 
 
-DISTRIBUTION: Mapping[str, float] = {
-    "simple": 0.5,
-    "reasoning": 0.25,
-    "conditional": 0.15,
-    "multi_context": 0.1,
-}
+DISTRIBUTION: Mapping[str, float] = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
 """Distribution of a generator without one of its own."""
 
 

@@ -135,10 +135,7 @@ def find_passages(critic: JudgeLike) -> CandidateStep:
     return PassageFinder(name="find_passages", model_step=prompt_step("find_passages", critic))
 
 
-NOT_IN_THE_DOCUMENTS: Mapping[str, str] = {
-    "en": "The documents do not say.",
-    "ru": "В документах этого нет.",
-}
+NOT_IN_THE_DOCUMENTS: Mapping[str, str] = {"en": "The documents do not say.", "ru": "В документах этого нет."}
 """Reference answer of an unanswerable question, by language; other languages use English."""
 
 

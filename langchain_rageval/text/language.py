@@ -75,8 +75,7 @@ _SCRIPTS = {  # keyed by the language that is assumed if only the script is know
     ),
     "ja": _Script(re.compile("[ぁ-ゖァ-ヺ]+"), {"ja": re.compile("[ぁ-ゖ]")}),
     "zh": _Script(
-        re.compile("[一-鿿㐀-䶿]+"),
-        {"zh": re.compile("[的是了在和吗呢不有与为]|什么|什麼|怎么|怎麼|哪|何|谁|誰|多少")},
+        re.compile("[一-鿿㐀-䶿]+"), {"zh": re.compile("[的是了在和吗呢不有与为]|什么|什麼|怎么|怎麼|哪|何|谁|誰|多少")}
     ),
 }
 _SCRIPT_OF = dict.fromkeys(("uk", "be", "bg", "kk"), "ru") | dict.fromkeys(("it", "de", "fr", "es"), "en")

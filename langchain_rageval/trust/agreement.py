@@ -345,9 +345,7 @@ class PairwiseAgreement:
 
 
 def pairwise_agreement(
-    metric: AnyMetric,
-    pairs: Iterable[tuple[Any, Any]],
-    **options: Unpack[EvaluateOptions],
+    metric: AnyMetric, pairs: Iterable[tuple[Any, Any]], **options: Unpack[EvaluateOptions]
 ) -> PairwiseAgreement:
     """Count the pairs in which a metric gives the better sample the better value.
 

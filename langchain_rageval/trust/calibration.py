@@ -138,12 +138,7 @@ def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
 
 
 def _estimate(
-    human: list[float],
-    judge: list[float],
-    others: list[float],
-    level: float,
-    scale: tuple[float, float],
-    left_out: int,
+    human: list[float], judge: list[float], others: list[float], level: float, scale: tuple[float, float], left_out: int
 ) -> Calibration:
     lowest, highest = scale
     powered = prediction_powered_mean(human, judge, others, level, scale)

@@ -230,10 +230,7 @@ class Examination:
     def initial_state(self, item: LabelledItem) -> State:
         """Return the input of the step for a labelled item: the sample and `extra_state`."""
         sample = Sample(
-            question=item.question,
-            answer=item.answer,
-            contexts=list(item.contexts),
-            references=list(item.references),
+            question=item.question, answer=item.answer, contexts=list(item.contexts), references=list(item.references)
         )
         return {"sample": sample, **self.extra_state(item)}
 
@@ -355,8 +352,7 @@ EXAMINATIONS: Mapping[str, Examination] = {
         lambda state, _: _finding_verdicts(state["answer_abstention"], "criterion"),
     ),
     "detect_answerable": Examination(
-        lambda judge, _: detect_answerable(judge),
-        lambda state, _: _finding_verdicts(state["answerable"], "criterion"),
+        lambda judge, _: detect_answerable(judge), lambda state, _: _finding_verdicts(state["answerable"], "criterion")
     ),
     "extract_entities": Examination(lambda judge, _: extract_entities(judge), _named_verdicts),
     "find_entities": Examination(

@@ -264,10 +264,7 @@ class Versioned(BaseModel):
 
 
 UNKNOWN = {
-    "client": (
-        Own(socket.socket()),
-        "path is a socket.socket, whose state cannot be read",
-    ),
+    "client": (Own(socket.socket()), "path is a socket.socket, whose state cannot be read"),
     "plain object": (Own(object()), "path is a builtins.object, whose state cannot be read"),
     "client in a closure": (
         RunnableLambda(constant(object())),

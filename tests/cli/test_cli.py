@@ -28,10 +28,7 @@ from langchain_rageval.run.journal import Journal
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
 SEPARATE = {"aspect_critique", "conversation_metrics"}
-EVERY_SCORE = [
-    *(score for name in BUILDERS if name not in SEPARATE for score in SCORES.get(name, [name])),
-    *ASPECTS,
-]
+EVERY_SCORE = [*(score for name in BUILDERS if name not in SEPARATE for score in SCORES.get(name, [name])), *ASPECTS]
 NOTE = "a smoke test and a baseline to beat, not a measure of quality"
 
 
@@ -296,11 +293,7 @@ def test_metrics_of_one_suite_are_left_out_in_one_line(rageval, written, tmp_pat
 def test_metrics_lists_one_name_a_line_first(rageval):
     code, told, complaints = rageval("metrics")
     assert (code, complaints) == (0, "")
-    assert [line.split()[0] for line in told.splitlines()] == [
-        *BUILDERS,
-        *ASPECTS,
-        *(f"{name}@K" for name in RANKINGS),
-    ]
+    assert [line.split()[0] for line in told.splitlines()] == [*BUILDERS, *ASPECTS, *(f"{name}@K" for name in RANKINGS)]
     assert "the share of the answer's statements that the contexts support" in told
 
 
@@ -345,10 +338,7 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
     for gate, code in (
         ([], 0),
         (["--fail-under", "faithfulness=0.5"], 1),
-        (
-            ["--fail-under", "faithfulness=0.5", "--max-failed", "0.25"],
-            0,
-        ),
+        (["--fail-under", "faithfulness=0.5", "--max-failed", "0.25"], 0),
     ):
         server = openai_server(offline, faults=Faults.script(faults))
         ended, _, complaints = rageval("evaluate", path, *judge, "--base-url", f"{server.url}/v1", *gate)

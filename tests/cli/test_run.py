@@ -190,10 +190,7 @@ def test_an_interrupted_run_writes_what_it_has(rageval, app, testset):
             ["no_app:chain", "testset.jsonl"],
             "the chain no_app:chain cannot be imported: ModuleNotFoundError: No module named 'no_app'",
         ),
-        (
-            ["munich_app:number", "testset.jsonl"],
-            "a chain must be a Runnable or a function of the question, got int",
-        ),
+        (["munich_app:number", "testset.jsonl"], "a chain must be a Runnable or a function of the question, got int"),
         (["munich_app:chain", "none.jsonl"], "none.jsonl does not exist: pass the path of an existing file"),
         (["munich_app:chain", "empty.jsonl"], "empty.jsonl contains no questions"),
         (

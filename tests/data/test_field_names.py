@@ -64,13 +64,7 @@ OPENEVALS = {
 
 @pytest.mark.parametrize("obj", [RAGAS_1, {**RAGAS_1, "ground_truth": None, "ground_truths": ["r"]}])
 def test_ragas_0_1_is_read(obj):
-    assert read_fields(obj) == {
-        "question": "q",
-        "answer": "a",
-        "contexts": ["c"],
-        "references": ["r"],
-        "metadata": {},
-    }
+    assert read_fields(obj) == {"question": "q", "answer": "a", "contexts": ["c"], "references": ["r"], "metadata": {}}
 
 
 def test_ragas_0_2_is_read_and_ids_that_are_ints_become_str():

@@ -94,8 +94,7 @@ def test_outputs_of_an_example_of_langsmith_are_the_reference(tmp_path, mark):
 
 
 @pytest.mark.parametrize(
-    "mark",
-    [{"run_type": "chain"}, {"trace_id": "t", "dotted_order": "o"}, {"reference_outputs": {"answer": "r"}}],
+    "mark", [{"run_type": "chain"}, {"trace_id": "t", "dotted_order": "o"}, {"reference_outputs": {"answer": "r"}}]
 )
 def test_outputs_of_a_run_are_the_answer(tmp_path, mark):
     (sample,) = read(tmp_path, [{"inputs": {"question": "q"}, "outputs": {"answer": "a"}, **mark}])

@@ -212,15 +212,7 @@ def test_claim_metrics(ran, capsys):
     scores = ran("reference/claim-metrics")["report"].rows[0].scores
     assert scores["claim_noise_irrelevant"].value == pytest.approx(1 / 3)
     assert scores["claim_hallucination"].value == pytest.approx(1 / 3)
-    assert [row[0].count("`claim_") for row in table(page("reference/claim-metrics"))] == [
-        3,
-        1,
-        1,
-        1,
-        2,
-        2,
-        2,
-    ]
+    assert [row[0].count("`claim_") for row in table(page("reference/claim-metrics"))] == [3, 1, 1, 1, 2, 2, 2]
 
 
 def test_production_monitoring(ran, capsys):

@@ -192,11 +192,7 @@ async def test_a_sample_that_hangs_is_given_up_and_its_slot_freed(rows_of):
     release = threading.Event()
     judge = Judged(lambda messages: asked_about(messages) == "hangs" and release.wait(PATIENCE))
     rows = await rows_of(
-        [about("hangs"), about("0"), about("1")],
-        faithfulness(judge),
-        max_concurrency=1,
-        timeout=2.5,
-        retry=ONCE,
+        [about("hangs"), about("0"), about("1")], faithfulness(judge), max_concurrency=1, timeout=2.5, retry=ONCE
     )
     release.set()
     assert [row.scores["faithfulness"].value for row in rows] == [None, 0.5, 0.5]

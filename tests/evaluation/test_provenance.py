@@ -153,10 +153,7 @@ def test_own_embeddings_with_other_settings_do_not_share_a_journal(tmp_path):
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [
-        (lambda state: Value(1.0, "a"), lambda state: Value(0.0, "a")),
-        (constant(1.0), constant(0.0)),
-    ],
+    [(lambda state: Value(1.0, "a"), lambda state: Value(0.0, "a")), (constant(1.0), constant(0.0))],
     ids=["code", "closure"],
 )
 def test_an_edited_reducer_is_counted_anew(tmp_path, one, other):
@@ -263,11 +260,7 @@ def test_a_report_lists_its_instruments_also_when_loaded(tmp_path):
 
 def test_differences_are_given_in_words():
     one, other = (
-        {
-            "steps": [
-                {"step": "verify_statements", "judge": {"model": {"model_name": model}}, "prompts": [prompts]},
-            ]
-        }
+        {"steps": [{"step": "verify_statements", "judge": {"model": {"model_name": model}}, "prompts": [prompts]}]}
         for model, prompts in (("gpt-4o", "a"), ("gpt-4o-mini", "b"))
     )
     assert differences(one, other) == [

@@ -270,10 +270,7 @@ def test_a_failed_gate_also_fails_the_check():
         (lambda: Precise(float("nan")), "half_width must be a number above 0, got nan"),
         (lambda: Decided({"value": 0.8}, seed="x"), "seed must be a whole number, got 'x'"),
         (lambda: Precise(0.1, seed=None), "seed must be a whole number, got None"),
-        (
-            lambda: Decided.against("main.jsonl"),
-            "Decided.against takes a report, got str; Report.load reads one",
-        ),
+        (lambda: Decided.against("main.jsonl"), "Decided.against takes a report, got str; Report.load reads one"),
         (
             lambda: Decided.against(Report([]), -1),
             "margin must be a number of at least 0, in the metrics' units, got -1",

@@ -35,9 +35,7 @@ class World:
         cites: maximum number of chunks that the judge cites.
     """
 
-    supports: Mapping[str, Sequence[int]] = field(
-        default_factory=lambda: {FIRE: [1, 2], THEFT: [1], METEOR: [3]},
-    )
+    supports: Mapping[str, Sequence[int]] = field(default_factory=lambda: {FIRE: [1, 2], THEFT: [1], METEOR: [3]})
     contradicts: Mapping[str, Sequence[int]] = field(default_factory=dict)
     cites: int = 100
 

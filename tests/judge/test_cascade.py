@@ -179,13 +179,7 @@ def test_instrument_models_and_text_name_both_judges():
 def test_every_metric_takes_a_cascade_and_scores_as_its_cheap_judge():
     cheap = Judge(OfflineJudge(), language="en")
     judge = cascade(cheap, Judge(OfflineJudge(), max_statements=3))
-    builders = [
-        faithfulness,
-        context_precision,
-        rubric,
-        claim_metrics,
-        lambda one: aspect_critique(one, "coherence"),
-    ]
+    builders = [faithfulness, context_precision, rubric, claim_metrics, lambda one: aspect_critique(one, "coherence")]
     alone = evaluate([SAMPLE], [build(cheap) for build in builders], **RUN)
     together = evaluate([SAMPLE], [build(judge) for build in builders], **RUN)
     for name, score in alone.rows[0].scores.items():

@@ -180,8 +180,7 @@ class TestEveryMetric:
     """Each metric, on each rung, with the real clients: the score is that of the offline run."""
 
     @pytest.mark.parametrize(
-        "name",
-        ["answer_correctness", *(pytest.param(name, marks=pytest.mark.gate) for name in OTHERS)],
+        "name", ["answer_correctness", *(pytest.param(name, marks=pytest.mark.gate) for name in OTHERS)]
     )
     @pytest.mark.parametrize(("endpoint", "mode", "lacking"), WAYS, ids=str, indirect=["endpoint"])
     async def test_scores_are_those_of_the_offline_run(self, endpoint, mode, lacking, name):

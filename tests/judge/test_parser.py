@@ -334,10 +334,7 @@ def test_an_unknown_stop_reason_refuses_lists_only():
 
 @pytest.mark.parametrize(
     "message",
-    [
-        AIMessage("", additional_kwargs={"refusal": "I cannot"}),
-        AIMessage([{"type": "refusal", "refusal": "I cannot"}]),
-    ],
+    [AIMessage("", additional_kwargs={"refusal": "I cannot"}), AIMessage([{"type": "refusal", "refusal": "I cannot"}])],
 )
 def test_a_refusal_is_an_error(message):
     with pytest.raises(OutputParserException, match="refused"):

@@ -190,17 +190,7 @@ def test_a_yes_in_another_language_is_a_truth_value():
     assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.8, "false": 0.2}
 
 
-@each(
-    "logprobs",
-    [
-        None,
-        {},
-        {"content": None},
-        {"content": []},
-        {"content": "no list"},
-        [],
-    ],
-)
+@each("logprobs", [None, {}, {"content": None}, {"content": []}, {"content": "no list"}, []])
 def test_a_reply_without_log_probabilities_has_no_probabilities(logprobs):
     reply = AIMessage('{"reason": "", "verdict": true}', response_metadata={"logprobs": logprobs})
     answer = StrictJsonOutputParser(AspectVerdict).read_message(reply)

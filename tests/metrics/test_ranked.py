@@ -435,9 +435,7 @@ def test_what_another_grader_or_metric_found_does_not_do():
         with pytest.raises(ConfigError, match="cannot be computed from the findings of ndcg@5"):
             report.rescore(ndcg_at(3, other))
     both = evaluate(
-        RICH[:1],
-        [ndcg_at(5, label_grader()), ndcg_at(5, llm_grader(OfflineJudge()), name="judged")],
-        progress=False,
+        RICH[:1], [ndcg_at(5, label_grader()), ndcg_at(5, llm_grader(OfflineJudge()), name="judged")], progress=False
     )
     rescored = both.rescore(ndcg_at(1, label_grader()))
     assert rescored.rows[0].scores["ndcg@1"].findings[0].reason == "label"

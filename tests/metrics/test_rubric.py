@@ -37,13 +37,7 @@ MINE = [
 
 @each(
     ("grades", "value"),
-    [
-        ((3, 3, 3), 1.0),
-        ((0, 0, 0), 0.0),
-        ((3, 0, 0), 0.6),
-        ((0, 3, 0), 0.2),
-        ((2, 1, 3), 0.6 * 2 / 3 + 0.2 / 3 + 0.2),
-    ],
+    [((3, 3, 3), 1.0), ((0, 0, 0), 0.0), ((3, 0, 0), 0.6), ((0, 3, 0), 0.2), ((2, 1, 3), 0.6 * 2 / 3 + 0.2 / 3 + 0.2)],
 )
 def test_the_value_is_the_weighted_mean_of_the_grades(grades, value):
     reply = graded(**dict(zip(("correctness", "completeness", "readability"), grades, strict=True)))

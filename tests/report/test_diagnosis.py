@@ -114,12 +114,7 @@ class Case:
         return found.cause
 
 
-METRICS = {
-    "F": faithfulness,
-    "R": context_recall,
-    "C": partial(answer_correctness, weights=(1, 0)),
-    "G": claim_metrics,
-}
+METRICS = {"F": faithfulness, "R": context_recall, "C": partial(answer_correctness, weights=(1, 0)), "G": claim_metrics}
 SUBSETS = ("F", "R", "C", "FR", "FC", "RC", "FRC")
 WITH_THE_GRAPH = ("G", "GFRC", "FRCG")
 
@@ -135,10 +130,7 @@ PLANTED = {
         Case({"other year": CONTRADICTED}, YEAR),
         (CONTRADICTS, UNKNOWN, UNKNOWN, CONTRADICTS, CONTRADICTS, IGNORED, CONTRADICTS),
     ),
-    "a refusal though it was there": (
-        Case({}, YEAR),
-        (UNKNOWN, UNKNOWN, UNKNOWN, REFUSED, UNKNOWN, REFUSED, REFUSED),
-    ),
+    "a refusal though it was there": (Case({}, YEAR), (UNKNOWN, UNKNOWN, UNKNOWN, REFUSED, UNKNOWN, REFUSED, REFUSED)),
     "a refusal because it was not there": (
         Case({}, {"year": ABSENT}),
         (UNKNOWN, MISSED, UNKNOWN, MISSED, UNKNOWN, MISSED, MISSED),
@@ -183,10 +175,7 @@ PLANTED = {
         Case({}, {"year": ABSENT}, contexts=("", " ")),
         (MISSED,) * 7,
     ),
-    "no answer exists, and it declines": (
-        Case({}, {}),
-        (UNKNOWN, UNKNOWN, FINE, FINE, FINE, FINE, FINE),
-    ),
+    "no answer exists, and it declines": (Case({}, {}), (UNKNOWN, UNKNOWN, FINE, FINE, FINE, FINE, FINE)),
     "no answer exists, nothing was retrieved, and it declines": (
         Case({}, {}, contexts=()),
         (MISSED, MISSED, FINE, MISSED, FINE, FINE, FINE),
@@ -195,10 +184,7 @@ PLANTED = {
         Case({"elephants": ABSENT}, {}),
         (ADDED, UNKNOWN, UNKNOWN, ADDED, ADDED, UNKNOWN, ADDED),
     ),
-    "no answer exists, says the reference, but the contexts have one": (
-        Case(YEAR, {}),
-        (UNKNOWN,) * 7,
-    ),
+    "no answer exists, says the reference, but the contexts have one": (Case(YEAR, {}), (UNKNOWN,) * 7),
 }
 
 
@@ -234,16 +220,9 @@ def test_every_cause_is_planted():
 @each(
     ("case", "cause", "texts"),
     [
+        (Case({"other year": CONTRADICTED}, {"year": SUPPORTED, "founder": SUPPORTED}), IGNORED, ["year", "founder"]),
         (
-            Case({"other year": CONTRADICTED}, {"year": SUPPORTED, "founder": SUPPORTED}),
-            IGNORED,
-            ["year", "founder"],
-        ),
-        (
-            Case(
-                {"other year": CONTRADICTED, "river": CONTRADICTED},
-                {"year": SUPPORTED, "founder": SUPPORTED},
-            ),
+            Case({"other year": CONTRADICTED, "river": CONTRADICTED}, {"year": SUPPORTED, "founder": SUPPORTED}),
             CONTRADICTS,
             ["other year", "river"],
         ),

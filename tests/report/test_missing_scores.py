@@ -9,9 +9,7 @@ from langchain_rageval.data.schema import Failure
 def failed(number, error, message, metric="faithfulness"):
     failure = Failure(error=error, message=message, step="verify_statements")
     return Row(
-        index=number,
-        sample=sample(number),
-        scores={metric: Score(metric=metric, aspect="grounding", failure=failure)},
+        index=number, sample=sample(number), scores={metric: Score(metric=metric, aspect="grounding", failure=failure)}
     )
 
 

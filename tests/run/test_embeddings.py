@@ -122,10 +122,7 @@ class TestBatches:
         first, second = (sorted(server.embedder.texts) for server in servers)
         assert first == second == sorted({text for s in RICH for text in (s.answer, *s.references)})
 
-    @each(
-        ("answer", "sent"),
-        [("", []), (" \n", []), ("I do not know.", ["I do not know.", *REFERENCES])],
-    )
+    @each(("answer", "sent"), [("", []), (" \n", []), ("I do not know.", ["I do not know.", *REFERENCES])])
     async def test_nothing_is_embedded_for_a_blank_answer_nor_to_compare_an_evasive_one_with_the_question(
         self, openai_server, openai_embeddings, report_of, answer, sent
     ):
@@ -315,8 +312,7 @@ class TestSecrets:
         secret = "sk-very-secret-1234" if endpoint.name == "openai" else "dmVyeS1zZWNyZXQ6MTIzNA=="
         options = {"api_key": secret} if endpoint.name == "openai" else {"credentials": secret}
         embedder = Embedder(
-            faults=Faults.rates(seed=1, unauthorized=1.0) if fault == "unauthorized" else None,
-            refuse=lambda text: True,
+            faults=Faults.rates(seed=1, unauthorized=1.0) if fault == "unauthorized" else None, refuse=lambda text: True
         )
         server = endpoint.server(offline, embedder=embedder)
         monkeypatch.setattr(server, "error_body", lambda status, said: {"error": {"message": f"{said} ({secret})"}})

@@ -82,11 +82,7 @@ def test_equal_references_are_compared_once():
 
 @each(
     ("answers", "references", "expected"),
-    [
-        ("", "", []),
-        ("ab", "", [(1, "FP"), (2, "FP")]),
-        ("", "cd", [(1, "FN"), (2, "FN")]),
-    ],
+    [("", "", []), ("ab", "", [(1, "FP"), (2, "FP")]), ("", "cd", [(1, "FN"), (2, "FN")])],
 )
 def test_without_statements_on_one_side_nobody_is_asked(answers, references, expected):
     assert brief(found(scripted(), answers, references)) == expected
@@ -282,11 +278,7 @@ def test_each_slice_has_attempts_of_its_own():
 
 
 def test_the_majority_of_the_draws_holds_for_each_statement_and_its_rate_is_told():
-    replies = [
-        classification({1: [1]}, fn=[2]),
-        classification({1: [2]}, fn=[1]),
-        classification(fp=[1], fn=[1, 2]),
-    ]
+    replies = [classification({1: [1]}, fn=[2]), classification({1: [2]}, fn=[1]), classification(fp=[1], fn=[1, 2])]
     findings = found(Judge(scripted(*replies), draws=3), "a", "cd")
     assert brief(findings) == [(1, "TP"), (1, "FN"), (2, "FN")]
     assert [(f.number, f.text, f.verdict) for f in findings if f.kind == "agreement"] == [

@@ -109,12 +109,7 @@ def test_one_chunk_at_a_time_no_other_is_seen():
 
 @each(
     "first",
-    [
-        {1: 3, 2: 1, 3: 0},
-        {1: 3, 2: 1, 3: 0, 7: 4},
-        {1: 3, 2: 1, 3: 0, 4: 5},
-        {1: 3, 2: 1, 3: 0, 4: -1},
-    ],
+    [{1: 3, 2: 1, 3: 0}, {1: 3, 2: 1, 3: 0, 7: 4}, {1: 3, 2: 1, 3: 0, 4: 5}, {1: 3, 2: 1, 3: 0, 4: -1}],
     ids=["missing", "unknown number", "above the scale", "below the scale"],
 )
 def test_a_chunk_without_a_grade_on_the_scale_is_asked_about_again_alone_numbered_from_one(first):

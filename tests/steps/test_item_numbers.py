@@ -36,12 +36,7 @@ CASES = {
         classification(tp={0: [0], 2: [1]}, fp=[1]),
         classification(tp={1: [1], 3: [2]}, fp=[2]),
     ),
-    "grade_contexts": (
-        precision,
-        [],
-        grades({0: False, 1: True, 2: True}),
-        grades({1: False, 2: True, 3: True}),
-    ),
+    "grade_contexts": (precision, [], grades({0: False, 1: True, 2: True}), grades({1: False, 2: True, 3: True})),
     "grade_relevance": (
         lambda judge: ndcg_at(3, llm_grader(judge)),
         [],

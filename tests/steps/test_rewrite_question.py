@@ -26,10 +26,7 @@ def test_the_judge_reads_history_and_question_and_later_steps_get_the_standalone
     state = rewritten(judge)
     assert judge.inputs == [
         {
-            "history": [
-                {"role": "user", "text": "Кто основал Мюнхен?"},
-                {"role": "assistant", "text": "Генрих Лев."},
-            ],
+            "history": [{"role": "user", "text": "Кто основал Мюнхен?"}, {"role": "assistant", "text": "Генрих Лев."}],
             "question": "А когда он умер?",
         }
     ]

@@ -176,14 +176,8 @@ class Selfish(BaseModel):
             lambda: Step(Prompt(instruction="?"), prompts=ONE, reads=("answer",)),
             "a step takes the pydantic class of its answer, got Prompt(instruction='?', examples=[])",
         ),
-        (
-            lambda: Step(Politeness, prompts=ONE),
-            f"{READS_OR_INPUTS}, got neither",
-        ),
-        (
-            lambda: Step(Politeness, prompts=ONE, reads=("answer",), inputs=dict),
-            f"{READS_OR_INPUTS}, got both",
-        ),
+        (lambda: Step(Politeness, prompts=ONE), f"{READS_OR_INPUTS}, got neither"),
+        (lambda: Step(Politeness, prompts=ONE, reads=("answer",), inputs=dict), f"{READS_OR_INPUTS}, got both"),
         (
             lambda: Step(Politeness, prompts=ONE, reads=("answr",)),
             f"step politeness reads ['answr'], which no sample has; use {', '.join(Sample.model_fields)}",
@@ -196,10 +190,7 @@ class Selfish(BaseModel):
             lambda: Step(Politeness, prompts="Is it polite?", reads=("answer",)),
             f"{PROMPT_OR_PROMPTS}, got 'Is it polite?': write Prompt(instruction='Is it polite?')",
         ),
-        (
-            lambda: Step(Politeness, prompts={}, reads=("answer",)),
-            f"{PROMPT_OR_PROMPTS}, got {{}}",
-        ),
+        (lambda: Step(Politeness, prompts={}, reads=("answer",)), f"{PROMPT_OR_PROMPTS}, got {{}}"),
         (
             lambda: Step(Politeness, prompts={"en": "Rate it."}, reads=("answer",)),
             f"{PROMPT_OR_PROMPTS}, got a mapping to str",

@@ -220,12 +220,7 @@ def test_evidence_with_prose_between_numbers_and_ranges_are_asked_again_once(cit
 
 @each(
     ("written", "cites"),
-    [
-        ("[1.1, 1.10]", ["1.1", "1.10"]),
-        ("1.10", ["1.10"]),
-        ('"1.1, 1.10"', ["1.1", "1.10"]),
-        ('"[1.10]"', ["1.10"]),
-    ],
+    [("[1.1, 1.10]", ["1.1", "1.10"]), ("1.10", ["1.10"]), ('"1.1, 1.10"', ["1.1", "1.10"]), ('"[1.10]"', ["1.10"])],
 )
 def test_evidence_as_json_numbers_or_as_one_text_keeps_its_digits(written, cites):
     contexts = [" ".join(f"The {letter * 4} came here." for letter in "bcdfghjklm")]

@@ -150,11 +150,7 @@ def test_of_a_beir_folder_only_the_corpus_is_read(tmp_path, inside, caplog):
     (folder / "qrels").mkdir()
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\t4983\t1\n", encoding="utf-8")
     assert shown(load_documents(tmp_path)) == [
-        (
-            "4983",
-            "Баня\n\nЕё страхуют с домом.",
-            {"source": "4983", "_id": "4983", "title": "Баня", "year": 2024},
-        ),
+        ("4983", "Баня\n\nЕё страхуют с домом.", {"source": "4983", "_id": "4983", "title": "Баня", "year": 2024}),
         ("5836", "Взнос платят раз в год.", {"source": "5836", "_id": "5836", "title": ""}),
     ]
     prefix = f"{inside}/" if inside else ""
@@ -189,11 +185,7 @@ TREC = """<DOC>
 def test_documents_in_the_markup_of_trec_are_read_with_their_numbers(tmp_path, suffix):
     (tmp_path / f"la{suffix}").write_text(TREC, encoding="utf-8")
     assert shown(load_documents(tmp_path)) == [
-        (
-            "LA010189-0001",
-            "Баня & дом\n\nБаню страхуют с домом.\n\nВзнос < 5 %.",
-            {"source": "LA010189-0001"},
-        ),
+        ("LA010189-0001", "Баня & дом\n\nБаню страхуют с домом.\n\nВзнос < 5 %.", {"source": "LA010189-0001"}),
         ("LA010189-0002", "Без разметки текста.", {"source": "LA010189-0002"}),
     ]
 

@@ -190,10 +190,7 @@ def test_a_chunk_with_its_own_id_is_compared_with_its_new_version():
     others = [chunk for chunk in chunks if chunk.id != testset[0].passage_ids[0]]
     after = testset.refresh([*new, *others])
     assert after.changes["mended"] == [testset[0].id]
-    assert (after[0].passage_ids, after[0].reference) == (
-        testset[0].passage_ids,
-        "Совсем другой текст: сто рублей",
-    )
+    assert (after[0].passage_ids, after[0].reference) == (testset[0].passage_ids, "Совсем другой текст: сто рублей")
 
 
 def test_a_failing_critic_leaves_the_row_with_a_note():

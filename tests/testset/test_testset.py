@@ -90,12 +90,7 @@ def test_samples_hold_the_reference_and_where_it_comes_from():
         references=["Вместе с домом."],
         reference_contexts=ROW.contexts,
         reference_context_ids=["p1"],
-        metadata={
-            "page": 3,
-            "evolution": "reasoning",
-            "answerable": True,
-            "spans": [["страхование.txt", 10, 39]],
-        },
+        metadata={"page": 3, "evolution": "reasoning", "answerable": True, "spans": [["страхование.txt", 10, 39]]},
     )
     assert (unanswered.references, unanswered.metadata["answerable"]) == ([], False)
 
@@ -175,12 +170,7 @@ def test_each_question_has_its_own_answer_also_behind_with_retry():
         for text in ("Сразу?", "Потом?", "Никогда?", "Тоже сразу?")
     ]
     samples = Testset(rows).run(chain)
-    assert [sample.answer for sample in samples] == [
-        "ответ на Сразу?",
-        "ответ на Потом?",
-        None,
-        "ответ на Тоже сразу?",
-    ]
+    assert [sample.answer for sample in samples] == ["ответ на Сразу?", "ответ на Потом?", None, "ответ на Тоже сразу?"]
     assert samples[2].metadata["error"] == "ConnectionError: Никогда?"
     assert asked["Никогда?"] == 3
 

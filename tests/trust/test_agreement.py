@@ -153,12 +153,7 @@ def test_scores_up_to_1_are_not_matched_with_greater_labels_without_a_scale():
             "scores that scale maps to grades must be from 0 to 1, got -0.5: pass raw_grades=True if the scores are "
             "grades from 0 to 3",
         ),
-        (
-            [4, 1],
-            [3, 1],
-            True,
-            "raw grades must be from 0 to 3, got 4: pass the lowest and the highest grade as scale",
-        ),
+        ([4, 1], [3, 1], True, "raw grades must be from 0 to 3, got 4: pass the lowest and the highest grade as scale"),
         (
             [1, 0.5],
             [5, 2],

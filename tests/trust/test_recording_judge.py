@@ -8,10 +8,7 @@ from langchain_rageval.judge.judge import voters_of
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.trust.examination import RecordingJudge, ReplyLog
 
-STATE = {
-    "sample": Sample(question="q", contexts=["One. Two.", "Three."]),
-    "answer_statements": ["one", "two"],
-}
+STATE = {"sample": Sample(question="q", contexts=["One. Two.", "Three."]), "answer_statements": ["one", "two"]}
 
 
 def recorded(*replies, **options):

@@ -29,10 +29,7 @@ class OpenAIBatches(BatchApi):
         content = "".join(map(batch_line, requests)).encode()
         file = self.client.files.create(file=(f"{_KEY}-{key}.jsonl", content), purpose="batch")
         batch = self.client.with_options(max_retries=0).batches.create(
-            input_file_id=file.id,
-            endpoint=_url_of(requests[0]),
-            completion_window="24h",
-            metadata={_KEY: key},
+            input_file_id=file.id, endpoint=_url_of(requests[0]), completion_window="24h", metadata={_KEY: key}
         )
         return str(batch.id)
 

@@ -44,11 +44,7 @@ class Embedder:
     """
 
     def __init__(
-        self,
-        *,
-        faults: Faults | None = None,
-        latency: float = 0.0,
-        refuse: Callable[[str], bool] = lambda _text: False,
+        self, *, faults: Faults | None = None, latency: float = 0.0, refuse: Callable[[str], bool] = lambda _text: False
     ) -> None:
         self.faults = faults or Faults.script([])
         self.latency = latency
