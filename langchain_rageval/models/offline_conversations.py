@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from langchain_rageval.models.offline_overlap import ENOUGH, SOME, assertions, is_question, stem_share
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of, words_of
 
-_Inputs = Mapping[str, Any]
-_Assertions = Callable[[object], list[str]]
+_Items = Sequence[Mapping[str, Any]]
 
-_ENOUGH = 0.6
-_SOME = 0.4
 _NEGATION = re.compile(r"\b(?:не|нет|нельзя|no|not|never|cannot)\b|n't\b", re.IGNORECASE)
 _CORRECTION = re.compile(r"\b(?:ошиб\w*|поправ\w*|уточн\w*|исправл\w*|correct\w*|mistake\w*|sorry)\b", re.IGNORECASE)
 _RUSSIAN_FIRST = "я мне меня мной мой моя моё мое мои моего моей моему моих мою мы нас нам наш наша наше наши нашей"
@@ -26,89 +24,76 @@ _WISH = re.compile(
 )
 
 
-def read_dialogue(inputs: _Inputs, assertions: _Assertions) -> dict[str, Any]:
-    """Return the assertions of the assistant, those of the user in the first person, and questions and wishes.
-
-    Args:
-        inputs: inputs of the step.
-        assertions: returns the sentences of a text without questions and evasions.
-    """
+def read_dialogue(turns: _Items) -> dict[str, Any]:
+    """Return the assertions of the assistant, those of the user in the first person, and questions and wishes."""
     facts: dict[str, list[dict[str, Any]]] = {"statements": [], "facts": [], "needs": []}
-    for turn in inputs["turns"]:
+    for turn in turns:
         for sentence in split_sentences(str(turn["text"])):
             fact = {"turn": turn["turn"], "text": sentence}
             if turn["role"] == "assistant":
                 facts["statements"] += [fact] if assertions(sentence) else []
-            elif _is_question(sentence) or _WISH.search(sentence):
+            elif is_question(sentence) or _WISH.search(sentence):
                 facts["needs"].append(fact)
             elif _FIRST_PERSON & {*words_of(sentence)} or _FIRST_PERSON & {*sentence.lower().split()}:
                 facts["facts"].append(fact)
     return facts
 
 
-def compare_claims(inputs: _Inputs) -> dict[str, Any]:
+def compare_claims(statements: _Items) -> list[dict[str, Any]]:
     """Return the pairs of similar statements of different turns with other numbers, or one of which is negated."""
     pairs = []
-    for one, other in combinations(inputs["statements"], 2):
+    for one, other in combinations(statements, 2):
         texts = str(one["text"]), str(other["text"])
         if one["turn"] != other["turn"] and not _CORRECTION.search(texts[1]) and (reason := _conflict(*texts)):
             pairs.append({"reason": reason, "first": one["statement"], "second": other["statement"]})
-    return {"contradictions": pairs}
+    return pairs
 
 
-def follow_facts(inputs: _Inputs) -> dict[str, Any]:
+def follow_facts(facts: _Items, turns: _Items) -> list[dict[str, Any]]:
     """Return for each fact whether a later question of the assistant repeats it, or a later statement conflicts."""
     verdicts = []
-    for fact in inputs["facts"]:
+    for fact in facts:
         text, wanted = str(fact["text"]), stems_of(str(fact["text"]))
-        verdict, reason, turns = "kept", "no conflict", list[int]()
-        for turn in _later(inputs, fact["turn"]):
+        verdict, reason, found = "kept", "no conflict", list[int]()
+        for turn in _later(turns, fact["turn"]):
             for sentence in split_sentences(str(turn["text"])):
-                if _is_question(sentence) and _share(stems_of(sentence), wanted) >= _SOME:
-                    verdict, reason, turns = "asked again", "overlap", [turn["turn"]]
-                elif not _is_question(sentence) and (conflict := _conflict(text, sentence)):
-                    verdict, reason, turns = "ignored", conflict, [turn["turn"]]
-            if turns:
+                if is_question(sentence) and stem_share(stems_of(sentence), wanted) >= SOME:
+                    verdict, reason, found = "asked again", "overlap", [turn["turn"]]
+                elif not is_question(sentence) and (conflict := _conflict(text, sentence)):
+                    verdict, reason, found = "ignored", conflict, [turn["turn"]]
+            if found:
                 break
-        verdicts.append({"fact": fact["fact"], "reason": reason, "verdict": verdict, "turns": turns})
-    return {"verdicts": verdicts}
+        verdicts.append({"fact": fact["fact"], "reason": reason, "verdict": verdict, "turns": found})
+    return verdicts
 
 
-def follow_needs(inputs: _Inputs, assertions: _Assertions) -> dict[str, Any]:
+def follow_needs(needs: _Items, turns: _Items) -> list[dict[str, Any]]:
     """Return for each need whether an assertion of the assistant's next turn, or one that overlaps it, answers it."""
     verdicts = []
-    for need in inputs["needs"]:
+    for need in needs:
         wanted = stems_of(str(need["text"]))
         answers = [
             turn["turn"]
-            for place, turn in enumerate(_later(inputs, need["turn"]))
+            for place, turn in enumerate(_later(turns, need["turn"]))
             if (stated := " ".join(assertions(turn["text"])))
-            and (place == 0 or _share(wanted, stems_of(stated)) >= _SOME)
+            and (place == 0 or stem_share(wanted, stems_of(stated)) >= SOME)
         ]
         verdict = "met" if answers else "unmet"
         verdicts.append({"need": need["need"], "reason": "overlap", "verdict": verdict, "turns": answers[:1]})
-    return {"verdicts": verdicts}
+    return verdicts
 
 
-def _later(inputs: _Inputs, number: int) -> Sequence[Mapping[str, Any]]:
-    return [turn for turn in inputs["turns"] if turn["turn"] > number and turn["role"] == "assistant"]
+def _later(turns: _Items, number: int) -> _Items:
+    """Return the turns of the assistant after a turn."""
+    return [turn for turn in turns if turn["turn"] > number and turn["role"] == "assistant"]
 
 
 def _conflict(one: str, other: str) -> str:
     """Return why two texts on one topic conflict; "" if they do not."""
     numbers = numbers_of(one), numbers_of(other)
-    stems = [stems_of(text) - found for text, found in zip((one, other), numbers, strict=True)]
-    shorter = min(map(len, stems))
-    if not shorter or len(stems[0] & stems[1]) < _ENOUGH * shorter:
+    shorter, longer = sorted((stems_of(one) - numbers[0], stems_of(other) - numbers[1]), key=len)
+    if stem_share(shorter, longer) < ENOUGH:
         return ""
     if numbers[0] - numbers[1] and numbers[1] - numbers[0]:
         return "other numbers"
     return "a negation" if bool(_NEGATION.search(one)) != bool(_NEGATION.search(other)) else ""
-
-
-def _share(wanted: set[str], present: set[str]) -> float:
-    return len(wanted & present) / len(wanted) if wanted else 0.0
-
-
-def _is_question(sentence: str) -> bool:
-    return sentence.endswith(("?", "？"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -26,6 +26,8 @@ from pydantic import BaseModel
 
 from langchain_rageval.models import offline_conversations, offline_questions, offline_writer
 from langchain_rageval.models.invented_answer import invent_answer
+from langchain_rageval.models.offline_overlap import ENOUGH, EVASION, SOME, assertions, cover, stem_share, tally
+from langchain_rageval.models.offline_writer import fill_template
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import read_inputs, read_schema, restore_control_tokens
 from langchain_rageval.prompts.promptset import PromptSet, languages
@@ -38,17 +40,10 @@ OfflineAnswer = Callable[[Mapping[str, Any]], Any]
 """Function from the inputs of a step of the user, its contexts as a list of str, to an answer or a mapping."""
 
 _Inputs = Mapping[str, Any]
+_Items = Sequence[_Inputs]
 _Sentences = Mapping[str, str]
 
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
-_EVASION = re.compile(
-    r"\b(не знаю|не могу ответить|нет (?:таких )?(?:сведений|данных|информации)|не (?:сказано|указано|найден\w*)"
-    r"|(?:do not|don't|does not|doesn't) (?:know|say|answer)|(?:cannot|can't) answer|no (?:answer|information)"
-    r"|not (?:specified|mentioned))\b",
-    re.IGNORECASE,
-)
-_ENOUGH = 0.6
-_SOME = 0.4
 _MOST_SENTENCES = 3  # of a concise answer, for one sentence of the question
 
 
@@ -222,11 +217,18 @@ def answer_offline(title: str, human: str) -> dict[str, Any]:
         ValueError: if no step has an answer of this title.
     """
     inputs = read_inputs(human)
-    step = _identify_step(title, inputs, human)
-    if step in _WRITTEN:
-        return _WRITTEN[step](inputs)
-    contexts = {number: restore_control_tokens(text) for number, text in _SENTENCE.findall(human)}
-    return _JUDGED[step](inputs, contexts)
+    reply = _REPLIES[_identify_step(title, inputs, human)]
+    answer = reply.function(*(_read(name, inputs, human) for name in reply.reads.split()))
+    return {reply.field: answer} if reply.field else answer
+
+
+def _read(name: str, inputs: _Inputs, human: str) -> Any:
+    """Return the value of a name in `_Reply.reads`."""
+    if name == "sentences":
+        return {number: restore_control_tokens(text) for number, text in _SENTENCE.findall(human)}
+    if name == "texts":
+        return [str(item["text"]) for item in inputs["passages"]]
+    return inputs[name] if isinstance(inputs[name], list) else str(inputs[name])
 
 
 def _identify_step(title: str, inputs: _Inputs, human: str) -> str:
@@ -251,45 +253,31 @@ def _reads_again(step: str) -> set[str]:
     return _READS[step] | {"feedback"} if step.startswith("evolve_") and step in _READS else set()
 
 
-def _assertions(text: object) -> list[str]:
-    """Return the sentences of a text without questions and evasions."""
-    sentences = split_sentences(str(text))
-    return [s for s in sentences if words_of(s) and not s.endswith(("?", "？")) and not _EVASION.search(s)]
+def _verdicts(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]:
+    stems = {number: stems_of(sentence) for number, sentence in sentences.items()}
+    return [_verdict(item["statement"], str(item["text"]), stems, sentences) for item in statements]
 
 
-def _statements(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
-    return {"statements": _assertions(NUMBERED_MARK.sub("", str(inputs["text"])))}
-
-
-def _verdicts(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
-    stems = {number: stems_of(sentence) for number, sentence in contexts.items()}
-    return {
-        "verdicts": [_verdict(item["statement"], str(item["text"]), stems, contexts) for item in inputs["statements"]]
-    }
-
-
-def _verdict(number: int, text: str, stems: Mapping[str, set[str]], contexts: _Sentences) -> dict[str, Any]:
+def _verdict(number: int, text: str, stems: Mapping[str, set[str]], sentences: _Sentences) -> dict[str, Any]:
     wanted = stems_of(text)
-    first = _nearest(wanted, stems)
-    second = _nearest(wanted - stems.get(first, set()), {n: s for n, s in stems.items() if n != first})
-    cited = [n for n in (first, second) if n]
-    shared = wanted & set().union(*(stems[n] for n in cited))
-    share = _share(wanted, shared)
-    known_numbers = numbers_of(" ".join(contexts[n] for n in cited))
-    verdict = "absent" if share < _ENOUGH else "supported" if numbers_of(text) <= known_numbers else "contradicted"
+    cited = cover(wanted, stems, most=2)
+    present = set().union(*(stems[n] for n in cited))
+    known_numbers = numbers_of(" ".join(sentences[n] for n in cited))
+    stated = "supported" if numbers_of(text) <= known_numbers else "contradicted"
+    is_absent = stem_share(wanted, present) < ENOUGH
     return {
         "statement": number,
-        "reason": f"{len(shared)}/{len(wanted)}",
-        "evidence": cited if verdict != "absent" else [],
-        "verdict": verdict,
+        "reason": tally(wanted, present),
+        "evidence": [] if is_absent else cited,
+        "verdict": "absent" if is_absent else stated,
     }
 
 
-def _classification(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
-    references = {int(item["reference"]): str(item["text"]) for item in inputs["reference_statements"]}
+def _classification(reference_statements: _Items, answer_statements: _Items) -> dict[str, Any]:
+    references = {int(item["reference"]): str(item["text"]) for item in reference_statements}
     hits: list[dict[str, Any]] = []
     misses: list[dict[str, Any]] = []
-    for item in inputs["answer_statements"]:
+    for item in answer_statements:
         text = str(item["text"])
         same = [number for number, reference in references.items() if _same(text, reference)]
         if same:
@@ -303,106 +291,94 @@ def _classification(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
 
 def _same(one: str, other: str) -> bool:
     """Return True if two statements share 60% of the stems of the shorter statement and have no conflicting numbers."""
-    stems, others = stems_of(one), stems_of(other)
-    shorter = min(len(stems), len(others))
+    shorter, longer = sorted(map(stems_of, (one, other)), key=len)
     numbers = [numbers_of(text) for text in (one, other)]
-    enough = bool(shorter) and len(stems & others) / shorter >= _ENOUGH
-    return enough and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
+    return stem_share(shorter, longer) >= ENOUGH and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
 
 
-def _chunk_verdicts(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
-    wanted = stems_of(str(inputs["answer"])) or stems_of(str(inputs["question"]))
-    shared = {chunk: len(wanted & stems) for chunk, stems in _chunks(contexts).items()}
-    return {
-        "verdicts": [
-            {"context": chunk, "reason": f"{n}/{len(wanted)}", "useful": bool(wanted) and n >= _SOME * len(wanted)}
-            for chunk, n in shared.items()
-        ]
-    }
+def _chunk_verdicts(question: str, answer: str, sentences: _Sentences) -> list[dict[str, Any]]:
+    wanted = stems_of(answer) or stems_of(question)
+    return [
+        {"context": chunk, "reason": tally(wanted, stems), "useful": stem_share(wanted, stems) >= SOME}
+        for chunk, stems in _chunks(sentences).items()
+    ]
 
 
-def _relevance(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
-    lowest, highest = inputs["scale"]
-    wanted = stems_of(str(inputs["question"]))
+def _relevance(question: str, scale: Sequence[int], sentences: _Sentences) -> list[dict[str, Any]]:
+    lowest, highest = scale
+    wanted = stems_of(question)
     grades = []
-    for chunk, stems in _chunks(contexts).items():
-        shared = len(wanted & stems)
-        grade = lowest + round((highest - lowest) * shared / max(1, len(wanted)))
-        grades.append({"context": chunk, "reason": f"{shared}/{len(wanted)}", "grade": grade})
-    return {"grades": grades}
+    for chunk, stems in _chunks(sentences).items():
+        grade = lowest + round((highest - lowest) * len(wanted & stems) / max(1, len(wanted)))
+        grades.append({"context": chunk, "reason": tally(wanted, stems), "grade": grade})
+    return grades
 
 
-def _chunks(contexts: _Sentences) -> dict[int, set[str]]:
+def _chunks(sentences: _Sentences) -> dict[int, set[str]]:
     """Map the number of each chunk to the stems (first five letters) of its words."""
     chunks: dict[int, set[str]] = {}
-    for number, sentence in contexts.items():
+    for number, sentence in sentences.items():
         chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
     return chunks
 
 
-def _needed_sentences(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
-    wanted = stems_of(str(inputs["question"]))
-    needed = [n for n, text in contexts.items() if wanted and len(wanted & stems_of(text)) >= _SOME * len(wanted)]
-    return {"reason": f"at least {_SOME:.0%} of the question's words", "sentences": needed}
+def _needed_sentences(question: str, sentences: _Sentences) -> dict[str, Any]:
+    wanted = stems_of(question)
+    needed = [number for number, text in sentences.items() if stem_share(wanted, stems_of(text)) >= SOME]
+    return {"reason": f"at least {SOME:.0%} of the question's words", "sentences": needed}
 
 
-def _questions(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
-    assertions = _assertions(inputs["answer"])[: int(inputs["count"])]
-    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions]
+def _questions(answer: str, count: str) -> dict[str, Any]:
+    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(answer)[: int(count)]]
     return {"evasive": not questions, "questions": questions}
 
 
-def _aspect(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
-    answer, aspect = str(inputs["answer"]), str(inputs["aspect"])
-    sentences = split_sentences(answer)
-    russian = detect_language(str(inputs["question"])) == "ru"
-    length = f"предложений: {len(sentences)}" if russian else f"{len(sentences)} sentences"
+def _aspect(question: str, answer: str, aspect: str, sentences: _Sentences) -> dict[str, Any]:
+    parts = split_sentences(answer)
+    russian = detect_language(question) == "ru"
+    length = f"предложений: {len(parts)}" if russian else f"{len(parts)} sentences"
     if aspect == "conciseness":
-        parts = max(1, len(split_sentences(str(inputs["question"]))))
-        return {"reason": length, "verdict": len(sentences) <= _MOST_SENTENCES * parts}
+        asked = max(1, len(split_sentences(question)))
+        return {"reason": length, "verdict": len(parts) <= _MOST_SENTENCES * asked}
     if aspect == "correctness":
-        others = numbers_of(answer) - numbers_of(" ".join(contexts.values()))
+        others = numbers_of(answer) - numbers_of(" ".join(sentences.values()))
         reason = f"других чисел: {len(others)}" if russian else f"{len(others)} other numbers"
-        return {"reason": reason, "verdict": not (contexts and others)}
+        return {"reason": reason, "verdict": not (sentences and others)}
     if aspect == "coherence":
-        return {"reason": length, "verdict": len(set(sentences)) == len(sentences)}
+        return {"reason": length, "verdict": len(set(parts)) == len(parts)}
     unknown = "совпадение слов этого не покажет" if russian else "word overlap cannot tell"
     return {"reason": unknown, "verdict": False}
 
 
-def _abstention(inputs: _Inputs, _contexts: _Sentences) -> dict[str, Any]:
-    assertions = _assertions(inputs["answer"])
-    russian = detect_language(str(inputs["question"])) == "ru"
-    reason = f"утверждений: {len(assertions)}" if russian else f"{len(assertions)} statements"
-    return {"reason": reason, "abstains": not assertions}
+def _abstention(question: str, answer: str) -> dict[str, Any]:
+    count = len(assertions(answer))
+    reason = f"утверждений: {count}" if detect_language(question) == "ru" else f"{count} statements"
+    return {"reason": reason, "abstains": not count}
 
 
-def _rubric_grades(inputs: _Inputs, contexts: _Sentences) -> dict[str, Any]:
-    question, answer, reference = (str(inputs[name]) for name in ("question", "answer", "reference"))
-    ground = reference or " ".join(contexts.values())
+def _rubric_grades(
+    question: str, answer: str, reference: str, criteria: _Items, sentences: _Sentences
+) -> list[dict[str, Any]]:
+    ground = reference or " ".join(sentences.values()) or question
     shares = {
-        "correctness": partial(_correct_share, answer, ground or question),
-        "completeness": partial(_share, stems_of(reference or question), stems_of(answer)),
+        "correctness": partial(_correct_share, answer, ground),
+        "completeness": partial(stem_share, stems_of(reference or question), stems_of(answer)),
         "readability": partial(_distinct_share, answer),
     }
     grades = []
-    for criterion in inputs["criteria"]:
+    for criterion in criteria:
         lowest, *_, highest = sorted(map(int, criterion["grades"]))
-        share = shares.get(criterion["criterion"], shares["correctness"])()
-        grade = lowest + round(share * (highest - lowest))
-        grades.append({"criterion": criterion["criterion"], "reason": f"{share:.0%}", "grade": grade})
-    return {"grades": grades}
+        found = shares.get(criterion["criterion"], shares["correctness"])()
+        grade = lowest + round(found * (highest - lowest))
+        grades.append({"criterion": criterion["criterion"], "reason": f"{found:.0%}", "grade": grade})
+    return grades
 
 
 def _correct_share(answer: str, ground: str) -> float:
     """Return the share of the answer's stems that occur in a text; 0 for an evasion or a number missing in the text."""
-    if _EVASION.search(answer) or not numbers_of(answer) <= numbers_of(ground):
+    if EVASION.search(answer) or not numbers_of(answer) <= numbers_of(ground):
         return 0.0
-    return _share(stems_of(answer), stems_of(ground))
-
-
-def _share(wanted: set[str], present: set[str]) -> float:
-    return len(wanted & present) / len(wanted) if wanted else 0.0
+    return stem_share(stems_of(answer), stems_of(ground))
 
 
 def _distinct_share(text: str) -> float:
@@ -411,64 +387,73 @@ def _distinct_share(text: str) -> float:
     return len(set(pairs)) / len(pairs) if pairs else 1.0
 
 
-def _nearest(wanted: set[str], stems: Mapping[str, set[str]]) -> str:
-    """Return the number of the sentence that shares most stems with a text; "" if no sentence shares any stem."""
-    best = max(stems, key=lambda number: len(wanted & stems[number]), default="")
-    return best if best and wanted & stems[best] else ""
+class _Reply(NamedTuple):
+    """Offline answer of a step.
+
+    Attributes:
+        reads: arguments of the function: names of inputs, which are lists or else texts; "texts" for those of the
+            passages, "sentences" for those of the contexts by their numbers.
+        function: function that answers.
+        field: the only field of the answer; "" if the function returns all fields.
+    """
+
+    reads: str
+    function: Callable[..., Any]
+    field: str = ""
 
 
-_JUDGED: Mapping[str, Callable[[_Inputs, _Sentences], dict[str, Any]]] = {
-    "extract_statements": _statements,
-    "extract_turn_statements": _statements,
-    "rewrite_question": offline_questions.name_the_subject,
-    "verify_statements": _verdicts,
-    "classify_statements": _classification,
-    "grade_contexts": _chunk_verdicts,
-    "grade_relevance": _relevance,
-    "select_sentences": _needed_sentences,
-    "regenerate_questions": _questions,
-    "regenerate_turn_questions": _questions,
-    "critique_aspect": _aspect,
-    "extract_entities": offline_questions.list_entities,
-    "find_entities": offline_questions.locate_entities,
-    "detect_abstention": _abstention,
-    "detect_answerable": offline_questions.judge_answerability,
-    "grade_rubric": _rubric_grades,
-    "list_turn_facts": lambda inputs, _: offline_conversations.read_dialogue(inputs, _assertions),
-    "find_contradictions": lambda inputs, _: offline_conversations.compare_claims(inputs),
-    "check_user_facts": lambda inputs, _: offline_conversations.follow_facts(inputs),
-    "check_needs": lambda inputs, _: offline_conversations.follow_needs(inputs, _assertions),
-}
-_WRITTEN: Mapping[str, Callable[[_Inputs], dict[str, Any]]] = {
-    "extract_keyphrases": offline_writer.pick_keyphrases,
-    "grade_passage": offline_writer.grade_prose,
-    "write_question": offline_writer.ask_about_keyphrase,
-    "reword_question": offline_writer.reword_question,
-    "evolve_reasoning": partial(offline_writer.join_phrase, template="reasoning"),
-    "evolve_conditional": partial(offline_writer.join_phrase, template="conditional"),
-    "evolve_multi_context": offline_writer.connect_passages,
-    "evolve_conversational": offline_writer.make_conversational,
-    "evolve_unanswerable": offline_writer.make_unanswerable,
-    "evolve_numbers": offline_writer.ask_for_numbers,
-    "evolve_off_topic": offline_questions.ask_off_topic,
-    "evolve_misspelt": offline_questions.misspell,
-    "evolve_terse": offline_questions.keywords,
-    "evolve_formal": partial(offline_questions.reframe, style="formal"),
-    "evolve_angry": partial(offline_questions.reframe, style="angry"),
-    "evolve_code_mixed": partial(offline_questions.reframe, style="code-mixed"),
-    "evolve_voice": partial(offline_questions.reframe, style="voice"),
-    "evolve_persona": offline_questions.speak_as_persona,
-    "evolve_follow_up": offline_questions.write_conversation,
-    "review_follow_up": offline_questions.assess_follow_up,
-    "propose_personas": offline_questions.list_personas,
-    "compress_question": offline_writer.shorten_question,
-    "review_question": offline_writer.assess_question,
-    "compare_questions": offline_writer.contrast_questions,
-    "find_passages": offline_writer.select_passages,
-    "write_answer": offline_writer.quote_answer,
-    "answer_unaided": offline_writer.admit_ignorance,
-    "degrade_answer": offline_writer.halve_answer,
-    "pad_context": offline_writer.write_padding,
+def _new_question(reads: str, function: Callable[..., str]) -> _Reply:
+    return _Reply(reads, function, "question")
+
+
+_STATEMENTS = _Reply("text", lambda text: assertions(NUMBERED_MARK.sub("", text)), "statements")
+_REPLIES: Mapping[str, _Reply] = {
+    **dict.fromkeys(("extract_statements", "extract_turn_statements"), _STATEMENTS),
+    "rewrite_question": _Reply("question history", offline_questions.name_the_subject),
+    "verify_statements": _Reply("statements sentences", _verdicts, "verdicts"),
+    "classify_statements": _Reply("reference_statements answer_statements", _classification),
+    "grade_contexts": _Reply("question answer sentences", _chunk_verdicts, "verdicts"),
+    "grade_relevance": _Reply("question scale sentences", _relevance, "grades"),
+    "select_sentences": _Reply("question sentences", _needed_sentences),
+    **dict.fromkeys(("regenerate_questions", "regenerate_turn_questions"), _Reply("answer count", _questions)),
+    "critique_aspect": _Reply("question answer aspect sentences", _aspect),
+    "extract_entities": _Reply("text", offline_questions.list_entities, "entities"),
+    "find_entities": _Reply("entities sentences", offline_questions.locate_entities, "found"),
+    "detect_abstention": _Reply("question answer", _abstention),
+    "detect_answerable": _Reply("question sentences", offline_questions.judge_answerability),
+    "grade_rubric": _Reply("question answer reference criteria sentences", _rubric_grades, "grades"),
+    "list_turn_facts": _Reply("turns", offline_conversations.read_dialogue),
+    "find_contradictions": _Reply("statements", offline_conversations.compare_claims, "contradictions"),
+    "check_user_facts": _Reply("facts turns", offline_conversations.follow_facts, "verdicts"),
+    "check_needs": _Reply("needs turns", offline_conversations.follow_needs, "verdicts"),
+    "extract_keyphrases": _Reply("passage", offline_writer.key_phrases, "keyphrases"),
+    "grade_passage": _Reply("passage", offline_writer.grade_prose),
+    "write_question": _new_question("passage keyphrase", partial(fill_template, "write")),
+    "reword_question": _new_question("question texts", offline_writer.reword_question),
+    "evolve_reasoning": _new_question("question texts", partial(offline_writer.join_phrase, "reasoning")),
+    "evolve_conditional": _new_question("question texts", partial(offline_writer.join_phrase, "conditional")),
+    "evolve_multi_context": _new_question("question texts", offline_writer.connect_passages),
+    "evolve_conversational": _new_question("question", offline_writer.make_conversational),
+    "evolve_unanswerable": _new_question("question texts", offline_writer.make_unanswerable),
+    "evolve_numbers": _new_question("question texts", offline_writer.ask_for_numbers),
+    "evolve_off_topic": _new_question("question texts", offline_questions.ask_off_topic),
+    "evolve_misspelt": _new_question("question", offline_questions.misspell),
+    "evolve_terse": _new_question("question", lambda question: " ".join(offline_writer.topics_of(question))),
+    **{
+        f"evolve_{style}": _new_question("question", partial(offline_questions.reframe, style))
+        for style in ("formal", "angry", "code_mixed", "voice", "persona")
+    },
+    "evolve_follow_up": _Reply("question earlier", offline_questions.write_conversation),
+    "review_follow_up": _Reply("standalone question turns", offline_questions.assess_follow_up),
+    "propose_personas": _Reply("texts count", offline_questions.list_personas, "personas"),
+    "compress_question": _new_question("question", offline_writer.shorten_question),
+    "review_question": _Reply("question texts", offline_writer.assess_question),
+    "compare_questions": _Reply("parent question", offline_writer.contrast_questions),
+    "find_passages": _Reply("question passages", offline_writer.select_passages),
+    "write_answer": _Reply("question texts", offline_writer.quote_answer),
+    "answer_unaided": _Reply("question", partial(fill_template, "unknown"), "answer"),
+    "degrade_answer": _Reply("answer", offline_writer.halve_answer, "answer"),
+    "pad_context": _Reply("question context", offline_writer.write_padding, "sentences"),
 }
 _TITLES = list(dict.fromkeys(answer.__name__ for answer in ANSWER_SCHEMAS.values()))
 _READS: Mapping[str, set[str]] = {

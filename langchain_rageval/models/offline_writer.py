@@ -7,43 +7,51 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from langchain_rageval.models.offline_overlap import ENOUGH, SOME, cover, is_question, stem_share, tally
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import numbers_of, stem_of, stems_of, words_of
 
-TEMPLATES: Mapping[str, Mapping[str, Any]] = {
-    "en": {
-        "write": 'What is known about "{0}"?',
-        "reasoning": 'How is {0} connected with "{1}", and why?',
-        "conditional": 'What becomes of {0} if "{1}" is taken into account?',
-        "multi_context": 'What do {0} and "{1}" have in common?',
-        "conversational": "so what about {0}",
-        "unanswerable": "What will become of {0} in {1}?",
-        "numbers": "Which number belongs to {0} and {1}?",
-        "formal": "Please inform me: {0}",
-        "angry": "Nobody answers me! {0}!!",
-        "code-mixed": "{0} Por favor.",
-        "voice": "um {0}",
-        "persona": "Hello! {0}",
-        "follow_up": "And what about it?",
-        "topic": "I have a question about {0}.",
-        "topic again": "It is about {0}.",
-        "which": "What would you like to know?",
-        "off topic": "How do I {0} {1}?",
-        "verbs": ["water", "transplant", "fertilize", "prune", "graft"],
-        "things": [
-            "beefsteak tomatoes",
-            "phalaenopsis orchids",
-            "saguaro cactuses",
-            "floribunda roses",
-            "pelargonium geraniums",
-            "everbearing strawberries",
-            "gherkin cucumbers",
-            "hokkaido pumpkins",
-            "boskoop apples",
-            "conference pears",
+_TEXTS: Mapping[str, tuple[Any, Any]] = {
+    "write": ('What is known about "{0}"?', "Что известно о теме «{0}»?"),
+    "reasoning": ('How is {0} connected with "{1}", and why?', "Как {0} связано с темой «{1}» и почему?"),
+    "conditional": (
+        'What becomes of {0} if "{1}" is taken into account?',
+        "Что изменится в теме {0}, если учесть тему «{1}»?",
+    ),
+    "multi_context": ('What do {0} and "{1}" have in common?', "Что общего у тем {0} и «{1}»?"),
+    "conversational": ("so what about {0}", "а что с темой {0}"),
+    "unanswerable": ("What will become of {0} in {1}?", "Что станет с темой {0} в {1} году?"),
+    "numbers": ("Which number belongs to {0} and {1}?", "Какое число относится к теме {0} и к {1}?"),
+    "formal": ("Please inform me: {0}", "Прошу сообщить: {0}"),
+    "angry": ("Nobody answers me! {0}!!", "Никто не отвечает! {0}!!"),
+    "code_mixed": ("{0} Por favor.", "{0} Плиз."),
+    "voice": ("um {0}", "ну {0}"),
+    "persona": ("Hello! {0}", "Здравствуйте! {0}"),
+    "follow_up": ("And what about it?", "А что с этим?"),
+    "it": ("it", "это"),
+    "topic": ("I have a question about {0}.", "У меня вопрос на тему {0}."),
+    "topic again": ("It is about {0}.", "Речь о теме {0}."),
+    "which": ("What would you like to know?", "Что вы хотите узнать?"),
+    "off topic": ("How do I {0} {1}?", "Как {0} {1}?"),
+    "verbs": (
+        ["water", "transplant", "fertilize", "prune", "graft"],
+        ["подкармливать", "рассаживать", "удобрять", "подрезать", "опрыскивать"],
+    ),
+    "things": (
+        [
+            *("beefsteak tomatoes", "phalaenopsis orchids", "saguaro cactuses", "floribunda roses"),
+            *("pelargonium geraniums", "everbearing strawberries", "gherkin cucumbers"),
+            *("hokkaido pumpkins", "boskoop apples", "conference pears"),
         ],
-        "personas": [
+        [
+            *("помидоры черри", "орхидею фаленопсис", "кактус эхинопсис", "розу флорибунду", "герань зональную"),
+            *("клубнику ремонтантную", "огурцы корнишоны", "капусту брокколи", "яблоню антоновку"),
+            "крыжовник бесшипный",
+        ],
+    ),
+    "personas": (
+        [
             "A newcomer who knows no technical terms and writes long, polite messages",
             "An expert in a hurry who writes short messages on a phone",
             "A customer who is not satisfied and wants precise rules",
@@ -52,49 +60,7 @@ TEMPLATES: Mapping[str, Mapping[str, Any]] = {
             "A student who compares several offers",
             "An elderly person who asks step by step",
         ],
-        "and": " and ",
-        "unknown": "I do not know.",
-        "not standalone": "Name what is meant instead of pointing at it or at a text.",
-        "not answerable": "The passages do not say; ask about what they name.",
-        "fine": "The passages answer it.",
-        "padding": [
-            "Handbooks on {0} are kept in many libraries.",
-            "Many readers ask about {0}.",
-            "People who know {0} well like to talk about it.",
-        ],
-    },
-    "ru": {
-        "write": "Что известно о теме «{0}»?",
-        "reasoning": "Как {0} связано с темой «{1}» и почему?",
-        "conditional": "Что изменится в теме {0}, если учесть тему «{1}»?",
-        "multi_context": "Что общего у тем {0} и «{1}»?",
-        "conversational": "а что с темой {0}",
-        "unanswerable": "Что станет с темой {0} в {1} году?",
-        "numbers": "Какое число относится к теме {0} и к {1}?",
-        "formal": "Прошу сообщить: {0}",
-        "angry": "Никто не отвечает! {0}!!",
-        "code-mixed": "{0} Плиз.",
-        "voice": "ну {0}",
-        "persona": "Здравствуйте! {0}",
-        "follow_up": "А что с этим?",
-        "topic": "У меня вопрос на тему {0}.",
-        "topic again": "Речь о теме {0}.",
-        "which": "Что вы хотите узнать?",
-        "off topic": "Как {0} {1}?",
-        "verbs": ["подкармливать", "рассаживать", "удобрять", "подрезать", "опрыскивать"],
-        "things": [
-            "помидоры черри",
-            "орхидею фаленопсис",
-            "кактус эхинопсис",
-            "розу флорибунду",
-            "герань зональную",
-            "клубнику ремонтантную",
-            "огурцы корнишоны",
-            "капусту брокколи",
-            "яблоню антоновку",
-            "крыжовник бесшипный",
-        ],
-        "personas": [
+        [
             "Новичок, который не знает терминов и пишет длинно и вежливо",
             "Специалист, который спешит и пишет коротко с телефона",
             "Недовольный клиент, который требует точных правил",
@@ -103,24 +69,34 @@ TEMPLATES: Mapping[str, Mapping[str, Any]] = {
             "Студент, который сравнивает несколько предложений",
             "Пожилой человек, который спрашивает по шагам",
         ],
-        "and": " и ",
-        "unknown": "Не знаю.",
-        "not standalone": "Назовите то, о чём вопрос, а не указывайте на него или на текст.",
-        "not answerable": "В отрывках этого нет; спросите о том, что в них названо.",
-        "fine": "Ответ есть в отрывках.",
-        "padding": [
+    ),
+    "quoted": ('"{0}"', "«{0}»"),
+    "and": (" and ", " и "),
+    "unknown": ("I do not know.", "Не знаю."),
+    "not standalone": (
+        "Name what is meant instead of pointing at it or at a text.",
+        "Назовите то, о чём вопрос, а не указывайте на него или на текст.",
+    ),
+    "not answerable": (
+        "The passages do not say; ask about what they name.",
+        "В отрывках этого нет; спросите о том, что в них названо.",
+    ),
+    "fine": ("The passages answer it.", "Ответ есть в отрывках."),
+    "padding": (
+        [
+            "Handbooks on {0} are kept in many libraries.",
+            "Many readers ask about {0}.",
+            "People who know {0} well like to talk about it.",
+        ],
+        [
             "Справочники на тему {0} есть во многих библиотеках.",
             "Тема {0} занимает многих читателей.",
             "Знатоки темы {0} охотно о ней рассказывают.",
         ],
-    },
+    ),
 }
+"""Templates and lists in English and in Russian."""
 
-
-_Inputs = Mapping[str, Any]
-
-_ENOUGH = 0.6
-_SOME = 0.4
 _MOST_PHRASES = 5
 _MOST_CANDIDATES = 50  # phrases of a text, when one that another text lacks is searched for
 _LONGEST_PHRASE = 3  # words
@@ -156,208 +132,157 @@ _POLITE = re.compile(
 _WHY = re.compile(r"\b(?:why|how|почему|отчего|зачем|как)\b", re.IGNORECASE)
 
 _FUNCTION_WORDS = FUNCTION_WORDS["en"] | FUNCTION_WORDS["ru"]
-_OWN_STEMS = stems_of(" ".join(text for own in TEMPLATES.values() for text in own.values() if isinstance(text, str)))
+_ENGLISH, _RUSSIAN = ({name: texts[place] for name, texts in _TEXTS.items()} for place in (0, 1))
+_OWN_STEMS = stems_of(" ".join(text for texts in _TEXTS.values() for text in texts if isinstance(text, str)))
 
 
-def pick_keyphrases(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `extract_keyphrases`: the phrases whose words are most frequent in the passage.
-
-    Capitalized words, and phrases of several adjacent words, are preferred.
-    """
-    return {"keyphrases": _phrases(str(inputs["passage"]))}
-
-
-def grade_prose(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `grade_passage`: four grades from 1 to 3 for the quality of a passage.
+def grade_prose(passage: str) -> dict[str, Any]:
+    """Return four grades from 1 to 3 for the quality of a passage.
 
     They are computed from the number and share of prose sentences, full stops and key phrases.
     """
-    text = str(inputs["passage"])
-    prose = _prose_sentences(text)
-    share = sum(map(len, prose)) / max(1, len(text.strip()))
+    prose = _prose_sentences(passage)
+    prose_share = sum(map(len, prose)) / max(1, len(passage.strip()))
     ended = sum(sentence.rstrip("»\"')").endswith((".", "!", "?", "…", ":", ";", "。")) for sentence in prose)
     return {
-        "reason": f"{len(prose)} / {share:.0%} / {ended}",
-        "clarity": 1 + (share >= _SOME) + (share >= _ENOUGH),
+        "reason": f"{len(prose)} / {prose_share:.0%} / {ended}",
+        "clarity": 1 + (prose_share >= SOME) + (prose_share >= ENOUGH),
         "depth": 1 + (len(prose) > 1) + (len(prose) > _MOST_PHRASES),
-        "structure": 1 + (ended > 0) + (ended > _ENOUGH * len(prose)),
-        "relevance": 1 + (len(prose) > 0) + (len(_phrases(text)) >= _MOST_PHRASES),
+        "structure": 1 + (ended > 0) + (ended > ENOUGH * len(prose)),
+        "relevance": 1 + (len(prose) > 0) + (len(key_phrases(passage)) >= _MOST_PHRASES),
     }
 
 
-def ask_about_keyphrase(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `write_question`: a question that asks about the key phrase."""
-    return {"question": fill_template(str(inputs["passage"]), "write", str(inputs["keyphrase"]))}
+def reword_question(question: str, texts: Sequence[str]) -> str:
+    """Return a question without words such as "this" or "in the text".
 
-
-def reword_question(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `reword_question`: a question without words such as "this" or "in the text".
-
-    If the passages do not answer the rest of the question, the reply is a new question about their best key phrase.
+    If the passages do not answer the rest of the question, return a new question about their best key phrase.
     """
-    question, texts = str(inputs["question"]), passage_texts(inputs)
     direct = " ".join(_POINTING.sub(" ", question).split()).replace(" ?", "?")
     if direct != question and content_stems(direct) and _is_answerable(direct, texts):
-        return {"question": direct}
+        return direct
     stems, old = content_stems(question), quoted_phrases(question)
-    others = [phrase for text in texts for phrase in _phrases(text) if phrase not in old]
+    others = [phrase for text in texts for phrase in key_phrases(text) if phrase not in old]
     if not others:
-        return {"question": direct}
+        return direct
     nearest = max(others, key=lambda phrase: len(content_stems(phrase) & stems))
-    return {"question": fill_template(" ".join(texts), "write", nearest)}
+    return fill_template("write", " ".join(texts), nearest)
 
 
-def join_phrase(inputs: _Inputs, *, template: str) -> dict[str, Any]:
-    """Offline reply to `evolve_reasoning` and `evolve_conditional`: the question with another phrase added.
-
-    The phrase is from the passages. The question is returned unchanged if they contain no other phrase.
-    """
-    question = str(inputs["question"])
-    phrase = _unused_phrase(passage_texts(inputs), beyond=question)
-    return {"question": fill_template(question, template, subject(question), phrase) if phrase else question}
+def join_phrase(template: str, question: str, texts: Sequence[str]) -> str:
+    """Return a question with another phrase of the passages added; unchanged if they contain no other phrase."""
+    phrase = _unused_phrase(texts, beyond=question)
+    return fill_template(template, question, subject(question), phrase) if phrase else question
 
 
-def connect_passages(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `evolve_multi_context`: a question that needs several passages.
+def connect_passages(question: str, texts: Sequence[str]) -> str:
+    """Return a question that needs several passages.
 
     A phrase that only one passage contains is added: the phrase that shares least with the question. If that passage
     covers the whole question, a phrase of the other passages is added too, so that they are needed. The question is
     returned unchanged if there are no such phrases.
     """
-    question = str(inputs["question"])
     wanted = content_stems(question)
-    *own, other = sorted(passage_texts(inputs) or [""], key=lambda text: -len(wanted & stems_of(text)))
+    *own, other = sorted(texts or [""], key=lambda text: -len(wanted & stems_of(text)))
     phrase = _unused_phrase([other], beyond=" ".join([question, *own]))
     parts = topics_of(question)
     if wanted <= stems_of(other):
         parts.append(_unused_phrase(own, beyond=f"{question} {other}") or "")
     if not phrase or not all(parts):
-        return {"question": question}
-    return {"question": fill_template(question, "multi_context", _join_quoted(question, parts), phrase)}
+        return question
+    return fill_template("multi_context", question, _join_quoted(question, parts), phrase)
 
 
-def make_conversational(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `evolve_conversational`: the question in lower case without quotation and end marks."""
-    question = str(inputs["question"])
-    return {"question": fill_template(question, "conversational", re.sub('[«»"]', "", subject(question)).lower())}
+def make_conversational(question: str) -> str:
+    """Return a question in lower case without quotation and end marks."""
+    return fill_template("conversational", question, re.sub('[«»"]', "", subject(question)).lower())
 
 
-def make_unanswerable(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `evolve_unanswerable`: a question about a future year that no passage names."""
-    question = str(inputs["question"])
-    numbers = numbers_of(" ".join([question, *passage_texts(inputs)]))
+def make_unanswerable(question: str, texts: Sequence[str]) -> str:
+    """Return a question about a future year that no passage names."""
+    numbers = numbers_of(" ".join([question, *texts]))
     year = next(str(year) for year in range(_FIRST_YEAR, _FIRST_YEAR + len(numbers) + 1) if str(year) not in numbers)
-    return {"question": fill_template(question, "unanswerable", subject(question), year)}
+    return fill_template("unanswerable", question, subject(question), year)
 
 
-def ask_for_numbers(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `evolve_numbers`: a question about the first number of the passages."""
-    question = str(inputs["question"])
-    numbers = re.findall(r"\d+", " ".join(passage_texts(inputs)))
-    new = [number for number in numbers if number not in numbers_of(question)]
-    return {"question": fill_template(question, "numbers", subject(question), new[0]) if new else question}
+def ask_for_numbers(question: str, texts: Sequence[str]) -> str:
+    """Return a question about the first number of the passages that it lacks; unchanged if there is none."""
+    new = [number for number in re.findall(r"\d+", " ".join(texts)) if number not in numbers_of(question)]
+    return fill_template("numbers", question, subject(question), new[0]) if new else question
 
 
-def shorten_question(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `compress_question`: the question without polite phrases."""
-    question = str(inputs["question"]).strip()
+def shorten_question(question: str) -> str:
+    """Return a question without polite phrases."""
+    question = question.strip()
     short = _POLITE.sub("", question).strip(" ,")
-    return {"question": short[0].upper() + short[1:] if content_stems(short) and short != question else question}
+    return short[0].upper() + short[1:] if content_stems(short) and short != question else question
 
 
-def assess_question(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `review_question`: whether a question is standalone and answerable.
+def assess_question(question: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Return whether a question is standalone and answerable.
 
     Standalone: it has no words such as "this" or "in the text". Answerable: the passages contain most of its words.
     """
-    question, texts = str(inputs["question"]), passage_texts(inputs)
     standalone = bool(content_stems(question)) and not _POINTING.search(question)
     answerable = _is_answerable(question, texts)
     faults = ["not standalone"] * (not standalone) + ["not answerable"] * (not answerable)
-    own = TEMPLATES[template_language(" ".join([question, *texts]))]
-    feedback = " ".join(str(own[fault]) for fault in faults or ["fine"])
+    own = texts_for(" ".join([question, *texts]))
+    feedback = " ".join(own[fault] for fault in faults or ["fine"])
     return {"feedback": feedback, "standalone": standalone, "answerable": answerable}
 
 
-def contrast_questions(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `compare_questions`: whether a question is broader or deeper than its parent.
+def contrast_questions(parent: str, question: str) -> dict[str, Any]:
+    """Return whether a question is broader or deeper than its parent.
 
     Broader if it has new words; deeper if it also asks why or how and the parent does not.
     """
-    parent, question = str(inputs["parent"]), str(inputs["question"])
     fresh = content_stems(question) - content_stems(parent)
     why = len(_WHY.findall(question)) > len(_WHY.findall(parent))
     return {"reason": f"+{len(fresh)}", "deeper": bool(fresh) and why, "broader": bool(fresh)}
 
 
-def select_passages(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `find_passages`: the passages that contain the words of the question.
-
-    They are chosen one after the other; each next passage is the passage that adds most words of the question.
-    """
-    wanted = content_stems(str(inputs["question"]))
-    shared = {int(item["passage"]): wanted & stems_of(str(item["text"])) for item in inputs["passages"]}
-    selected: list[int] = []
-    covered: set[str] = set()
-    while shared and (best := max(shared, key=lambda number: len(shared[number] - covered))) and shared[best] - covered:
-        selected.append(best)
-        covered |= shared.pop(best)
-    enough = bool(wanted) and len(covered) >= _ENOUGH * len(wanted)
-    return {"reason": f"{len(covered)}/{len(wanted)}", "passages": sorted(selected) if enough else []}
-
-
-def quote_answer(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `write_answer`: the one or two sentences that share most words with the question."""
-    question, texts = str(inputs["question"]), passage_texts(inputs)
+def select_passages(question: str, passages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the numbers of the passages that together contain the words of the question."""
     wanted = content_stems(question)
-    uncovered, quotes = wanted, []
+    stems = {int(item["passage"]): stems_of(str(item["text"])) for item in passages}
+    selected = cover(wanted, stems)
+    present = set().union(*(stems[number] for number in selected))
+    is_enough = stem_share(wanted, present) >= ENOUGH
+    return {"reason": tally(wanted, present), "passages": sorted(selected) if is_enough else []}
+
+
+def quote_answer(question: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Return the one or two sentences that share most words with the question."""
+    wanted = content_stems(question)
     splitters = (_prose_sentences, split_sentences)
-    sentences = [sentence for split in splitters for text in texts for sentence in split(text)]
-    for _ in range(2):
-        best = max(sentences, key=lambda sentence: len(uncovered & stems_of(sentence)), default="")
-        if not uncovered & stems_of(best):
-            break
-        quotes.append(best)
-        uncovered = uncovered - stems_of(best)
-    enough = bool(wanted) and len(wanted - uncovered) >= _SOME * len(wanted) and _has_numbers(question, texts)
-    return {"answerable": enough, "answer": " ".join(sorted(quotes, key=sentences.index)) if enough else ""}
+    stems = {sentence: stems_of(sentence) for split in splitters for text in texts for sentence in split(text)}
+    quotes = cover(wanted, stems, most=2)
+    present = set().union(*(stems[quote] for quote in quotes))
+    is_enough = stem_share(wanted, present) >= SOME and _has_numbers(question, texts)
+    answer = " ".join(sentence for sentence in stems if sentence in quotes) if is_enough else ""
+    return {"answerable": is_enough, "answer": answer}
 
 
-def admit_ignorance(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `answer_unaided`: "I do not know" in the language of the question."""
-    return {"answer": fill_template(str(inputs["question"]), "unknown")}
-
-
-def halve_answer(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `degrade_answer`: the first half of the answer.
-
-    Half of its sentences, or half of the words if it is a single sentence.
-    """
-    sentences = split_sentences(str(inputs["answer"]))
+def halve_answer(answer: str) -> str:
+    """Return the first half of the sentences of an answer, or of the words if it is a single sentence."""
+    sentences = split_sentences(answer)
     parts = sentences if len(sentences) > 1 else " ".join(sentences).split()
-    return {"answer": " ".join(parts[: len(parts) // 2])}
+    return " ".join(parts[: len(parts) // 2])
 
 
-def write_padding(inputs: _Inputs) -> dict[str, Any]:
-    """Offline reply to the step `pad_context`: fixed sentences without information about any topic."""
-    question = str(inputs["question"])
-    own = TEMPLATES[template_language(str(inputs["context"]))]["padding"]
-    return {"sentences": [sentence.format(subject(question)) for sentence in own]}
+def write_padding(question: str, context: str) -> list[str]:
+    """Return fixed sentences without information about any topic."""
+    return [sentence.format(subject(question)) for sentence in texts_for(context)["padding"]]
 
 
-def fill_template(language_from: str, name: str, *parts: str) -> str:
+def fill_template(name: str, language_from: str, *parts: str) -> str:
     """Fill values into one of the question and answer templates, in the language of a text."""
-    return str(TEMPLATES[template_language(language_from)][name]).format(*parts)
+    return str(texts_for(language_from)[name]).format(*parts)
 
 
-def template_language(text: str) -> str:
-    """Return the language of the templates for a text: Russian, or else English."""
-    return "ru" if detect_language(text) == "ru" else "en"
-
-
-def passage_texts(inputs: _Inputs) -> list[str]:
-    """Return the texts of the passages of a request."""
-    return [str(item["text"]) for item in inputs["passages"]]
+def texts_for(text: str) -> Mapping[str, Any]:
+    """Return the templates and lists in the language of a text: Russian, or else English."""
+    return _RUSSIAN if detect_language(text) == "ru" else _ENGLISH
 
 
 def content_stems(text: str) -> set[str]:
@@ -366,8 +291,8 @@ def content_stems(text: str) -> set[str]:
 
 
 def _is_answerable(question: str, texts: Sequence[str]) -> bool:
-    wanted, present = content_stems(_POINTING.sub(" ", question)), stems_of(" ".join(texts))
-    return bool(wanted) and len(wanted & present) >= _ENOUGH * len(wanted) and _has_numbers(question, texts)
+    wanted = content_stems(_POINTING.sub(" ", question))
+    return stem_share(wanted, stems_of(" ".join(texts))) >= ENOUGH and _has_numbers(question, texts)
 
 
 def _has_numbers(question: str, texts: Sequence[str]) -> bool:
@@ -391,14 +316,14 @@ def topics_of(question: str) -> list[str]:
 
 
 def _join_quoted(language_from: str, phrases: Sequence[str]) -> str:
-    russian = template_language(language_from) == "ru"
-    return fill_template(language_from, "and").join(f"«{phrase}»" if russian else f'"{phrase}"' for phrase in phrases)
+    quoted = (fill_template("quoted", language_from, phrase) for phrase in phrases)
+    return fill_template("and", language_from).join(quoted)
 
 
 def _unused_phrase(texts: Sequence[str], *, beyond: str) -> str | None:
     """Return the first phrase, else the first word, of the texts without a stem of the text `beyond`; None if none."""
     known = stems_of(beyond)
-    phrases = [phrase for text in texts for phrase in _phrases(text, most=_MOST_CANDIDATES)]
+    phrases = [phrase for text in texts for phrase in key_phrases(text, most=_MOST_CANDIDATES)]
     words = [word for phrase in phrases for word in phrase.split() if stems_of(word)]
     return next((phrase for phrase in (*phrases, *words) if not stems_of(phrase) & known), None)
 
@@ -411,7 +336,7 @@ def _prose_sentences(text: str) -> list[str]:
         for sentence in sentences
         if len(words_of(sentence)) + len(_IDEOGRAM.findall(sentence)) / 2 >= _SHORTEST_SENTENCE
         and not sentence.startswith(_NOT_PROSE)
-        and not sentence.endswith(("?", "？"))
+        and not is_question(sentence)
     ]
 
 
@@ -419,7 +344,7 @@ def _plain(text: str) -> str:
     return re.sub(r"\u0301|\*+|`+", "", _MARKUP.sub(" ", text))
 
 
-def _phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
+def key_phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
     """Return the key phrases of a text, best first; no two share a word stem.
 
     Only sentences of prose are used; if there are none, the whole text.

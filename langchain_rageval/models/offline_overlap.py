@@ -1,0 +1,68 @@
+"""Overlap of word stems: what the offline judge decides by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from typing import TypeVar
+
+from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.words import words_of
+
+ENOUGH = 0.6
+"""Share of the stems of a text from which the text is taken to be said."""
+
+SOME = 0.4
+"""Share of the stems of a text from which something is taken to be about it."""
+
+EVASION = re.compile(
+    r"\b(не знаю|не могу ответить|нет (?:таких )?(?:сведений|данных|информации)|не (?:сказано|указано|найден\w*)"
+    r"|(?:do not|don't|does not|doesn't) (?:know|say|answer)|(?:cannot|can't) answer|no (?:answer|information)"
+    r"|not (?:specified|mentioned))\b",
+    re.IGNORECASE,
+)
+"""Phrases that say that there is no answer."""
+
+Key = TypeVar("Key")
+
+
+def is_question(sentence: str) -> bool:
+    """Return True if a sentence ends with a question mark."""
+    return sentence.endswith(("?", "？"))
+
+
+def assertions(text: object) -> list[str]:
+    """Return the sentences of a text without questions and evasions."""
+    sentences = split_sentences(str(text))
+    return [s for s in sentences if words_of(s) and not is_question(s) and not EVASION.search(s)]
+
+
+def stem_share(wanted: Set[str], present: Set[str]) -> float:
+    """Return the share of the wanted stems that are present; 0 if none are wanted."""
+    return len(wanted & present) / len(wanted) if wanted else 0.0
+
+
+def tally(wanted: Set[str], present: Set[str]) -> str:
+    """Return how many of the wanted stems are present, such as "3/5"."""
+    return f"{len(wanted & present)}/{len(wanted)}"
+
+
+def cover(wanted: Set[str], stems: Mapping[Key, Set[str]], most: int | None = None) -> list[Key]:
+    """Return the keys of the texts that together have most of the wanted stems.
+
+    Args:
+        wanted: stems to find.
+        stems: stems of each text.
+        most: largest number of keys; None for any.
+
+    Returns:
+        The keys one after the other, each next one of the text that adds most stems; none that adds nothing.
+    """
+    found: list[Key] = []
+    while stems and (most is None or len(found) < most):
+        best = max(stems, key=lambda key: len(wanted & stems[key]))
+        if not wanted & stems[best]:
+            break
+        found.append(best)
+        wanted = wanted - stems[best]
+    return found
