@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from langchain_rageval.data.foreign_records import flatten_record, from_serialized
+from langchain_rageval.data.foreign_records import flatten_record, from_serialized, retrieved_by_children
 from langchain_rageval.data.messages import (
     MessageExchange,
     concatenated,
     exchanges,
     get,
     messages_in,
+    one_text,
     read_turns,
     unwrap_text,
     without_score,
@@ -27,6 +28,7 @@ from langchain_rageval.data.vocabulary import (
     LIST_FIELDS,
     NAMES,
     ONE_TEXT,
+    TEXT_FIELDS,
     USUAL,
     Reading,
     folded,
@@ -54,14 +56,12 @@ def chunk_id(chunk: Any) -> Any:
 
 
 def _get(chunk: Any, name: str) -> Any:
-    value = chunk.get(name) if isinstance(chunk, Mapping) else getattr(chunk, name, None)
+    value = get(chunk, name)
     return None if callable(value) else value
 
 
 _NAME_SETS = {field: frozenset(names) for field, names in NAMES.items()}
-_TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
-_CHUNK_TEXTS = ("text", "content", "chunk", "passage")  # keys of the text of a chunk that is a mapping
 _LOG = logging.getLogger("langchain_rageval")
 _UNREAD_HISTORY = (
     "the chat history under %r is kept as metadata and not judged: expected messages with a role and a text, "
@@ -184,7 +184,7 @@ def _read(
             if field in parts.get(name, {}) and field not in result:
                 result[field], origins[field] = parts[name][field], spelled[name]
     unknown = values.keys() - set(spelled.values())
-    metadata = {_metadata_name(name): value for name, value in values.items() if name in unknown}
+    metadata = {metadata_name(name): value for name, value in values.items() if name in unknown}
     for name, part in parts.items():
         metadata = part.get("metadata", {}) | metadata
         field = meanings[name]
@@ -206,7 +206,8 @@ def _spellings(values: Iterable[str], meanings: Mapping[str, str]) -> dict[str, 
     return spelled
 
 
-def _metadata_name(name: str) -> str:
+def metadata_name(name: str) -> str:
+    """Return the name under which the metadata of a sample has the value of an unknown name."""
     return "source" if known_name(name) == "source" else name
 
 
@@ -246,7 +247,7 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
         if value and _is_chat_history(name, value):
             _LOG.warning(_UNREAD_HISTORY, name, _excerpt(value))
         return {"metadata": {name: value}}
-    if field in _TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
+    if field in TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
         return _nested_fields(field, name, value)
     if isinstance(value, str) and field in LIST_FIELDS - {"references"} and known_name(name) not in ONE_TEXT:
         problem = f"{field}: expected a list of str, got str {value[:40]!r} under {name!r}"
@@ -347,9 +348,8 @@ def _chunk_to_text(value: Any) -> Any:
     converted = unwrap_text(_chunk(value))
     if not isinstance(converted, Mapping):
         return converted
-    chunk = _chunk(converted)
-    texts = [chunk[key] for key in _CHUNK_TEXTS if isinstance(chunk.get(key), str)]
-    return texts[0] if len(texts) == 1 else value
+    text = one_text(_chunk(converted))
+    return value if text is None else text
 
 
 def _chunk(value: Any) -> Any:
@@ -399,7 +399,7 @@ def _attributes(obj: Any) -> Mapping[Any, Any]:
         return dict(obj._asdict())
     if hasattr(obj, "run_type") and hasattr(obj, "outputs"):
         data = {"id": obj.id, "metadata": (obj.extra or {}).get("metadata"), "inputs": obj.inputs}
-        return data | {"outputs": obj.outputs, "retrieved_docs": concatenated(_retrievals(obj))}
+        return data | {"outputs": obj.outputs, "retrieved_docs": concatenated(retrieved_by_children(obj))}
     if hasattr(obj, "dataset_id") and hasattr(obj, "outputs"):
         data = {"id": get(obj, "id"), "metadata": obj.metadata, "inputs": obj.inputs}
         return data | {"reference_outputs": obj.outputs}
@@ -407,17 +407,6 @@ def _attributes(obj: Any) -> Mapping[Any, Any]:
     names = [*own, *(getattr(obj, "model_extra", None) or ()), *FIELDS_BY_NAME]
     attributes = {name: getattr(obj, name) for name in names if not name.startswith("_") and hasattr(obj, name)}
     return {name: value for name, value in attributes.items() if name in own or not callable(value)}
-
-
-def _retrievals(run: Any) -> Iterator[list[Any]]:
-    """Yield the documents of each outermost retriever in a LangSmith run; retrievers inside a retriever are ignored."""
-    for child in run.child_runs or ():
-        outputs = child.outputs or {}
-        documents = outputs.get("documents", outputs.get("output"))
-        if child.run_type != "retriever":
-            yield from _retrievals(child)
-        elif isinstance(documents, list):
-            yield documents
 
 
 def _plain(value: Any) -> Any:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from langchain_rageval.data.messages import concatenated, get
 from langchain_rageval.data.vocabulary import NAMES, folded, two_readings
 
 Record = Mapping[str, Any]
@@ -25,6 +27,21 @@ _EXPECTATIONS = {folded(name) for name in (*NAMES["references"], "guidelines", "
 _SPAN_TEXTS = ("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs")
 _RETRIEVED = "ai.observability.retrieval.retrieved_contexts"
 _RETRIEVER_METHODS = ("retrieve", "_retrieve", "get_relevant_documents", "_get_relevant_documents")
+_OPENAI_ITEMS = ("item", "datasource_item")
+
+_TESTSET_NAMES = {
+    "contexts": "reference_contexts",
+    "passage_ids": "reference_context_ids",
+    **dict.fromkeys(("spans", "history")),
+}
+_TRULENS_NAMES = {
+    "record_id": "id",
+    "main_input": "input",
+    "main_output": "output",
+    "ground_truth_output": "reference",
+    **dict.fromkeys(("record_json", "app_json", "cost_json", "perf_json", "calls", "events")),
+}
+"""Name in a record to that in `NAMES`; None for what is left out."""
 
 
 def flatten_record(record: Record) -> Record:
@@ -55,24 +72,31 @@ def from_serialized(value: Mapping[Any, Any]) -> Mapping[Any, Any] | None:
 
 def _from_run(record: Record) -> Record:
     """Add the documents of the outermost retrievers among the child runs of a LangSmith run."""
-    documents = _concatenated(_retrieved_by_children(record))
+    documents = concatenated(retrieved_by_children(record))
     return record if documents is None else {**record, "retrieved_docs": documents}
 
 
-def _retrieved_by_children(run: Record) -> Iterator[list[Any]]:
-    for child in _mappings(run.get("child_runs")):
-        outputs = _mapping(child.get("outputs"))
+def retrieved_by_children(run: Any) -> Iterator[list[Any]]:
+    """Yield the documents of each outermost retriever among the child runs of a LangSmith run, object or record."""
+    children = _decoded(get(run, "child_runs"))
+    for child in children if isinstance(children, list | tuple) else ():
+        outputs = _mapping(get(child, "outputs"))
         documents = outputs.get("documents", outputs.get("output"))
-        if child.get("run_type") != "retriever":
-            yield from _retrieved_by_children(child)
+        if get(child, "run_type") != "retriever":
+            yield from retrieved_by_children(child)
         elif isinstance(documents, list):
             yield documents
 
 
+def _renamed(record: Record, names: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return a record with other names for some of its fields, and without those whose other name is None."""
+    renamed = ((names.get(name, name), value) for name, value in record.items())
+    return {name: value for name, value in renamed if name is not None}
+
+
 def _from_testset_row(record: Record) -> Record:
     """Convert a row of a test set of this package, whose contexts are those of the reference."""
-    renamed = {"contexts": "reference_contexts", "passage_ids": "reference_context_ids"}
-    result = {renamed.get(name, name): value for name, value in record.items() if name not in ("spans", "history")}
+    result = _renamed(record, _TESTSET_NAMES)
     metadata: dict[str, Any] = {name: result.pop(name) for name in ("evolution", "answerable") if name in result}
     if tree := result.pop("tree_id", ""):
         metadata["tree_id"] = tree
@@ -82,10 +106,6 @@ def _from_testset_row(record: Record) -> Record:
     if metadata.get("answerable") is False:
         result |= {"reference": None, "reference_contexts": [], "reference_context_ids": []}
     return {name: value for name, value in result.items() if value is not None}
-
-
-def _from_example(record: Record) -> Record:
-    return {"reference_outputs" if name == "outputs" else name: value for name, value in record.items()}
 
 
 def _from_columns(record: Record) -> Record:
@@ -118,11 +138,6 @@ def _has_columns(record: Record) -> bool:
     return bool(heads & {"input", "inputs", "outputs"})
 
 
-def _from_report_row(record: Record) -> Record:
-    sample: Record = record["sample"]
-    return sample
-
-
 def _from_openai_item(record: Record) -> Record:
     """Convert an output item of OpenAI's evals API: the fields of the item, and the text that was sampled."""
     item = _mapping(record.get("item") or record.get("datasource_item"))
@@ -142,7 +157,7 @@ def _from_mlflow(record: Record) -> Record:
         "id": info.get("trace_id") or info.get("request_id") or record.get("trace_id") or record.get("request_id"),
         "inputs": root.get("inputs", _decoded(record.get("request"))),
         "outputs": root.get("outputs", _decoded(record.get("response"))),
-        "retrieved_docs": _concatenated(_retrieved(spans)),
+        "retrieved_docs": concatenated(_retrieved(spans)),
         "expectations": dict(_expectations(_mappings(record.get("assessments") or info.get("assessments")))) or None,
         "metadata": info.get("tags") or record.get("tags"),
     }
@@ -151,7 +166,7 @@ def _from_mlflow(record: Record) -> Record:
 
 
 def _is_mlflow(record: Record) -> bool:
-    if isinstance(record.get("info"), Mapping) and isinstance(record.get("data"), Mapping):
+    if has_mappings(record, "info", "data"):
         return "spans" in record["data"]
     names = record.keys()
     return {"trace_id", "spans"} <= names or ("trace" in names and bool({"request", "trace_id", "inputs"} & names))
@@ -196,13 +211,9 @@ def _from_trulens(record: Record) -> Record:
     details = _mapping(record.get("record_json"))
     calls = details.get("calls") or record.get("calls") or ()
     retrieved = [*_trulens_calls(_mappings(calls)), *_trulens_events(_mappings(record.get("events")))]
-    names = {"record_id": "id", "main_input": "input", "main_output": "output", "ground_truth_output": "reference"}
-    result = {names.get(name, name): value for name, value in record.items() if name not in _TRULENS_BULK}
-    contexts = _concatenated(retrieved)
+    result = _renamed(record, _TRULENS_NAMES)
+    contexts = concatenated(retrieved)
     return result if contexts is None else {"retrieved_contexts": contexts, **result}
-
-
-_TRULENS_BULK = frozenset({"record_json", "app_json", "cost_json", "perf_json", "calls", "events"})
 
 
 def _trulens_calls(calls: Iterable[Any]) -> Iterator[list[Any]]:
@@ -247,23 +258,22 @@ def _decoded(value: Any) -> Any:
         return value
 
 
-def _concatenated(lists: Iterable[list[Any]]) -> list[Any] | None:
-    parts = list(lists)
-    return [item for part in parts for item in part] if parts else None
-
-
-def _has(*names: str) -> Callable[[Record], bool]:
-    return lambda record: record.keys() >= {*names} and all(isinstance(record[name], Mapping) for name in names)
+def has_mappings(record: Record, *names: str) -> bool:
+    """Return True if the values under all names are mappings."""
+    return all(isinstance(record.get(name), Mapping) for name in names)
 
 
 _CONVERSIONS: Collection[tuple[Callable[[Record], bool], Callable[[Record], Record]]] = (
-    (lambda record: _has("sample", "scores")(record) and "question" in record["sample"], _from_report_row),
-    (lambda record: _has("item", "sample")(record) or _has("datasource_item", "sample")(record), _from_openai_item),
+    (
+        lambda record: has_mappings(record, "sample", "scores") and "question" in record["sample"],
+        lambda record: record["sample"],
+    ),
+    (lambda record: any(has_mappings(record, "sample", name) for name in _OPENAI_ITEMS), _from_openai_item),
     (_is_mlflow, _from_mlflow),
     (_is_trulens, _from_trulens),
     (lambda record: "run_type" in record and "inputs" in record, _from_run),
     (lambda record: record.keys() >= {"evolution", "passage_ids", "spans"}, _from_testset_row),
-    (is_example, _from_example),
+    (is_example, partial(_renamed, names={"outputs": "reference_outputs"})),
     (_has_columns, _from_columns),
 )
 """Recognition and conversion of each kind of record; the first that matches is used."""

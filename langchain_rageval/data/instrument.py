@@ -197,15 +197,7 @@ def _step_names(part: Any) -> Iterator[str]:
 
 def _models(part: Any) -> Iterator[str]:
     """Yield class and name of each model in a part."""
-    if isinstance(part, Mapping):
-        if isinstance(part.get("model"), Mapping):
-            yield _model_name(part["model"])
-        else:
-            for item in part.values():
-                yield from _models(item)
-    elif isinstance(part, list):
-        for item in part:
-            yield from _models(item)
+    return map(_model_name, _values_of("model", part))
 
 
 def _judges(part: Any) -> Iterator[str]:

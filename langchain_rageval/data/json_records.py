@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from langchain_rageval.data.foreign_records import has_mappings
 from langchain_rageval.data.tables import IsHead, Records, read_lines
 from langchain_rageval.errors import ConfigError, SampleError
 
@@ -97,38 +98,35 @@ def _items(content: Any, name: str, is_head: IsHead) -> _Items:
     if len(lists) != 1:
         problem = f"{name}: expected a list, or an object with one list, got {len(lists)} lists"
         raise ConfigError(f"{problem}: put the samples into one list")
-    for number, item in enumerate(lists[0], start=1):
-        yield f"item {number}", item
+    yield from _numbered(lists[0])
+
+
+def _numbered(items: Iterable[Any]) -> _Items:
+    return ((f"item {number}", item) for number, item in enumerate(items, start=1))
 
 
 def _records_in(content: Mapping[str, Any], is_head: IsHead) -> _Items | None:
     """Return the records of an object that is a record, or holds columns or rows by name; None for any other."""
-    if _is_trace(content):
-        return iter([("item 1", content)])
+    if has_mappings(content, "info", "data"):  # a trace of MLflow
+        return _numbered([content])
     heads = [content[name] for name in content if is_head(name)]
     columns = [value for value in content.values() if isinstance(value, list | Mapping)]
     if content.keys() >= {"columns", "data"} and all(isinstance(content[name], list) for name in ("columns", "data")):
-        rows = (dict(zip(content["columns"], cells, strict=False)) for cells in content["data"])
-        return ((f"item {number}", row) for number, row in enumerate(rows, start=1))
+        return _numbered(dict(zip(content["columns"], cells, strict=False)) for cells in content["data"])
     if not heads:
         values = [*content.values()]
         rows_by_name = values and all(isinstance(value, Mapping) and any(map(is_head, value)) for value in values)
         return _named_rows(content) if rows_by_name else None
     if len(columns) == len(content) and all(isinstance(value, list) for value in columns):
         if len({*map(len, columns)}) == 1 and not any(map(_holds_messages, heads)):
-            rows = (dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True))
-            return ((f"item {number}", row) for number, row in enumerate(rows, start=1))
+            return _numbered(dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True))
         return None
     mappings = [value for value in columns if isinstance(value, Mapping)]
     if len(mappings) == len(content):
         keys = dict.fromkeys(chain.from_iterable(mappings))
         if all(value.keys() == keys.keys() for value in mappings) and not any(map(is_head, keys)):
             return ((f"item {key}", {name: content[name][key] for name in content}) for key in keys)
-    return iter([("item 1", content)])
-
-
-def _is_trace(content: Mapping[str, Any]) -> bool:
-    return isinstance(content.get("info"), Mapping) and isinstance(content.get("data"), Mapping)
+    return _numbered([content])
 
 
 def _named_rows(content: Mapping[str, Mapping[str, Any]]) -> _Items:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from langchain_rageval.data.conversations import CONVERSATION, read_conversation
-from langchain_rageval.data.field_names import check_fields, explain_fields
+from langchain_rageval.data.field_names import check_fields, explain_fields, metadata_name
 from langchain_rageval.data.foreign_records import check_outputs_are_clear
 from langchain_rageval.data.json_records import OWN_HEADS, line_records, records_of_json, records_of_lines
 from langchain_rageval.data.schema import Sample, default_id
@@ -418,7 +418,7 @@ class _FieldReading:
             self._shapes.add(shape)
             origins = explain_fields(record, self._fields)[1]
             self.origins |= dict.fromkeys((field, name) for field, names in origins.items() for name in names)
-            self._others |= {str(name): None for name in record if _kept_name(name) in sample.metadata}
+            self._others |= {str(name): None for name in record if metadata_name(str(name)) in sample.metadata}
 
     def describe(self, name: str) -> Iterator[str]:
         """Yield which name was read as which field, unless all are names of fields, and which turns are samples."""
@@ -439,10 +439,6 @@ class _FieldReading:
         read = ", ".join(f"{field} from {' and '.join(names)}" for field, names in by_field.items())
         rest = f"; only kept as metadata: {', '.join(map(repr, self._others))}" if self._others else ""
         return f"{name}: {read}{rest}"
-
-
-def _kept_name(name: Any) -> str:
-    return "source" if known_name(str(name)) == "source" else str(name)
 
 
 def _parquet_rows(path: Path, _: IsHead) -> Records:

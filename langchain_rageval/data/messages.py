@@ -276,12 +276,13 @@ def _chunks(text: str) -> list[Any]:
     if not text.strip():
         return []
     items = parse_literal(text.strip()) if text.lstrip().startswith("[") else None
-    if isinstance(items, list) and all(isinstance(item, str) or _one_text(item) is not None for item in items):
+    if isinstance(items, list) and all(isinstance(item, str) or one_text(item) is not None for item in items):
         return [item if isinstance(item, str) else _document(item) for item in items]
     return [text]
 
 
-def _one_text(item: Any) -> str | None:
+def one_text(item: Any) -> str | None:
+    """Return the text of a mapping that has one under the keys of chunks; None for any other value."""
     texts = [item[key] for key in _CHUNK_TEXTS if isinstance(item.get(key), str)] if isinstance(item, Mapping) else []
     return texts[0] if len(texts) == 1 else None
 
@@ -289,7 +290,7 @@ def _one_text(item: Any) -> str | None:
 def _document(item: Mapping[str, Any]) -> dict[str, Any]:
     metadata = item.get("metadata")
     source = metadata.get("source") if isinstance(metadata, Mapping) else item.get("source")
-    return {"page_content": _one_text(item), "id": item.get("id"), "metadata": {"source": source}}
+    return {"page_content": one_text(item), "id": item.get("id"), "metadata": {"source": source}}
 
 
 def _named_calls(messages: Iterable[Any]) -> Iterator[tuple[str, str]]:
@@ -325,17 +326,15 @@ def _paired_messages(value: Sequence[Any]) -> list[Any]:
     messages: list[Any] = []
     for item in value:
         match item:
-            case [str() as question, str() | None as answer]:
-                pass
-            case {"question": str() as question, "answer": str() | None as answer}:
-                pass
-            case {"input": str() as question, "output": str() | None as answer}:
-                pass
-            case {"user": str() as question, "assistant": str() | None as answer}:
-                pass
+            case (
+                [str() as question, str() | None as answer]
+                | {"question": str() as question, "answer": str() | None as answer}
+                | {"input": str() as question, "output": str() | None as answer}
+                | {"user": str() as question, "assistant": str() | None as answer}
+            ):
+                messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or ""}]
             case _:
                 return []
-        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or ""}]
     return messages
 
 

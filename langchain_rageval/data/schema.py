@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -492,6 +493,9 @@ class Score(_FrozenModel):
         return {"key": self.metric, "score": self.value, "comment": self.comment, "metadata": metadata}
 
 
+_all_but_time = attrgetter("index", "sample", "scores", "audit", "tags")
+
+
 class Row(_FrozenModel):
     """Sample of a report with its scores.
 
@@ -523,13 +527,7 @@ class Row(_FrozenModel):
         """Return True if all but the time is equal; rows of a resumed run differ in their time."""
         if not isinstance(other, Row):
             return NotImplemented
-        return (self.index, self.sample, self.scores, self.audit, self.tags) == (
-            other.index,
-            other.sample,
-            other.scores,
-            other.audit,
-            other.tags,
-        )
+        return _all_but_time(self) == _all_but_time(other)
 
     __hash__ = None  # type: ignore[assignment]
 

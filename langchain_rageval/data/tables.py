@@ -22,12 +22,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from langchain_rageval.data.vocabulary import CONTAINERS, FIELDS_BY_NAME, LIST_FIELDS, folded, known_name
+from langchain_rageval.data.vocabulary import CONTAINERS, FIELDS_BY_NAME, LIST_FIELDS, TEXT_FIELDS, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError
 
 _LARGEST = 1e15  # above, a float does not hold every whole number
-_TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
-_MAPPINGS = frozenset({"relevance", "metadata"})
+_NESTED = frozenset({"history", "relevance", "metadata"})
 _OPENINGS = ("[", "(", "{")
 _MESSAGES = frozenset({"messages", "user_input"})
 _BULK = frozenset({"trace", "spans", "assessments", "events", "record_json", "calls", "item", "sample", "tags"})
@@ -69,22 +68,19 @@ def _decoded(name: str, cell: Any, field: str | None) -> Any:
     known = known_name(name) or known_name(name.rpartition(".")[2]) or name
     field = field or FIELDS_BY_NAME.get(known, "")
     if not isinstance(cell, str):
-        return number_to_text(cell) if field in _TEXT_FIELDS else cell
+        return number_to_text(cell) if field in TEXT_FIELDS else cell
     text = cell.strip()
     if not text.startswith(_OPENINGS):
         return None if field in LIST_FIELDS - {"references"} and text.casefold() in _EMPTY else cell
-    if field == "history":
-        value = parse_literal(text)
-        return value if isinstance(value, list | Mapping) else cell
     if field in LIST_FIELDS:
         if not text.startswith("[") and (field == "references" or known not in CONTAINERS | {"context"}):
             return cell
         return _list_in(text, name, cell)
-    if field in _MAPPINGS or known in CONTAINERS | _MESSAGES | _BULK:
+    if field in _NESTED or known in CONTAINERS | _MESSAGES | _BULK:
         value = parse_literal(text)
-        if known in _MESSAGES and not _holds_mappings(value):
-            return cell
-        return value if isinstance(value, list | Mapping) else cell
+        must_be_messages = known in _MESSAGES and field != "history"
+        if _holds_mappings(value) if must_be_messages else isinstance(value, list | Mapping):
+            return value
     return cell
 
 

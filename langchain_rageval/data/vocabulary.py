@@ -56,6 +56,9 @@ FIELDS_BY_NAME = {name: field for field in reversed(NAMES) for name in NAMES[fie
 LIST_FIELDS = frozenset({"contexts", "references", "reference_contexts", "context_ids", "reference_context_ids"})
 """Fields that hold lists."""
 
+TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
+"""Fields that hold texts."""
+
 CONTAINERS = frozenset(
     {"inputs", "outputs", "reference_outputs", "expectations", "request", "response", "input", "output"}
 )

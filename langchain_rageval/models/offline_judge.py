@@ -260,8 +260,7 @@ def _verdicts(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]
 
 def _verdict(number: int, text: str, stems: Mapping[str, set[str]], sentences: _Sentences) -> dict[str, Any]:
     wanted = stems_of(text)
-    cited = cover(wanted, stems, most=2)
-    present = set().union(*(stems[n] for n in cited))
+    cited, present = cover(wanted, stems, most=2)
     known_numbers = numbers_of(" ".join(sentences[n] for n in cited))
     stated = "supported" if numbers_of(text) <= known_numbers else "contradicted"
     is_absent = stem_share(wanted, present) < ENOUGH

@@ -47,8 +47,8 @@ def tally(wanted: Set[str], present: Set[str]) -> str:
     return f"{len(wanted & present)}/{len(wanted)}"
 
 
-def cover(wanted: Set[str], stems: Mapping[Key, Set[str]], most: int | None = None) -> list[Key]:
-    """Return the keys of the texts that together have most of the wanted stems.
+def cover(wanted: Set[str], stems: Mapping[Key, Set[str]], most: int | None = None) -> tuple[list[Key], Set[str]]:
+    """Return the keys of the texts that together have most of the wanted stems, and which they have.
 
     Args:
         wanted: stems to find.
@@ -56,13 +56,14 @@ def cover(wanted: Set[str], stems: Mapping[Key, Set[str]], most: int | None = No
         most: largest number of keys; None for any.
 
     Returns:
-        The keys one after the other, each next one of the text that adds most stems; none that adds nothing.
+        The keys one after the other, each next one of the text that adds most stems, none that adds nothing; and the
+        wanted stems that these texts have.
     """
-    found: list[Key] = []
+    found, missing = list[Key](), wanted
     while stems and (most is None or len(found) < most):
-        best = max(stems, key=lambda key: len(wanted & stems[key]))
-        if not wanted & stems[best]:
+        best = max(stems, key=lambda key: len(missing & stems[key]))
+        if not missing & stems[best]:
             break
         found.append(best)
-        wanted = wanted - stems[best]
-    return found
+        missing = missing - stems[best]
+    return found, wanted - missing

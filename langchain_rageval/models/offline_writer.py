@@ -245,8 +245,7 @@ def select_passages(question: str, passages: Sequence[Mapping[str, Any]]) -> dic
     """Return the numbers of the passages that together contain the words of the question."""
     wanted = content_stems(question)
     stems = {int(item["passage"]): stems_of(str(item["text"])) for item in passages}
-    selected = cover(wanted, stems)
-    present = set().union(*(stems[number] for number in selected))
+    selected, present = cover(wanted, stems)
     is_enough = stem_share(wanted, present) >= ENOUGH
     return {"reason": tally(wanted, present), "passages": sorted(selected) if is_enough else []}
 
@@ -256,8 +255,7 @@ def quote_answer(question: str, texts: Sequence[str]) -> dict[str, Any]:
     wanted = content_stems(question)
     splitters = (_prose_sentences, split_sentences)
     stems = {sentence: stems_of(sentence) for split in splitters for text in texts for sentence in split(text)}
-    quotes = cover(wanted, stems, most=2)
-    present = set().union(*(stems[quote] for quote in quotes))
+    quotes, present = cover(wanted, stems, most=2)
     is_enough = stem_share(wanted, present) >= SOME and _has_numbers(question, texts)
     answer = " ".join(sentence for sentence in stems if sentence in quotes) if is_enough else ""
     return {"answerable": is_enough, "answer": answer}
