@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableSequence
 
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.evaluation.inputs import AnyMetric
-from langchain_rageval.judge.identity import model_identity
+from langchain_rageval.judge.endpoint import model_identity
 from langchain_rageval.judge.ladder import bound_options, inner_models
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import (

@@ -1,4 +1,4 @@
-"""Endpoint of a judge: how its model takes structured output, and what the run has learnt about that."""
+"""Endpoint: identity of a model as text without its secrets, and what its server has shown that it can do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import PerProcess, cached_property
-from langchain_rageval.judge.identity import model_identity
+from langchain_rageval._internal.redaction import is_private_name, redact_secrets
 from langchain_rageval.judge.ladder import (
     ClientFamily,
     Mode,
@@ -46,6 +46,57 @@ from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import status_of
 from langchain_rageval.run.turns import gates_of
+
+_SETTINGS = (
+    "model",
+    "model_name",
+    "deployment_name",
+    "base_url",
+    "openai_api_base",
+    "azure_endpoint",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "max_tokens",
+    "num_predict",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "reasoning_effort",
+    "profanity_check",
+    "dimensions",
+    "size",
+)
+_NAMES = ("model", "model_name", "deployment_name")
+
+
+def model_identity(model: Any) -> str:
+    """Return class, name and settings of a model, or of each model behind a wrapper, without secrets."""
+    options = {name: value for name, value in _public(bound_options(model)).items() if value is not None}
+    models = "+".join(_describe(inner) for inner in inner_models(model))
+    return f"{models} {redact_secrets(str(options), model)}" if options else models
+
+
+def _describe(model: Any) -> str:
+    kind = type(model)
+    settings = {name: value for name in _SETTINGS if isinstance(value := getattr(model, name, None), str | int | float)}
+    function = getattr(model, "func", None) or getattr(model, "afunc", None)
+    if function is not None:
+        settings["function"] = f"{function.__module__}.{getattr(function, '__qualname__', type(function).__name__)}"
+    if settings.get("model") == settings.get("model_name"):
+        settings.pop("model_name", None)
+    texts = {name: repr(value) for name, value in settings.items()}
+    texts |= {name: redact_secrets(text, model) for name, text in texts.items() if name not in _NAMES}
+    return f"{kind.__qualname__}({', '.join(f'{name}={text}' for name, text in texts.items())})"
+
+
+def _public(value: Any) -> Any:
+    """Return options without secrets, headers, URL queries and names of users, at any depth."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: _public(inner) for name, inner in value.items() if not is_private_name(str(name))}
+
 
 log = logging.getLogger("langchain_rageval")
 

@@ -14,8 +14,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.endpoint import Endpoint
-from langchain_rageval.judge.identity import model_identity
+from langchain_rageval.judge.endpoint import Endpoint, model_identity
 from langchain_rageval.judge.ladder import Mode, OwnRung, rung_name
 from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.prompts.promptset import PromptSet, languages

@@ -21,7 +21,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
-from langchain_rageval.judge.identity import model_identity
+from langchain_rageval.judge.endpoint import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 from langchain_rageval.judge.panels import map_members
 from langchain_rageval.metrics.adapters import Adapters, OnMissing, require_threshold, route_by_threshold

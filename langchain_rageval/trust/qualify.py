@@ -13,7 +13,7 @@ from typing import Any, Unpack, get_args, overload
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.identity import model_identity
+from langchain_rageval.judge.endpoint import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.panels import map_members
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings

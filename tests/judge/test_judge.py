@@ -9,8 +9,7 @@ from langchain_gigachat import GigaChat
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
 from langchain_rageval import ConfigError, Judge, PromptSet
-from langchain_rageval.judge.endpoint import RequestMode
-from langchain_rageval.judge.identity import redact_secrets
+from langchain_rageval.judge.endpoint import RequestMode, redact_secrets
 from langchain_rageval.judge.judge import in_language
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import Statements
