@@ -20,7 +20,7 @@ from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
 # The same examples each time, however fast the machine is; --hypothesis-profile=explore tries others.
 settings.register_profile("quick", deadline=None, derandomize=True, max_examples=20)
-settings.register_profile("gate", deadline=None, derandomize=True, max_examples=200)
+settings.register_profile("gate", deadline=None, derandomize=True, max_examples=100)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("quick")
 

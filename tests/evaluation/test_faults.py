@@ -471,7 +471,7 @@ class TestMix:
         )
         embedder = Embedder(faults=embedding_faults)
         server = endpoint.server(offline, faults=faults, embedder=embedder)
-        samples = [*RICH, *rag_samples(100)]
+        samples = [*RICH, *rag_samples(40)]
         report = await scores_of(samples, every_metric(endpoint, server), timeout=timeout_for("hang"))
         failed = check_scores(report, samples)
         assert server.faulted.keys() >= {"429", "500", "malformed", "hang"}
