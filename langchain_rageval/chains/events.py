@@ -1,4 +1,4 @@
-"""Events of a chain: what its callbacks tell, and the answer, contexts and error of one call."""
+"""Events of a chain: the handler that collects its runs; and the answer, contexts and error of one call."""
 
 from __future__ import annotations
 

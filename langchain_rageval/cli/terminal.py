@@ -1,4 +1,4 @@
-"""What commands write for a person: tables and notes on the console, messages on stderr, and pages in a browser."""
+"""Output of the commands for people: tables and notes on the console, messages on stderr, and pages in a browser."""
 
 from __future__ import annotations
 

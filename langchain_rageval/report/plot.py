@@ -22,16 +22,14 @@ from langchain_rageval._internal.plotting import (
     single_line,
 )
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.comparison import Comparison
-from langchain_rageval.report.summary import summarise
+from langchain_rageval.report.comparison import Comparison, MetricComparison
+from langchain_rageval.report.summary import MetricSummary, Summary, summarise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from langchain_rageval.report.comparison import Comparison
     from langchain_rageval.report.files import ReportData
-    from langchain_rageval.report.summary import MetricSummary, Summary
 
 
 _BINS = 10
@@ -157,16 +155,27 @@ def _draw_differences(axes: Axes, names: Sequence[str], comparison: Comparison |
             why = "not compared" if metric is None else str(metric.verdict)
             draw_text(axes, 0, place, why, ha="center", va="center", color=GREY, style="italic")
             continue
-        colour = _COLOURS.get(metric.verdict, ORANGE)
-        axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
-        axes.plot([metric.difference], [place], marker="o", color=colour, markersize=7)
         text = f"{metric.difference:+.2f} {metric.verdict}"
-        draw_text(axes, metric.difference, place - 0.16, text, ha="center", va="bottom", size="small")
+        _draw_difference(axes, place, metric.difference, metric, _COLOURS.get(metric.verdict, ORANGE), text)
+    _centre(axes)
+    axes.locator_params(axis="x", nbins=5)
+    axes.tick_params(axis="y", labelleft=False)
+
+
+def _draw_difference(
+    axes: Axes, place: int, difference: float, metric: MetricComparison, colour: str, text: str
+) -> None:
+    """Draw a difference with the interval of its metric, and a text above it."""
+    axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
+    axes.plot([difference], [place], marker="o", color=colour, markersize=7)
+    draw_text(axes, difference, place - 0.16, text, ha="center", va="bottom", size="small")
+
+
+def _centre(axes: Axes) -> None:
+    """Put 0 into the middle of the horizontal axis."""
     widest = max(0.1, *map(abs, axes.get_xlim()))
     axes.set_xlim(-1.25 * widest, 1.25 * widest)
-    axes.locator_params(axis="x", nbins=5)
     axes.grid(axis="x", alpha=0.3)
-    axes.tick_params(axis="y", labelleft=False)
     hide_frame(axes)
 
 
@@ -197,14 +206,8 @@ def _draw_panel(axes: Axes, name: str, evolutions: Mapping[str, Comparison]) -> 
         if metric.difference is None:
             draw_text(axes, 0, place, "no pair", ha="center", va="center", color=GREY, style="italic")
             continue
-        colour = _EVOLUTION_COLOURS.get(metric.verdict, GREY)
-        axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
-        axes.plot([metric.difference], [place], marker="o", color=colour, markersize=7)
         text = f"{metric.difference:+.2f}, {metric.clusters} trees"
-        draw_text(axes, metric.difference, place - 0.16, text, ha="center", va="bottom", size="small")
-    widest = max(0.1, *map(abs, axes.get_xlim()))
-    axes.set_xlim(-1.25 * widest, 1.25 * widest)
+        _draw_difference(axes, place, metric.difference, metric, _EVOLUTION_COLOURS.get(metric.verdict, GREY), text)
+    _centre(axes)
     axes.set_xlabel("evolved minus simple question")
-    axes.grid(axis="x", alpha=0.3)
-    hide_frame(axes)
     label_bars(axes, [single_line(evolution, 28) for evolution in evolutions])

@@ -24,7 +24,7 @@ from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_
 from langchain_rageval.run.requests import Embed, Gather, Operation, Shared
 from langchain_rageval.run.run import Run
 from langchain_rageval.testset.candidate import Passage
-from langchain_rageval.testset.readers import to_documents
+from langchain_rageval.testset.readers import SOURCE_KEYS, to_documents
 from langchain_rageval.text.words import PhraseIndex
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ _SEPARATORS = (
     r"\s+",
     r"\S{1000}",  # text without white space; splitting it character by character takes minutes
 )
-_SOURCE_KEYS = ("source", "filename", "file_name", "file_path", "path", "url")  # metadata that may name the document
 _EXTRA_RESULTS = 8  # requested from a vector store in addition: some are the passage itself or too similar
 _MAX_COSINE = 1.01  # with rounding errors
 _SPACE = re.compile(r"\s*")
@@ -324,7 +323,7 @@ def _source_of(document: Document) -> str:
 
 
 def _source_in_metadata(document: Document) -> str:
-    values = (document.metadata.get(key) for key in _SOURCE_KEYS)
+    values = (document.metadata.get(key) for key in SOURCE_KEYS)
     return next((str(value) for value in values if value), "")
 
 

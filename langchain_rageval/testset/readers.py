@@ -35,7 +35,8 @@ from langchain_rageval.data.vocabulary import folded, known_name
 from langchain_rageval.errors import ConfigError, RagevalError, SampleError
 
 _LOG = logging.getLogger("langchain_rageval")
-_SOURCE_KEYS = ("source", "filename", "file_name", "file_path", "path", "url")  # metadata that may name the document
+SOURCE_KEYS = ("source", "filename", "file_name", "file_path", "path", "url")
+"""Names in metadata that may name the document."""
 
 
 def from_haystack(documents: Any) -> list[Document]:
@@ -99,7 +100,7 @@ def node_document(item: Any) -> Document:
 def _foreign_document(text: str, metadata: Mapping[Any, Any], own_id: Any, extra: Mapping[str, Any]) -> Document:
     """Return a document; a source is added unless the metadata names one, a start unless it is unknown."""
     fields = dict(metadata)
-    if isinstance(extra["source"], str) and not any(fields.get(key) for key in _SOURCE_KEYS):
+    if isinstance(extra["source"], str) and not any(fields.get(key) for key in SOURCE_KEYS):
         fields["source"] = extra["source"]
     if isinstance(extra["start_index"], int):
         fields.setdefault("start_index", extra["start_index"])

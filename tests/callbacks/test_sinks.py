@@ -24,15 +24,9 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from langchain_rageval import ConfigError, Report
-from langchain_rageval.callbacks.sinks import (
-    JsonlSink,
-    LangSmithSink,
-    LoggingSink,
-    OpenTelemetrySink,
-    SqliteSink,
-    files,
-)
+from langchain_rageval.callbacks.sinks import files
 from langchain_rageval.data.schema import Usage
+from langchain_rageval.sinks import JsonlSink, LangSmithSink, LoggingSink, OpenTelemetrySink, SqliteSink
 
 
 def together(source, count, *arguments):

@@ -399,9 +399,6 @@ async def test_functions_that_yield_their_answer_give_all_of_it():
 
 
 # The production callback collects the same
-
-
-INPUTS = {"RetrievalQA": {"query": QUESTION}, "a chain with a message history": {"input": QUESTION}}
 WATCHED = ("RetrievalQA", "RetrievalQA without its sources", "a graph with names of its own", "history-aware retrieval")
 
 

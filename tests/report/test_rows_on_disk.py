@@ -168,25 +168,30 @@ def test_no_samples_make_an_empty_report(out):
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.gate)])
-def test_memory_does_not_grow_with_the_rows(tmp_path, count):
+def test_memory_does_not_grow_with_the_rows(tmp_path):
+    count = 1000
 
     def samples(count):
         for number in range(count):
             yield {"question": f"Q{number}?", "answer": "a", "contexts": [f"{number:05} " * 3400]}
 
-    peaks = {}
-    for place in (None, tmp_path / "report.jsonl"):
-        evaluate(samples(9), own(), progress=False, out=place).summary()  # imports what is needed
-        tracemalloc.start()
-        report = evaluate(samples(count), own(), progress=False, out=place, max_concurrency=1)
-        report.summary()
-        peaks[place is None] = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert len(report) == count
-        del report
-    assert peaks[True] > count * 20_000
-    assert peaks[False] < peaks[True] / 4
+    def peak(place):
+        """Of two runs the smaller peak: what the first imports and keeps for good is not counted."""
+        peaks = []
+        for _ in range(2):
+            gc.collect()
+            tracemalloc.start()
+            report = evaluate(samples(count), own(), progress=False, out=place, max_concurrency=1)
+            report.summary()
+            peaks.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+            assert len(report) == count
+            del report
+        return min(peaks)
+
+    in_memory = peak(None)
+    assert in_memory > count * 20_000
+    assert peak(tmp_path / "report.jsonl") < in_memory / 4
 
 
 # What stands there already

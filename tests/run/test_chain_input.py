@@ -30,10 +30,6 @@ class WithMessages(TypedDict):
     messages: list[BaseMessage]
 
 
-class QuestionOnly(TypedDict):
-    question: str
-
-
 def input_of(sample, kind):
     """The input that a chain of this input type gets."""
     inputs = []
