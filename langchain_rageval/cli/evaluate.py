@@ -25,9 +25,9 @@ from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, 
 from langchain_rageval.cli.report_view import check_not_all_failed, show_report, warn_about_failures
 from langchain_rageval.cli.selection import parse_metric_names, score_names, search_in_folder
 from langchain_rageval.cli.terminal import PIPE, console, write_message
+from langchain_rageval.data.notes import code_of
 from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
-from langchain_rageval.evaluation.engine import INTERRUPTED
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.score_store import STOPPED
 from langchain_rageval.evaluation.until import Decided
@@ -68,10 +68,10 @@ def run_evaluate(options: argparse.Namespace) -> int:
         batch=Batch() if options.batch else None,
     )
     report = replace(report, name="" if options.file == PIPE else Path(options.file).stem)
-    stopped = [note for note in report.notes if note.startswith(STOPPED)]
+    stopped = [note for note in report.notes if code_of(note) in STOPPED]
     if not report.complete and not report.rows:
         for note in report.notes:
-            if not note.startswith(INTERRUPTED):
+            if code_of(note) != "interrupted":
                 write_message(note)
         raise KeyboardInterrupt
     complete = _with_earlier_scores(report, options)

@@ -19,6 +19,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables.config import ensure_config
 from langsmith.run_helpers import tracing_context
 
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError, JudgeOutputError, RagevalError
 from langchain_rageval.evaluation.engine import Evaluation, Result
@@ -174,11 +175,10 @@ class BatchedEvaluation(Evaluation):
         yield from super()._notes()
         yield from self.waves.notes
         labels = [model_label(model) for model in self._embeddings if not self.recorder.records(model)]
-        yield from dict.fromkeys(f"{label} was called live: it has no supported batch API." for label in labels)
+        yield from dict.fromkeys(Note("called-live", model=label) for label in labels)
 
     def _interruption_notes(self) -> Iterator[str]:
-        if self.waves.remedy:
-            yield self.waves.remedy
+        yield from self.waves.interruption_notes
 
 
 def in_batches(job: Evaluation, batch: Batch | None) -> Evaluation:

@@ -26,6 +26,7 @@ from langchain_core.runnables.config import ensure_config
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
 from langchain_rageval.evaluation.audit import Audit, AuditDraw
@@ -74,7 +75,6 @@ _TEXTS_COMPARED = 2
 Result = PendingSample | BaseException | None
 """A sample whose last task is done, an error that ends the run, or None when a worker ends."""
 
-INTERRUPTED = "The run was interrupted"
 """Beginning of the note on a run that was interrupted."""
 
 
@@ -296,7 +296,7 @@ class Evaluation:
                     output.append(begun.row())
         stopped = self.judge_breaker.notes(self._endpoints)
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
-        interrupted = [] if complete else [f"{INTERRUPTED}: {len(indexes)} samples have scores."]
+        interrupted = [] if complete else [Note("interrupted", count=len(indexes))]
         notes = [
             *interrupted,
             *(self._interruption_notes() if interrupted else []),
@@ -358,19 +358,19 @@ class Evaluation:
         yield from self.score_store.notes()
         if self.score_store.journal is None:
             unknown = {name: one.unknown for part in self._instruments for name, one in part.items() if one.unknown}
-            yield from (f"The instrument of {name} is unknown: {reason}." for name, reason in unknown.items())
+            yield from (Note("unknown-instrument", metric=name, reason=reason) for name, reason in unknown.items())
         yield from self._budget_notes()
         if self.unaudited:
-            yield f"Not audited, because no other judge can be put in: {', '.join(self.unaudited)}."
+            yield Note("not-audited", metrics=self.unaudited)
         if self.audit_left_out:
-            yield f"Scores left out of the audit: {len(self.audit_left_out)}; the budget or the judge ended first."
+            yield Note("audit-left-out", count=len(self.audit_left_out))
         lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:
-            yield f"The endpoint rejected calls: between {lowest} and {limit} were allowed at a time."
+            yield Note("rejected-calls", low=lowest, high=limit)
         for problem in self.run.meter.unpriced:
-            yield f"The money is unknown: {problem}."
+            yield Note("money-unknown", reason=problem)
         if self.run.meter.abandoned:
-            yield f"{self.run.meter.abandoned} calls took longer than {self.run.timeout:g} s and were abandoned."
+            yield Note("abandoned-calls", count=self.run.meter.abandoned, seconds=self.run.timeout)
 
     def _interruption_notes(self) -> Iterator[str]:
         """Yield sentences about what an interrupted run leaves behind."""
@@ -379,9 +379,9 @@ class Evaluation:
     def _budget_notes(self) -> Iterator[str]:
         """Yield a sentence about the scores that did not fit the budget, if there are any."""
         if self.left_out:
-            spent = f"The budget of {self.budget_tracker.budget} is spent"
-            note = f"{spent}: {len(self.left_out)} scores were left out, from sample {min(self.left_out)[0]} on"
-            yield note + (", and later samples were not read." if self.scheduler.stopped_reading.is_set() else ".")
+            code = "budget-spent-unread" if self.scheduler.stopped_reading.is_set() else "budget-spent"
+            first, _ = min(self.left_out)
+            yield Note(code, budget=self.budget_tracker.budget, count=len(self.left_out), first=first)
 
     def _do(self, task: Task, results: SimpleQueue[Result]) -> None:
         """Do a task, and pass on its sample if the task was its last one; drop the scores if the run was stopped."""

@@ -16,15 +16,16 @@ from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval.data.field_names import check_fields
 from langchain_rageval.data.loading import SampleIds, describe_place, read_samples
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.data.tables import decode_row, is_table, table_rows
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.metrics.context_precision import AUTO_CHOICE, AgainstText
+from langchain_rageval.metrics.context_precision import AGAINST, AgainstText
 from langchain_rageval.metrics.grading import LabelGrader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, names_of, problem_of, remedy_for, stages_of
 from langchain_rageval.metrics.suite import Suite
-from langchain_rageval.report.summary import conversation_of, count_conversations
+from langchain_rageval.report.summary import conversation_of
 from langchain_rageval.text.words import common_share
 
 log = logging.getLogger("langchain_rageval")
@@ -43,19 +44,15 @@ class MixedMeasures:
         """Count, by metric, whether the chunks of a finished row were compared with reference, answer or question."""
         for name, score in row.scores.items():
             for finding in score.findings[-1:]:  # the choice is the last finding
-                if (
-                    finding.kind == "criterion"
-                    and finding.text == AUTO_CHOICE
-                    and finding.verdict in get_args(AgainstText)
-                ):
+                if finding.kind == "criterion" and finding.text == AGAINST and finding.verdict in get_args(AgainstText):
                     self._counts.setdefault(name, Counter())[finding.verdict] += 1
 
     def notes(self) -> Iterator[str]:
         """Yield a warning for each metric that compared chunks with different kinds of text in one run."""
         for name, grounds in self._counts.items():
             if len(grounds) > 1:
-                counts = ", ".join(f"{count} against the {ground}" for ground, count in grounds.most_common())
-                yield f"{name} judged {counts}: its mean mixes different measures; set against=... to use one of them."
+                counts = [Note(f"against-{ground}", count=count) for ground, count in grounds.most_common()]
+                yield Note("mixed-measures", metric=name, counts=counts)
 
     def warn(self) -> None:
         """Log the notes as warnings."""
@@ -79,10 +76,7 @@ class ConversationCount:
     def notes(self) -> Iterator[str]:
         """Yield a note if several samples are of one conversation."""
         if len(self._ids) < self._samples:
-            yield (
-                f"{self._samples} samples are turns of {count_conversations(len(self._ids))}: the intervals treat "
-                "conversations, not samples, as independent."
-            )
+            yield Note("conversations", samples=self._samples, conversations=len(self._ids))
 
 
 MIN_SAMPLES = 3
@@ -92,8 +86,8 @@ _MAX_COMPARED = 50  # samples whose texts are compared
 _SAME_TEXT = 0.5
 
 
-def disjoint_ids(samples: Iterable[Any], metrics: Sequence[Metric]) -> str:
-    """Return why the ids of a run cannot be compared; "" if they can, or if that cannot be known.
+def disjoint_ids(samples: Iterable[Any], metrics: Sequence[Metric]) -> Note | None:
+    """Return why the ids of a run cannot be compared; None if they can, or if that cannot be known.
 
     They cannot if no retrieved id of any sample is a reference id of any sample, and either a retrieved chunk has the
     text of a reference context of its sample, or texts are missing and at least three samples have both kinds of ids.
@@ -106,7 +100,7 @@ def disjoint_ids(samples: Iterable[Any], metrics: Sequence[Metric]) -> str:
         grader = next((stage for stage in stages_of(metric) if isinstance(stage, LabelGrader)), None)
         if grader is not None:
             return _problem(metric.name, grader, (sample for sample in samples if isinstance(sample, Sample)))
-    return ""
+    return None
 
 
 def reads_ids(metrics: Sequence[Metric]) -> bool:
@@ -114,7 +108,7 @@ def reads_ids(metrics: Sequence[Metric]) -> bool:
     return any(isinstance(stage, LabelGrader) for metric in metrics for stage in stages_of(metric))
 
 
-def _problem(name: str, grader: LabelGrader, samples: Iterable[Sample]) -> str:
+def _problem(name: str, grader: LabelGrader, samples: Iterable[Sample]) -> Note | None:
     retrieved: dict[str, None] = {}
     relevant: dict[str, None] = {}
     compared = []
@@ -125,20 +119,15 @@ def _problem(name: str, grader: LabelGrader, samples: Iterable[Sample]) -> str:
         retrieved |= dict.fromkeys(sample.context_ids)
         relevant |= dict.fromkeys(labels)
         if not relevant.keys().isdisjoint(sample.context_ids) or not retrieved.keys().isdisjoint(labels):
-            return ""
+            return None
         compared.append(sample)
     with_texts = [sample for sample in compared if sample.contexts and sample.reference_contexts]
     same = any(map(_has_reference_text, islice(with_texts, _MAX_COMPARED)))
     if not same and (with_texts or len(compared) < MIN_SAMPLES):
-        return ""
+        return None
     samples_text = "the sample" if len(compared) == 1 else f"any of the {len(compared)} samples"
-    problem = (
-        f"{name} compares ids that never meet: no retrieved id, such as {next(iter(retrieved))!r}, is among the "
-        f"reference ids, such as {next(iter(relevant))!r}, of {samples_text}"
-    )
-    if same:
-        return f"{problem}, although texts agree: compare the texts with span_grader(), or --grader spans"
-    return f"{problem}: give both from one index, or compare reference_contexts with span_grader(), or --grader spans"
+    ids = {"retrieved": next(iter(retrieved)), "relevant": next(iter(relevant))}
+    return Note("disjoint-ids-same-texts" if same else "disjoint-ids", metric=name, samples=samples_text, **ids)
 
 
 def _has_reference_text(sample: Sample) -> bool:
@@ -353,13 +342,13 @@ def _check_complete(samples: Sequence[Sample], metrics: Sequence[AnyMetric], str
 def _check_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> None:
     """Raise ConfigError if the ids of the retrieved chunks cannot be compared with the reference ids."""
     if problem := disjoint_ids(samples, _direct_parts(metrics)):
-        raise ConfigError(problem)
+        raise ConfigError(problem.removesuffix("."))
 
 
 def id_notes(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Iterator[str]:
     """Yield a sentence if the ids of samples that came from an iterator cannot be compared."""
     if problem := disjoint_ids(samples, _direct_parts(metrics)):
-        yield f"{problem}."
+        yield problem
 
 
 def _check_file(path: str | Path, metrics: Sequence[AnyMetric], fields: Mapping[str, str] | None) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.data.schema import Row, Sample, Usage
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.api import evaluate
@@ -109,7 +110,6 @@ class Pilot:
 
 _DEPTH_SAMPLES = 20
 _FIRST_ROUND = 50  # samples
-_UNKNOWN_MONEY = "The money is unknown"
 
 
 @dataclass(frozen=True)
@@ -277,12 +277,12 @@ def plan(
     if pilot is None:
         usages, failed = _measure(drawn, flat, _existing(journal), prices)
         of_audit, failed_audits = _measure(drawn, strong, _existing(journal), prices) if strong else ({}, [])
-        notes += dict.fromkeys([*failed, *(note for note in failed_audits if note.startswith(_UNKNOWN_MONEY))])
+        notes += dict.fromkeys([*failed, *(note for note in failed_audits if code_of(note) == "money-unknown")])
         if until is not None and count:
             notes.append("The figures are for all samples; how many the stopping rule asks about, pilot=20 estimates.")
     else:
         scored = Pilot.run([*_readable(drawn)], flat, audit, journal, price)
-        notes += [note for note in scored.notes if note.startswith(_UNKNOWN_MONEY)]
+        notes += [note for note in scored.notes if code_of(note) == "money-unknown"]
         usages = {name: scored.usage(name) for metric in flat for name in names_of(metric)}
         of_audit = {name: scored.usage(name, of_audit=True) for metric in strong for name in names_of(metric)}
         if until is not None:
@@ -373,7 +373,7 @@ def _measure(
                         usages[name] += score.usage
                         if score.failure and score.failure.step != "sample":
                             notes[name] = f"{name} costs more: its dry run ended with {score.comment}."
-    unpriced = [f"{_UNKNOWN_MONEY}: {problem}." for problem in context.meter.unpriced]
+    unpriced = [Note("money-unknown", reason=problem) for problem in context.meter.unpriced]
     return usages, [*notes.values(), *unpriced]
 
 

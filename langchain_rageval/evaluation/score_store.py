@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Failure, Sample, Score
 from langchain_rageval.errors import JournalError
 from langchain_rageval.judge.endpoint import Endpoint
@@ -21,10 +22,8 @@ from langchain_rageval.prompts.answer_schemas import STEPS_WITH_HISTORY
 from langchain_rageval.prompts.promptset import packaged_fingerprint
 from langchain_rageval.run.journal import Journal, journal_key
 
-_STOPPED = "The run was stopped: "
-_JUDGE_STOPPED = "A judge is not called any more: "
-STOPPED = (_STOPPED, _JUDGE_STOPPED)
-"""Beginnings of the note in the report of a run in which a breaker has opened: for all metrics, or for some."""
+STOPPED = ("run-stopped", "judge-stopped")
+"""Codes of the note in the report of a run in which a breaker has opened: for all metrics, or for some."""
 
 _FAILURES_TO_OPEN = 20
 
@@ -98,10 +97,14 @@ class JudgeBreaker:
         Args:
             metrics: the endpoints of each metric of the run.
         """
-        beginning = _STOPPED if all(map(self.is_open, metrics)) else _JUDGE_STOPPED
+        code = STOPPED[0] if all(map(self.is_open, metrics)) else STOPPED[1]
         return [
-            f"{beginning}{self._names[key]} failed {state.failures} times in a row without a valid reply; "
-            f"last failure: {state.cause.error}: {state.cause.message}"
+            Note(
+                code,
+                judge=self._names[key],
+                count=state.failures,
+                failure=f"{state.cause.error}: {state.cause.message}",
+            )
             for key, state in list(self._states.items())
             if state.cause is not None
         ]
@@ -193,7 +196,7 @@ class ScoreStore:
         if self.journal is not None:
             for metric, names, reason in zip(self._metrics, self._names, self._reasons, strict=True):
                 if metric is None:
-                    yield f"{', '.join(names)} is not stored in the journal: {reason}."
+                    yield Note("not-in-journal", metrics=names, reason=reason)
 
 
 def _obstacle(metric: Any) -> str:

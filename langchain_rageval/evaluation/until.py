@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NamedTuple, Self
 
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
@@ -182,9 +183,9 @@ class _Question(ABC):
         return self.sequence.interval
 
     @property
-    def note(self) -> str:
-        """A sentence for the report; "" if there is nothing to say."""
-        return ""
+    def note(self) -> Note | None:
+        """Note for the report; None if there is nothing to say."""
+        return None
 
     @abstractmethod
     def _count(self, score: Score, row: Row, is_audited: bool) -> None:
@@ -228,14 +229,9 @@ class _MeanQuestion(_Question):
         return max(low, self._limits[0]), min(high, self._limits[1])
 
     @property
-    def note(self) -> str:
-        """Note on audited samples without a score of the strong judge; "" if there are none."""
-        if not self._unknown:
-            return ""
-        return (
-            f"The strong judge gave {self.metric} no score on {self._unknown} samples of its audit: the interval "
-            "allows for every value that it could have given."
-        )
+    def note(self) -> Note | None:
+        """Note on audited samples without a score of the strong judge; None if there are none."""
+        return Note("audit-without-score", metric=self.metric, count=self._unknown) if self._unknown else None
 
     def _count(self, score: Score, row: Row, is_audited: bool) -> None:
         if score.value is None:
@@ -435,17 +431,13 @@ class SequentialRun:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences for the report."""
+        """Notes for the report."""
         if not self._questions:
             return []
-        asked = self._drawn - self._left_out
-        shown = "; ".join(f"{name} {decision}" for name, decision in self.decisions.items())
-        return [
-            f"{asked} of {len(self._samples)} samples were asked about, in random order: {shown}. These "
-            "intervals hold whenever a run stops; the probability that any of them is wrong is at most "
-            f"{self._until.error:g}.",
-            *filter(None, (question.note for question in self._questions)),
-        ]
+        decisions = [f"{name} {decision}" for name, decision in self.decisions.items()]
+        drawn, count, error = self._drawn - self._left_out, len(self._samples), self._until.error
+        first = Note("sequential", drawn=drawn, count=count, decisions=decisions, error=error)
+        return [first, *filter(None, (question.note for question in self._questions))]
 
 
 def _bounds_of(metrics: Sequence[AnyMetric]) -> dict[str, _Bounds]:

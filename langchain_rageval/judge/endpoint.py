@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import PerProcess, cached_property
 from langchain_rageval._internal.redaction import is_private_name, redact_secrets
+from langchain_rageval.data.notes import Note
 from langchain_rageval.judge.ladder import (
     ClientFamily,
     Mode,
@@ -369,24 +370,22 @@ class Endpoint:
         self.capabilities.mode = self.first_mode
 
     @property
-    def note(self) -> str | None:
-        """Sentence about the way in which the model was called; None before the first valid reply."""
+    def note(self) -> Note | None:
+        """Note about the way in which the model was called; None before the first valid reply."""
         mode = self.capabilities.mode
         if mode is None or (mode.rung == "prompt" and len(self.modes) == 1):
             return None
         left = self._left_rungs(mode)
-        reason = f": it {', '.join(left)}" if left else ""
-        return f"{model_identity(self.model)} was called in {mode.rung} mode{reason}."
+        code = "request-mode-lowered" if left else "request-mode"
+        return Note(code, judge=model_identity(self.model), mode=mode.rung, reasons=left)
 
     @property
-    def probabilities_note(self) -> str | None:
-        """Sentence that says that the model returned no token log-probabilities; None if it did, or was not asked."""
+    def probabilities_note(self) -> Note | None:
+        """Note that says that the model returned no token log-probabilities; None if it did, or was not asked."""
         if not self._probabilities or not self.capabilities.replies_without_tokens:
             return None
-        name = model_identity(self.model)
-        if self.capabilities.replies_with_tokens:
-            return f"{name} returned some replies without token log-probabilities: their verdicts count as certain."
-        return f"{name} returned no token log-probabilities: its verdicts have no probabilities and count as certain."
+        code = "some-probabilities" if self.capabilities.replies_with_tokens else "no-probabilities"
+        return Note(code, judge=model_identity(self.model))
 
     def _left_rungs(self, mode: RequestMode) -> list[str]:
         """Return why rungs above a mode were left that the endpoint did not refuse, as phrases."""

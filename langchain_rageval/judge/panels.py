@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
@@ -27,7 +28,7 @@ class CascadeEvent(NamedTuple):
 
 
 def cascade_notes(events: Mapping[Any, int]) -> Iterator[str]:
-    """Yield a sentence for each cascade about how many requests it passed on, and why.
+    """Yield a note for each cascade about how many requests it passed on, and why.
 
     Args:
         events: events of a run and how often they occurred; events of other kinds are ignored.
@@ -38,9 +39,10 @@ def cascade_notes(events: Mapping[Any, int]) -> Iterator[str]:
             counts.setdefault((event.cheap, event.strong), Counter())[event.reason] += count
     for (cheap, strong), by_reason in counts.items():
         passed_on = {reason: count for reason, count in by_reason.most_common() if reason}
-        reasons = ", ".join(f"{count} {reason}" for reason, count in passed_on.items())
-        share = f"{sum(passed_on.values())} of {by_reason.total()} requests"
-        yield f"{cheap} passed {share} on to {strong}{f': {reasons}' if reasons else ''}."
+        reasons = [f"{count} {reason}" for reason, count in passed_on.items()]
+        n_passed, total = sum(passed_on.values()), by_reason.total()
+        code = "cascade" if reasons else "cascade-idle"
+        yield Note(code, cheap=cheap, strong=strong, count=n_passed, total=total, reasons=reasons)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

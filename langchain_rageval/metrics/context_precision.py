@@ -24,8 +24,8 @@ Weighting = Literal["rank", "plain"]
 AgainstText = Literal["reference", "answer", "question"]
 Against = Literal["auto", "reference", "answer", "question"]
 
-AUTO_CHOICE = "against"
-"""Text of the finding whose verdict is the choice of `against="auto"`."""
+AGAINST = "against"
+"""Text of the finding whose verdict is the kind of text that the chunks were judged against."""
 
 _AGAINST_RU: Mapping[AgainstText, str] = {"reference": "эталонный ответ", "answer": "ответ", "question": "вопрос"}
 
@@ -77,25 +77,26 @@ def useful_share(state: State, *, weighting: Weighting, against: Against) -> Val
     if not useful:
         return nothing_retrieved(sample.question)
     text = resolve_against(sample, against)
-    if against == "auto":
-        choice = Finding(kind="criterion", number=1, text=AUTO_CHOICE, verdict=text, reason="chosen by auto")
-        findings = [*findings, choice]
+    why = "chosen by auto" if against == "auto" else "set by the options"
+    choice = Finding(kind="criterion", number=1, text=AGAINST, verdict=text, reason=why)
     number = average_precision(useful) if weighting == "rank" else sum(useful) / len(useful)
-    return Value(number, _reason(useful, text, sample.question), findings)
+    return Value(number, _reason(useful, text, sample.question), [*findings, choice])
 
 
 def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> State | None:
     """Rebuild the state that `_reduce` reads from the findings of a score, without a call.
 
-    Returns None if the chunks were judged against a text other than the one that `against` selects.
+    Returns None if the chunks were judged against a text other than the one that `against` selects; scores of version
+    0.1.0 say so only if it was chosen automatically.
     """
+    against_texts = [one.verdict for one in score.findings if one.kind == "criterion" and one.text == AGAINST]
+    if against_texts and against_texts != [resolve_against(sample, against)]:
+        return None
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
     if any(finding.kind not in ("context", "agreement") for finding in findings):
         return None
     useful = [finding.verdict == USEFUL for finding in findings if finding.kind == "context"]
     if len(useful) != len(sample.contexts or []):
-        return None
-    if useful and score.reason != _reason(useful, resolve_against(sample, against), sample.question):
         return None
     return {"sample": sample, "context_verdicts": findings}
 

@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval.data.notes import Note
 from langchain_rageval.text.words import stem_of, words_of
 
 
@@ -25,7 +26,7 @@ class HashingEmbeddings(Embeddings):
     @property
     def report_note(self) -> str:
         """Note that is added to every report made with these embeddings."""
-        return "Embedded offline by hashed words: similarities are a baseline to beat, not a measure of meaning."
+        return Note("offline-embeddings")
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return one unit vector for each text, in order; a zero vector for a blank text."""

@@ -24,6 +24,7 @@ from langchain_core.utils.function_calling import convert_to_json_schema
 from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
+from langchain_rageval.data.notes import Note
 from langchain_rageval.models import offline_conversations, offline_questions, offline_writer
 from langchain_rageval.models.invented_answer import invent_answer
 from langchain_rageval.models.offline_overlap import ENOUGH, EVASION, SOME, assertions, cover, stem_share, tally
@@ -99,7 +100,7 @@ class OfflineJudge(BaseChatModel):
     @property
     def report_note(self) -> str:
         """Note that is added to every report made with this judge."""
-        return "Judged offline by word overlap: a smoke test and a baseline to beat, not a measure of quality."
+        return Note("offline-judge")
 
     @property
     def testset_note(self) -> str:
@@ -171,11 +172,6 @@ def _schema_of_parser(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
             if isinstance(schema.get("properties"), dict):
                 return dereference_refs(schema)
     return None
-
-
-def invention_note(step: str) -> str:
-    """Return the note of a report in which the answers of a step are invented."""
-    return f"The offline judge invents the answers of {step}: they fit the schema and mean nothing, nor do the scores."
 
 
 def answer_request(schema: Mapping[str, Any], human: str, answer: OfflineAnswer | None = None) -> Any:

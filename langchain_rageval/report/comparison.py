@@ -13,11 +13,12 @@ from typing import Literal
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
 from langchain_rageval.data.loading import original_ids
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.page_blocks import html_table
-from langchain_rageval.report.summary import AUTO, By, clusters_of, conversation_of, count_conversations
+from langchain_rageval.report.summary import AUTO, By, clusters_of, conversation_of
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference, sign_flip_p
 
 Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples"]
@@ -125,7 +126,7 @@ class Comparison(Mapping[str, MetricComparison]):
         metrics: Sequence[MetricComparison],
         notes: Sequence[str] = (),
         margin: float = 0.0,
-        problems: Sequence[str] = (),
+        problems: Sequence[Note] = (),
     ) -> None:
         self.problems = list(problems)
         self.nothing_compared = not any(
@@ -253,7 +254,7 @@ def check_instruments(
     shared: Sequence[str],
     allowed: bool,
     provenance: tuple[Provenance, Provenance],
-) -> list[str]:
+) -> list[Note]:
     """Return notes on metrics whose instruments differ, if that is allowed, or are unknown.
 
     Raises:
@@ -268,17 +269,13 @@ def check_instruments(
     notes = _unknown_instruments(ours, theirs, shared, provenance)
     if not differ:
         return notes
-    listed = "; ".join(f"{name} ({words})" for name, words in differ.items())
+    listed = [f"{name} ({words})" for name, words in differ.items()]
     if not allowed:
         raise ConfigError(
-            f"different instruments (judge, prompts, options or version) scored {listed}: the difference cannot be "
-            "attributed to the systems; score both alike, or set allow_different_instruments=True"
+            f"different instruments (judge, prompts, options or version) scored {'; '.join(listed)}: the difference "
+            "cannot be attributed to the systems; score both alike, or set allow_different_instruments=True"
         )
-    return [
-        f"Different instruments (judge, prompts, options or version) scored {listed}: a difference may be due to the "
-        "instruments, not the systems.",
-        *notes,
-    ]
+    return [Note("different-instruments", metrics=listed), *notes]
 
 
 def _difference(
@@ -302,22 +299,18 @@ def _unknown_instruments(
     theirs: Mapping[str, Sequence[Score]],
     shared: Sequence[str],
     provenance: tuple[Provenance, Provenance],
-) -> list[str]:
+) -> list[Note]:
     """Return a note for each reason why the instruments of metrics are unknown."""
-    metrics: dict[str, list[str]] = {}
+    metrics: dict[tuple[str, ...], list[str]] = {}
     for name in shared:
-        reasons = []
+        reasons: list[str] = []
         for side, scores, known in zip(("candidate", "baseline"), (ours[name], theirs[name]), provenance, strict=True):
             digests = sorted({score.instrument for score in scores if score.value is not None})
             unknown = filter(None, (known.instrument(name, one).unknown for one in digests))
             reasons += [f"{side}: {reason}" for reason in unknown][:1]
         if reasons:
-            metrics.setdefault("; ".join(reasons), []).append(name)
-    return [
-        f"{', '.join(names)}: it is unknown whether the same instrument gave the scores ({reasons}); a difference may "
-        "be due to the instruments, not the systems."
-        for reasons, names in metrics.items()
-    ]
+            metrics.setdefault(tuple(reasons), []).append(name)
+    return [Note("unknown-instruments", metrics=names, reasons=reasons) for reasons, names in metrics.items()]
 
 
 def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
@@ -378,7 +371,7 @@ def _question(row: Row) -> str:
     return " ".join(row.sample.question.split())
 
 
-def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hashable] | None, list[str]]:
+def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hashable] | None, list[Note]]:
     """Return the cluster of each pair, None if all are independent, and a note on clusters by default.
 
     Those are the turns of a conversation, unless `cluster` is None, and the repeats of a sample.
@@ -393,18 +386,14 @@ def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hash
         groups = [
             (one, "") if one is not None else ("", other) for one, other in zip(conversations, names, strict=True)
         ]
-        return groups, [
-            f"{len(known)} pairs are turns of {count_conversations(len(set(known)))}, and each conversation is one "
-            "cluster."
-        ]
+        return groups, [Note("paired-conversations", pairs=len(known), conversations=len(set(known)))]
     count = len(set(names))
     if count == len(names):
         return None, []
-    note = f"Samples occur several times: {len(names)} pairs are of {count} samples, and each sample is one cluster."
-    return names, [note]
+    return names, [Note("repeated-samples", pairs=len(names), count=count)]
 
 
-def _gate_problems(metrics: Sequence[MetricComparison], pairs: int, samples: int) -> list[str]:
+def _gate_problems(metrics: Sequence[MetricComparison], pairs: int, samples: int) -> list[Note]:
     """Return the reasons why a gate on a comparison fails.
 
     Args:
@@ -413,20 +402,18 @@ def _gate_problems(metrics: Sequence[MetricComparison], pairs: int, samples: int
         samples: number of samples in the smaller report.
     """
     if not metrics:
-        return ["the reports have no metric in common"]
+        return [Note("no-common-metric")]
     problems = []
     if 0 < pairs < samples / 2:
-        problems.append(f"only {pairs} of {samples} samples were paired, at least half are needed")
+        problems.append(Note("few-paired", pairs=pairs, samples=samples))
     for metric in metrics:
         if metric.coverage_fell:
             total = metric.pairs + metric.lost
-            problems.append(
-                f"{metric.metric} lost coverage: {metric.lost} of {total} samples scored in the baseline lack a score"
-            )
+            problems.append(Note("lost-coverage", metric=metric.metric, lost=metric.lost, total=total))
         if metric.verdict == "worse":
-            problems.append(str(metric))
+            problems.append(Note("worse", metric=metric.metric, finding=metric))
         elif metric.verdict == "too few pairs" and not metric.coverage_fell:
-            problems.append(f"{metric}: at least {LEAST_PAIRS} are needed")
+            problems.append(Note("too-few-pairs", metric=metric.metric, finding=metric, least=LEAST_PAIRS))
     return problems
 
 
@@ -510,39 +497,29 @@ def _unpaired_notes(
     candidate: Sequence[Row],
     baseline: Sequence[Row],
     pairs: Sequence[Pair],
-) -> list[str]:
+) -> list[Note]:
     """Return notes on metrics and samples that only one of the reports has."""
     notes = []
     for own, other, report in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
         alone = [name for name in own if name not in other]
         if alone:
-            notes.append(f"Only the {report} has {', '.join(alone)}.")
+            notes.append(Note(f"only-in-{report}", metrics=alone))
     by_question = sum(ours.sample.id != theirs.sample.id for ours, theirs in pairs)
     if by_question:
-        notes.append(f"{by_question} samples were paired by question, because their ids differ.")
+        notes.append(Note("paired-by-question", count=by_question))
     empty = [name for name, rows in (("candidate", candidate), ("baseline", baseline)) if not rows]
     if empty:
-        notes.append(f"Nothing was compared: the {' and the '.join(empty)} ha{'ve' if empty[1:] else 's'} no samples.")
+        notes.append(Note(f"{empty[0] if len(empty) == 1 else 'both'}-empty"))
     elif not pairs:
-        notes.append(
-            "No sample is in both reports. Samples are paired by id, by default a hash of the question, else by "
-            "question: set an id for each question."
-        )
+        notes.append(Note("no-common-sample"))
     elif len(pairs) < max(len(candidate), len(baseline)):
-        alone_here, alone_there = len(candidate) - len(pairs), len(baseline) - len(pairs)
-        notes.append(
-            f"Paired by id; {alone_here} samples are only in the candidate, {alone_there} only in the baseline."
-        )
+        here, there = len(candidate) - len(pairs), len(baseline) - len(pairs)
+        notes.append(Note("unpaired-samples", here=here, there=there))
     return notes
 
 
-def _coverage_notes(metrics: Sequence[MetricComparison]) -> list[str]:
-    return [
-        f"{m.metric}: {m.lost} samples scored in the baseline lack a score, {m.gained} the other way round; the "
-        "remaining samples may be the easier ones."
-        for m in metrics
-        if m.coverage_fell
-    ]
+def _coverage_notes(metrics: Sequence[MetricComparison]) -> list[Note]:
+    return [Note("coverage-fell", metric=m.metric, lost=m.lost, gained=m.gained) for m in metrics if m.coverage_fell]
 
 
 _LOSSES = [number / 1000 for number in range(1, 1001)]

@@ -23,6 +23,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
+from langchain_rageval.data.notes import note_of, notes_as_json
 from langchain_rageval.data.schema import Row, without_surrogates
 from langchain_rageval.errors import ConfigError
 
@@ -429,7 +430,8 @@ def _writing(target: Path) -> Iterator[None]:
 
 def head_line(head: Head) -> str:
     """Return the head of a report as a line of JSON."""
-    return json.dumps({_HEAD: {"version": __version__, **head}}, ensure_ascii=False) + "\n"
+    notes = notes_as_json(head.get("notes", ()))
+    return json.dumps({_HEAD: {"version": __version__, **head, "notes": notes}}, ensure_ascii=False) + "\n"
 
 
 def row_line(row: Row) -> str:
@@ -460,7 +462,7 @@ def _text(value: Any) -> str:
 def _head(path: str | Path, line: bytes) -> Head:
     try:
         head = dict(json.loads(line)[_HEAD])
-        head["notes"] = [str(note) for note in head.get("notes", [])]
+        head["notes"] = [note_of(note) for note in head.get("notes", [])]
         head["complete"] = bool(head.get("complete", True))
         head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
         head["instruments"] = Provenance.load(head.get("instruments"))

@@ -25,6 +25,7 @@ from langchain_rageval._internal.page import (
     read_page_file,
 )
 from langchain_rageval._version import __version__
+from langchain_rageval.data.notes import is_important, translate
 from langchain_rageval.data.schema import Row, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
@@ -42,56 +43,29 @@ _IDENTITY = re.compile(r"\b[A-Z]\w*\(\w+=(?:[^()'\"]|'[^'\n]*'|\"[^\"\n]*\")*\)"
 """Class and settings of a model, as `model_identity` gives them."""
 _NAME = re.compile(r"\b(?:model|model_name|deployment_name)='([^']+)'")
 _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>),;]+", re.IGNORECASE)
-_FIELD = re.compile(r"\\\{(\w+)\\\}")
-_SEPARATORS = ("; ", ", ")  # of the parts of a field, and of the parts of these
 
 
 @dataclass(frozen=True)
 class PageNotes:
-    """Translator of notes.
+    """Notes in the language of a page, without addresses.
 
     Args:
-        templates: the English notes with `{fields}`, and under the code of each other language the translation;
-            "important" marks a note that limits what the scores mean, and "parts" has templates of the parts of fields,
-            which stand between semicolons or, in parts of parts, between commas.
-        language: code of the language of the page.
+        language: code of the language.
     """
 
-    templates: Sequence[Mapping[str, Any]]
     language: str
 
     def translate(self, note: str) -> str:
-        """Return a note in the language of the page; in English if there is no translation."""
-        return self._translate(without_addresses(note), self.templates, [*_SEPARATORS])
+        """Return a note, or the reason of an unscored sample, in the language of the page if there is a translation."""
+        return without_addresses(translate(note, self.language))
 
     def important(self, notes: Iterable[str]) -> list[str]:
         """Return the translations of the notes that limit what the scores mean."""
-        return [self.translate(note) for note in notes if self._is_important(note)]
+        return [self.translate(note) for note in notes if is_important(note)]
 
     def others(self, notes: Iterable[str]) -> list[str]:
         """Return the translations of the other notes."""
-        return [self.translate(note) for note in notes if not self._is_important(note)]
-
-    def _translate(self, text: str, templates: Sequence[Mapping[str, Any]], separators: Sequence[str]) -> str:
-        for template in templates:
-            if match := re.fullmatch(_pattern(template["en"]), text, re.DOTALL):
-                parts = template.get("parts", ())
-                fields = {name: self._parts(value, parts, separators) for name, value in match.groupdict().items()}
-                return str(template.get(self.language, template["en"])).format(**fields)
-        return text
-
-    def _parts(self, text: str, templates: Sequence[Mapping[str, Any]], separators: Sequence[str]) -> str:
-        """Return a field with its parts translated."""
-        if not templates:
-            return text
-        separator, *others = separators
-        return separator.join(self._translate(part, templates, others) for part in text.split(separator))
-
-    def _is_important(self, note: str) -> bool:
-        plain = without_addresses(note)
-        known = (one for one in self.templates if re.fullmatch(_pattern(one["en"]), plain, re.DOTALL))
-        template = next(known, None)
-        return template is None or bool(template.get("important"))
+        return [self.translate(note) for note in notes if not is_important(note)]
 
 
 def without_addresses(text: str) -> str:
@@ -102,10 +76,6 @@ def without_addresses(text: str) -> str:
 def _short_identity(match: re.Match[str]) -> str:
     name = _NAME.search(match[0])
     return name[1] if name else match[0].partition("(")[0]
-
-
-def _pattern(template: str) -> str:
-    return _FIELD.sub(r"(?P<\1>.+?)", re.escape(template))
 
 
 _FILES = files("langchain_rageval.report") / "page_files"
@@ -131,7 +101,7 @@ def write_page(
 
 
 def page_texts(language: PageLanguage, rows: Iterable[Row]) -> tuple[str, Mapping[str, Any], PageNotes]:
-    """Return the language of a page about these rows, its words, and the translator of notes.
+    """Return the language of a page about these rows, its words, and its notes.
 
     Raises:
         ConfigError: if the language is invalid.
@@ -139,7 +109,7 @@ def page_texts(language: PageLanguage, rows: Iterable[Row]) -> tuple[str, Mappin
     check_page_language(language)
     chosen = page_language(language, (row.sample.question for row in rows))
     words = yaml.safe_load(read_template("words.yaml"))[chosen]
-    return chosen, words, PageNotes(yaml.safe_load(read_template("notes.yaml")), chosen)
+    return chosen, words, PageNotes(chosen)
 
 
 def render_page(path: str | Path, template: str, page: Page, language: str) -> None:
@@ -187,7 +157,7 @@ class Page:
         baseline: the run that it is compared with, or None.
         comparison: the comparison of the two, or None.
         words: texts of the page in its language, by key.
-        notes: translator of notes into that language.
+        notes: translator of notes.
     """
 
     report: ReportData

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO, overload
 from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.loading import SampleIds
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
@@ -350,7 +351,7 @@ class Report(ReportData):
                 scores, or failed too often; the message names every reason.
             ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
         """
-        problems: list[str] = []
+        problems: list[Note] = []
         if baseline is not None:
             comparison = self.compare(baseline, margin)
             if comparison.nothing_compared:

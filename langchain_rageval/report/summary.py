@@ -13,7 +13,7 @@ from typing import Any
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.schema import Aspect, Direction, Row, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.metrics.supported import NO_FACTS
+from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 from langchain_rageval.text.language import detect_language
@@ -112,11 +112,6 @@ class Slicer:
         if self._seen and not self._known:
             fields = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
             raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {fields or 'empty'}")
-
-
-def count_conversations(count: int) -> str:
-    """Return the count in words for a note: "1 conversation" or "2 conversations"."""
-    return f"{count} conversation{'' if count == 1 else 's'}"
 
 
 def clusters_of(samples: Iterable[Sample], by: By) -> list[str | int]:
@@ -410,4 +405,4 @@ class Tally:
 def _states_no_facts(score: Score, kinds: Collection[str]) -> bool:
     """Return True if the answer states no facts: it is unscored, or misses all of the reference."""
     missed = any(finding.verdict == "FN" for finding in score.findings)
-    return (score.unscored or "").startswith(NO_FACTS) or (missed and "statement" not in kinds)
+    return score.unscored in (NO_FACTS, NEITHER_FACTS) or (missed and "statement" not in kinds)

@@ -168,8 +168,7 @@ def _comparison_results(comparison: Comparison) -> list[GateResult]:
     by_metric: dict[str, list[str]] = {name: [] for name in comparison}
     rest: list[str] = []
     for problem in comparison.problems:
-        name = next((name for name in by_metric if problem.startswith((f"{name} ", f"{name}:"))), None)
-        (rest if name is None else by_metric[name]).append(problem)
+        by_metric.get(problem.metric, rest).append(problem)
     if comparison.nothing_compared and not rest:
         rest = ["nothing was compared with the baseline"]
     whole = [GateResult("", "comparable with the baseline", "; ".join(rest))] if rest else []

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from langchain_rageval._internal.page import PageLanguage, printable_lines
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import check_instruments, scores_by_metric
@@ -135,7 +136,7 @@ def trend(
     periods = _periods(timed, by)
     summaries = {name: summarise(rows) for name, rows in periods.items()}
     untimed = len(report.rows) - len(timed)
-    notes = [f"{untimed} rows without a time are left out."] if untimed else []
+    notes = [Note("rows-without-time", count=untimed)] if untimed else []
     changes = _changes(metric_names(report), timed, error, adjust)
     if baseline is None:
         return Trend(summaries, periods, None, {}, by, error, notes, changes)
@@ -150,10 +151,7 @@ def trend(
     alarms, remarks = _alarms(shared, timed, baseline.rows, margin, error, adjust)
     notes += remarks
     if adjust is None and (shifts := mix_shifts(timed, baseline.rows)):
-        notes.append(
-            f"The questions differ from those of the baseline: {'; '.join(map(str, shifts))}. Adjust for a property if "
-            "a change of the means may be due to it."
-        )
+        notes.append(Note("questions-drifted", shifts=[shift.note for shift in shifts]))
     return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes, changes)
 
 
@@ -170,7 +168,7 @@ def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
 
 def _alarms(
     metrics: Sequence[str], rows: Sequence[Row], baseline: Sequence[Row], margin: float, error: float, adjust: By | None
-) -> tuple[dict[str, DriftAlarm], list[str]]:
+) -> tuple[dict[str, DriftAlarm], list[Note]]:
     """Return the alarms by metric, and notes about rows that are not watched.
 
     Raises:
@@ -187,7 +185,7 @@ def _alarms(
         if alarm is not None:
             alarms[name] = alarm
         if ignored:
-            notes.append(f"{name}: {ignored} rows of slices with under {_LEAST_BASELINE} baseline samples are ignored.")
+            notes.append(Note("rows-of-small-slices", metric=name, count=ignored, least=_LEAST_BASELINE))
     return alarms, notes
 
 

@@ -6,12 +6,14 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from statistics import quantiles
 from typing import Any
 
 import numpy as np
 
 from langchain_rageval.data.instrument import Provenance
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row
 from langchain_rageval.report.comparison import (
     ALPHA,
@@ -22,7 +24,7 @@ from langchain_rageval.report.comparison import (
     scores_by_metric,
     with_verdict,
 )
-from langchain_rageval.report.summary import AUTO, By, Slicer, clusters_of, conversation_of, count_conversations
+from langchain_rageval.report.summary import AUTO, By, Slicer, clusters_of, conversation_of
 from langchain_rageval.statistics import holm
 from langchain_rageval.statistics.paired import Stratum, unpaired_difference
 from langchain_rageval.text.language import detect_language
@@ -55,8 +57,18 @@ class MixShift:
 
     def __str__(self) -> str:
         """Return the shift as a sentence part: the property and its most changed shares."""
-        parts = [f"{value} {own:.0%} (baseline {other:.0%})" for value, (own, other) in self.shares.items()]
-        return f"{self.by}: {', '.join(parts[:_MOST_SHOWN])}"
+        return str(self.note)
+
+    @property
+    def note(self) -> Note:
+        """Part of a note: the property and its most changed shares."""
+        of_length = self.by == _LENGTH
+        shares = [
+            Note("share", value=Note(f"length-{value.replace(' ', '-')}") if of_length else value, own=own, other=other)
+            for value, (own, other) in islice(self.shares.items(), _MOST_SHOWN)
+        ]
+        code = {_LENGTH: "shift-of-length", "language": "shift-of-language"}.get(self.by, "shift")
+        return Note(code, by=self.by, shares=shares)
 
 
 def mix_shifts(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[MixShift]:
@@ -175,20 +187,20 @@ def compare_unpaired(
     metrics = [with_verdict(metric, p_values.get(metric.metric), margin) for metric in compared]
     for own, other, report in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
         if alone := [name for name in own if name not in other]:
-            notes.append(f"Only the {report} has {', '.join(alone)}.")
+            notes.append(Note(f"only-in-{report}", metrics=alone))
     notes += _mix_notes(candidate, baseline, reweight)
-    problems = [] if metrics else ["the reports have no metric in common"]
+    problems = [] if metrics else [Note("no-common-metric")]
     for metric in metrics:
         if metric.verdict in ("worse", "too few samples"):
-            problems.append(str(metric))
+            problems.append(Note("worse", metric=metric.metric, finding=metric))
         if metric.coverage_fell:
-            problems.append(f"{metric.metric} lost coverage: a smaller share of the samples has a score")
+            problems.append(Note("lost-coverage-unpaired", metric=metric.metric))
     return Comparison(metrics, notes, margin, problems)
 
 
 def _clusters(
     candidate: Sequence[Row], baseline: Sequence[Row], cluster: By | None
-) -> tuple[list[Sequence[Hashable] | None], list[str]]:
+) -> tuple[list[Sequence[Hashable] | None], list[Note]]:
     """Return the clusters of the rows of both runs, None if all are independent, and notes on clusters by default.
 
     Those are the turns of conversations; without two samples of one conversation there are no clusters.
@@ -201,10 +213,8 @@ def _clusters(
     for names, report in zip(named, ("candidate", "baseline"), strict=True):
         known = [name for name in names if isinstance(name, str)]
         if len(set(known)) < len(known):
-            notes.append(
-                f"{len(known)} samples of the {report} are turns of {count_conversations(len(set(known)))}, and each "
-                "conversation is one cluster."
-            )
+            code = f"conversations-of-{report}"
+            notes.append(Note(code, samples=len(known), conversations=len(set(known))))
     return [names if notes else None for names in named], notes
 
 
@@ -291,15 +301,13 @@ def _strata(
     ]
 
 
-def _mix_notes(candidate: Sequence[Row], baseline: Sequence[Row], reweight: By | None) -> list[str]:
+def _mix_notes(candidate: Sequence[Row], baseline: Sequence[Row], reweight: By | None) -> list[Note]:
     """Return a note if the samples of the runs are of different kinds."""
     if reweight is not None:
-        slices = reweight if isinstance(reweight, str) else "the slices"
-        return [f"Both runs are compared at the baseline's shares of {slices}."]
+        return [Note("reweighted", by=reweight) if isinstance(reweight, str) else Note("reweighted-slices")]
     shifts = mix_shifts(candidate, baseline)
     if not shifts:
         return []
-    listed = "; ".join(map(str, shifts))
+    listed = [shift.note for shift in shifts]
     by = next((shift.by for shift in shifts if shift.by == "language" or shift.by.startswith("metadata.")), None)
-    remedy = f'; reweight="{by}" compares at equal shares' if by else ""
-    return [f"The questions differ: {listed}. A difference of the means may be due to them{remedy}."]
+    return [Note("questions-differ-by" if by else "questions-differ", shifts=listed, by=by or "")]

@@ -10,6 +10,7 @@ from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.description import digest_of
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.errors import config_error_of
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
@@ -17,7 +18,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, prompt_langua
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.panels import with_fresh_endpoint
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
-from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge, invention_note
+from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge
 from langchain_rageval.prompts.answer_schemas import AnswerLimits
 from langchain_rageval.prompts.layout import NumberedContexts, RequestContent
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, packaged_fingerprint
@@ -151,7 +152,7 @@ class JudgeStep(Stage[State]):
         models = [inner for judge in self.judges for inner in inner_models(judge.model)]
         if not any(isinstance(model, OfflineJudge) and model.invents(self.answer) for model in models):
             return ()
-        return [f"{invention_note(self.get_name())} Step(..., offline=function) answers instead."]
+        return [Note("invented-answers-of-step", step=self.get_name())]
 
     def with_fresh_capabilities(self) -> Self:
         """Return a copy of the step whose judge starts without knowledge of what its endpoint supports."""

@@ -15,13 +15,14 @@ from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval._internal.description import describe
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, JudgeOutputError
 from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.panels import map_members
 from langchain_rageval.judge.parser import strict_schema
-from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge, invention_note
+from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, check_examples
 from langchain_rageval.run.requests import Gather, Invoke, Operation, Shared
@@ -63,7 +64,7 @@ class ChainStep(Stage[State]):
     def report_notes(self) -> Sequence[str]:
         """A note if an OfflineJudge invents the output of the chain."""
         invented = any(isinstance(model, OfflineJudge) for model in self.models)
-        return [invention_note(self.get_name())] if invented else []
+        return [Note("invented-answers", step=self.get_name())] if invented else []
 
     @property
     def instrument(self) -> Mapping[str, Any]:

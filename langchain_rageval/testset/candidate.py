@@ -184,6 +184,11 @@ class Candidate(InputModel):
         last = self.history[-1] if self.history else None
         return "" if last is None or last.accepted else last.feedback
 
+    @property
+    def has_failed(self) -> bool:
+        """True if the candidate is rejected because a call failed, and not because of its question."""
+        return (self.rejected or "").startswith(FAILED)
+
     def reject(self, reason: str) -> Self:
         """Return a copy of the candidate that is rejected, with the reason in English."""
         return self.replace(rejected=reason)

@@ -16,6 +16,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
 from langchain_rageval._internal.plotting import single_line
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
@@ -29,7 +30,6 @@ from langchain_rageval.testset.candidate import (
     BLANK_QUESTION,
     DUPLICATE,
     EMBED,
-    FAILED,
     Candidate,
     CandidateStep,
     Passage,
@@ -149,7 +149,7 @@ class Generation:
     _usage: StepUsage = field(default_factory=StepUsage)
     _not_journaled: dict[str, None] = field(default_factory=dict)
     _accepted: AcceptedQuestions = field(init=False)
-    _reasons: list[str | None] = field(default_factory=list)  # of the attempts of the current round
+    _last_results: list[Candidate] = field(default_factory=list)  # of the attempts of the current round
     _failures: int = 0  # attempts in the last rounds of which every attempt failed
 
     def __post_init__(self) -> None:
@@ -215,13 +215,13 @@ class Generation:
 
     def next_round(self) -> dict[int, Candidate]:
         """Return new candidates (questions to generate) by row number; empty if the run is over."""
-        if _BUDGET_SPENT in self._reasons:
+        if any(one.rejected == _BUDGET_SPENT for one in self._last_results):
             self.stop_reason = _BUDGET_SPENT
         elif self._failed_in_a_row() >= _MOST_FAILURES:
             self.stop_reason = f"the last {self._failures} attempts failed"
         elif self.scheduler.hopeless:
             self.stop_reason = f"none of the {self.scheduler.hopeless} questions was accepted; see `rejected`"
-        self._reasons.clear()
+        self._last_results.clear()
         return {} if self.stop_reason else self.scheduler.next_round()
 
     def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:
@@ -267,9 +267,9 @@ class Generation:
             self.scheduler.record(number, outcome, attempts[number].reviewed)
             if outcome.rejected and outcome.rejected != _BUDGET_SPENT:
                 self.rejected.append(outcome)
-            if candidate.rejected and candidate.rejected.startswith(FAILED):
+            if candidate.has_failed:
                 self.first_failure = self.first_failure or candidate.history[-1].feedback
-        self._reasons += [candidate.rejected for candidate in results.values()]
+        self._last_results += results.values()
         return [self._to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
@@ -293,8 +293,9 @@ class Generation:
 
     def _failed_in_a_row(self) -> int:
         """Return the number of attempts in the last rounds of which every attempt failed."""
-        all_failed = all(reason and reason.startswith(FAILED) for reason in self._reasons)
-        self._failures = self._failures + len(self._reasons) if all_failed else 0
+        self._failures = (
+            self._failures + len(self._last_results) if all(one.has_failed for one in self._last_results) else 0
+        )
         return self._failures
 
     def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
@@ -304,7 +305,7 @@ class Generation:
         for reason in self._not_journaled:
             yield f"A step is not in the journal, and a resumed run repeats it: {reason}."
         for problem in self.run.meter.unpriced:
-            yield f"The money is unknown: {problem}."
+            yield Note("money-unknown", reason=problem)
         for evolution, tries in self.scheduler.given_up.items():
             yield f"{evolution.get_name()} was given up: none of {tries} questions evolved; see `rejected`."
         if self.first_failure:

@@ -16,7 +16,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.drivers import astream_results
 from langchain_rageval.run.usage import tokens_in
-from langchain_rageval.testset.candidate import FAILED, SIMPLE, Candidate, CandidateStep, Passage, Trial
+from langchain_rageval.testset.candidate import SIMPLE, Candidate, CandidateStep, Passage, Trial
 from langchain_rageval.testset.docstore import UNNAMED_TEXT, Docstore
 from langchain_rageval.testset.evolutions import Branch, branch_of_names, kinds_of, persona
 from langchain_rageval.testset.generation import Generation
@@ -336,7 +336,7 @@ class Refresh:
         """Record whether the answer of a touched row still holds."""
         if result.rejected is None:
             self.rows[number] = self._checked(self._touched[number].row, result)
-        elif result.rejected == _BUDGET_SPENT or result.rejected.startswith(FAILED):
+        elif result.rejected == _BUDGET_SPENT or result.has_failed:
             self.unchecked += 1
             reason = result.history[-1].feedback if result.history else result.rejected
             self.first_failure = self.first_failure or reason

@@ -14,6 +14,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnablePassthrough
 
 from langchain_rageval._internal.page import paragraph, pluralize, table, text
+from langchain_rageval.data.notes import Note
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_request
 from langchain_rageval.prompts.layout import read_inputs
@@ -304,7 +305,7 @@ class _Rehearsal:
             cost["input_tokens"] += (usage.input_tokens or 0) * factor
             cost["output_tokens"] += (usage.output_tokens or 0) * factor
             cost["money"] += (nan if usage.money is None else usage.money) * factor
-            unknown = [f"The money is unknown: {problem}." for problem in run.meter.unpriced]
+            unknown = [Note("money-unknown", reason=problem) for problem in run.meter.unpriced]
             self.notes = list(dict.fromkeys([*self.notes, *unknown]))
             candidate = candidate.replace(rejected=None)
         return candidate

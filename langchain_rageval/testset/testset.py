@@ -22,7 +22,7 @@ from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.run import fill_defaults
 from langchain_rageval.run.usage import format_money
-from langchain_rageval.testset.candidate import FAILED, Candidate
+from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.review_page import write_testset_page
@@ -123,7 +123,7 @@ class Testset:
     @property
     def rejection_examples(self) -> dict[str, str]:
         """Mapping of each reason for rejection, errors excluded, to the feedback of the last candidate with it."""
-        judged = [one for one in self.rejected if one.objection and not str(one.rejected).startswith(FAILED)]
+        judged = [one for one in self.rejected if one.objection and not one.has_failed]
         return {str(candidate.rejected): candidate.objection for candidate in judged}
 
     @property

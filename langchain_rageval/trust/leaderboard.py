@@ -19,6 +19,7 @@ from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.chains.chain_input import conversation_keys, input_builder, turn_messages
 from langchain_rageval.chains.events import ChainCollector
+from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Direction, Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
@@ -359,7 +360,7 @@ def _compare_neighbours(
     for place, (above, own) in enumerate(pairwise(standings), 2):
         pair = compare_rows(by_model[own.model], by_model[above.model], 0.0, None, True)
         comparison = pair.get(metric)
-        notes += [note for note in pair.notes if note.startswith(("Different", "No sample"))]
+        notes += [note for note in pair.notes if code_of(note) in ("different-instruments", "no-common-sample")]
         if comparison is None or not comparison.pairs:
             compared.append(replace(own, place=place, tied=True))
             continue

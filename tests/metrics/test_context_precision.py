@@ -157,7 +157,8 @@ def test_votes_decide_chunk_by_chunk():
     judge = scripted(grades({1: Y, 2: N, 3: N}), grades({1: Y, 2: Y, 3: N}), grades({1: N, 2: Y, 3: N}))
     score = context_precision(Judge(judge, draws=3), against="question").invoke(SAMPLE)
     assert score.value == 1.0
-    assert [finding.verdict for finding in score.findings] == ["useful", "useful", "not useful", "0.67", "0.67", "1.00"]
+    verdicts = [finding.verdict for finding in score.findings if finding.kind != "criterion"]
+    assert verdicts == ["useful", "useful", "not useful", "0.67", "0.67", "1.00"]
 
 
 # What is judged against
@@ -172,17 +173,18 @@ def test_votes_decide_chunk_by_chunk():
         ("auto", {"references": [" "]}, "There.", "answer"),
         ("auto", {"references": [], "answer": None}, "", "question"),
         ("auto", {"references": [], "answer": " "}, "", "question"),
-        ("reference", {}, "Here.", None),
-        ("answer", {}, "There.", None),
-        ("question", {}, "", None),
+        ("reference", {}, "Here.", "reference"),
+        ("answer", {}, "There.", "answer"),
+        ("question", {}, "", "question"),
     ],
 )
 def test_chunks_are_judged_against_what_was_asked_for_or_the_best_there_is(against, given_fields, sent, chosen):
     judge = scripted(ALL_USEFUL)
     score = context_precision(judge, against=against).invoke(SAMPLE.model_copy(update=given_fields))
     assert judge.inputs == [{"question": "Where?", "answer": sent}]
-    criteria = [(f.number, f.text, f.verdict) for f in score.findings if f.kind == "criterion"]
-    assert criteria == ([(1, "against", chosen)] if chosen else [])
+    why = "chosen by auto" if against == "auto" else "set by the options"
+    criteria = [(f.number, f.text, f.verdict, f.reason) for f in score.findings if f.kind == "criterion"]
+    assert criteria == [(1, "against", chosen, why)]
 
 
 def useful_all(messages):
@@ -262,6 +264,7 @@ def test_findings_are_the_chunks_in_retrieval_order():
     score = scored(N, Y, against="question")
     assert [(f.kind, f.number, f.text, f.verdict, f.reason) for f in score.findings] == [
         ("context", 1, "1.", "not useful", "r1"), ("context", 2, "2.", "useful", "r2"),
+        ("criterion", 1, "against", "question", "set by the options"),
     ]  # fmt: skip
 
 

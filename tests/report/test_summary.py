@@ -67,7 +67,7 @@ def test_values_outside_0_to_1_have_a_mean_but_no_interval(values):
         ([scored(1.0, findings=[STATEMENT])], 0),
         ([scored(1.0, findings=[STATEMENT]), scored(0.5)], 0),
         ([unscored(), scored(0.5)], 1),
-        ([unscored("the answer states no facts, and neither does the reference")], 1),
+        ([unscored("the answer states no facts, nor does the reference")], 1),
         ([scored(0.0, findings=[MISSED])], 1),
         ([scored(0.5, findings=[STATEMENT, MISSED])], 0),
         ([unscored()], 1),

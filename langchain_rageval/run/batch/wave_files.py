@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.batch.providers import batch_line, batch_reply
 from langchain_rageval.run.batch.recorder import (
@@ -68,7 +69,7 @@ class FileWaves:
     """
 
     def __init__(self, recorder: Recorder, journal: Journal, path: Path | None) -> None:
-        self.remedy = ""
+        self.interruption_notes: Sequence[Note] = ()
         self._recorder, self._journal, self._path = recorder, journal, path
 
     def resume(self) -> None:
@@ -98,7 +99,7 @@ class FileWaves:
         """Notes for the report: from how many files of replies the run was answered."""
         last = last_wave(self._journal)
         if last is not None:
-            yield f"Replies were read from files: {last.number} {'wave' if last.number == 1 else 'waves'}."
+            yield Note("replies-from-files", waves=last.number)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import asdict, dataclass, replace
 
-from langchain_rageval._internal.page import pluralize
+from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, message_of
 from langchain_rageval.run.batch.recorder import (
     BatchApi,
@@ -135,31 +135,22 @@ class Waves:
         return True
 
     @property
-    def remedy(self) -> str:
-        """Sentence about the batches that go on when the run ends early; "" if there are none."""
-        if not self.under_way:
-            return ""
-        names = ", ".join(map(str, self.under_way))
-        go_on = f"Batches that have not ended: {names}."
-        if self._journal is None:
-            return f"{go_on} Their replies are lost, because the run had no journal."
-        return (
-            f"{go_on} The same call with the same journal picks up their replies, as does `rageval resume "
-            f"{self._journal.path}` for a run of `rageval evaluate`."
-        )
+    def interruption_notes(self) -> Iterator[Note]:
+        """Note about the batches that go on when the run ends early, if there are any."""
+        if self.under_way and self._journal is None:
+            yield Note("lost-batches", batches=self.under_way)
+        elif self.under_way and self._journal is not None:
+            yield Note("open-batches", batches=self.under_way, journal=self._journal.path)
 
     @property
     def notes(self) -> Iterator[str]:
-        """Sentences for the report."""
-        providers = " and ".join(sorted({api.provider for api in self._recorder.apis.values()}))
+        """Notes for the report."""
+        providers = sorted({api.provider for api in self._recorder.apis.values()})
         if self.number:
-            waves = pluralize(self.number, "wave")
-            yield (
-                f"Requests sent through the batch API of {providers}: {self.sent:,} in {waves}; "
-                f"{self._recorder.sent_live:,} sent live."
-            )
+            live = self._recorder.sent_live
+            yield Note("sent-in-batches", providers=providers, sent=self.sent, waves=self.number, live=live)
             if self._journal is None:
-                yield "The run had no journal: had it ended early, its batches would have been paid for again."
+                yield Note("batches-without-journal")
 
     def _fits_budget(self, wave: Sequence[RecordedRequest]) -> bool:
         """Return True if a wave fits the budget; otherwise its requests are refused from now on."""

@@ -1,0 +1,147 @@
+"""Notes: remarks about a run, a comparison or a gate, as facts from which the text of each language is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from importlib.resources import files
+from string import Formatter
+from typing import Any, Self
+
+import yaml
+
+from langchain_rageval._internal.page import pluralize
+
+
+class Note(str):
+    """Remark for a reader: its English text, and the facts that the text is made of.
+
+    Args:
+        code: what the remark is about, such as "budget-spent"; a key of `notes.yaml`.
+        metric: name of the metric that it is about; "" for a run as a whole.
+        fields: numbers, texts, other notes or lists of these, by the names that the template has in braces.
+
+    Attributes:
+        code, metric, fields: the arguments. Compare notes by their code, not by their text.
+    """
+
+    code: str
+    metric: str
+    fields: Mapping[str, Any]
+
+    def __new__(cls, code: str, /, *, metric: str = "", **fields: Any) -> Self:
+        """Create a note with the English text of its code."""
+        plain = {name: _plain(value) for name, value in fields.items()}
+        return cls._made(_render(code, "en", {"metric": metric, **plain}), code, metric, plain)
+
+    @classmethod
+    def _made(cls, text: str, code: str, metric: str, fields: Mapping[str, Any]) -> Self:
+        note = super().__new__(cls, text)
+        note.code, note.metric, note.fields = code, metric, fields
+        return note
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how to restore the note from a pickle."""
+        return Note._made, (str(self), self.code, self.metric, self.fields)
+
+    @property
+    def is_important(self) -> bool:
+        """True if the note limits what the scores mean."""
+        return bool(_templates().get(self.code, {}).get("important"))
+
+    def in_language(self, language: str) -> str:
+        """Return the text in a language; in English if there is no translation."""
+        known = self.code in _templates()
+        return _render(self.code, language, {"metric": self.metric, **self.fields}) if known else str(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the note as JSON data, which `note_of` reads."""
+        fields = {name: _as_json(value) for name, value in self.fields.items()}
+        return {"code": self.code, "metric": self.metric, "fields": fields, "text": str(self)}
+
+
+def note_of(value: Any) -> str:
+    """Return a note from JSON data; a text, as earlier versions wrote, stays a text."""
+    return _from_json(value) if isinstance(value, Mapping) else str(value)
+
+
+def code_of(note: str) -> str:
+    """Return the code of a note; "" for a plain text, such as one in a report of an earlier version."""
+    return getattr(note, "code", "")
+
+
+def is_important(note: str) -> bool:
+    """Return True if a note limits what the scores mean; a plain text counts as important, because it is unknown."""
+    return not isinstance(note, Note) or note.is_important
+
+
+def translate(text: str, language: str) -> str:
+    """Return a note, or the constant text of one without fields, in a language; other texts unchanged."""
+    if not isinstance(text, Note) and (code := _codes_by_text().get(text)) is not None:
+        return _render(code, language, {})
+    return text.in_language(language) if isinstance(text, Note) else text
+
+
+def notes_as_json(notes: Iterable[str]) -> list[Any]:
+    """Return notes as JSON data: texts, and objects for notes with a code."""
+    return [note.to_json() if isinstance(note, Note) else note for note in notes]
+
+
+class _Formatter(Formatter):
+    """Formatter of templates in one language, which joins lists and counts nouns.
+
+    Args:
+        language: code of the language of notes within notes.
+    """
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if isinstance(value, list):
+            return (format_spec or ", ").join(self.format_field(one, "") for one in value)
+        if isinstance(value, Note):
+            return value.in_language(self._language)
+        if isinstance(value, int) and len(format_spec) > 1 and format_spec.isalpha():
+            return pluralize(value, format_spec)
+        return format(value, format_spec)
+
+
+def _render(code: str, language: str, fields: Mapping[str, Any]) -> str:
+    template = _templates()[code]
+    return _Formatter(language).vformat(template.get(language, template["en"]), (), fields)
+
+
+def _plain(value: Any) -> Any:
+    """Return a field as a number, text, note or list of these."""
+    if isinstance(value, str | int | float):
+        return value
+    return list(map(_plain, value)) if isinstance(value, Iterable) else str(value)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_as_json, value))
+    return value.to_json() if isinstance(value, Note) else value
+
+
+def _from_json(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_from_json, value))
+    if not isinstance(value, Mapping):
+        return value
+    fields = {name: _from_json(field) for name, field in value.get("fields", {}).items()}
+    return Note._made(str(value.get("text", "")), str(value.get("code", "")), str(value.get("metric", "")), fields)
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Mapping[str, Mapping[str, Any]]:
+    loaded: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
+        (files("langchain_rageval.data") / "notes.yaml").read_text(encoding="utf-8")
+    )
+    return loaded
+
+
+@lru_cache(maxsize=1)
+def _codes_by_text() -> Mapping[str, str]:
+    return {template["en"]: code for code, template in _templates().items() if "{" not in template["en"]}
