@@ -482,4 +482,4 @@ def test_a_score_says_why():
     judge = scripted(grades({1: True, 2: False}))
     score = context_precision(judge, against="question").invoke(SAMPLE)
     assert score.reason
-    assert [finding.reason for finding in score.findings] == ["r1", "r2"]
+    assert [finding.reason for finding in score.findings if finding.kind == "context"] == ["r1", "r2"]
