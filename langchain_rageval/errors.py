@@ -18,6 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pydantic import ValidationError
 
 
@@ -74,12 +76,20 @@ class BelowThreshold(RagevalError):
         message: the metric, its value and the threshold.
         score: the `Score` that was compared; None if a whole report was checked.
         threshold: the required value.
+        gates: all gates that were checked, also those that passed; [] if a score was compared.
+
+    Attributes:
+        codes: codes of the reasons, such as "below-threshold".
     """
 
-    def __init__(self, message: str, score: Any = None, threshold: float | None = None) -> None:
+    def __init__(
+        self, message: str, score: Any = None, threshold: float | None = None, gates: Sequence[Any] = ()
+    ) -> None:
         super().__init__(message)
         self.score = score
         self.threshold = threshold
+        self.gates = list(gates)
+        self.codes = list(dict.fromkeys(code for gate in gates if gate.verdict != "passed" for code in gate.codes))
 
 
 class BudgetExceeded(RagevalError):

@@ -16,10 +16,10 @@ from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.cli.commands import build_parser
 from langchain_rageval.cli.evaluate import COMMAND, finish, parse_gates, record_command
 from langchain_rageval.cli.inputs import check_writable, load_inputs
-from langchain_rageval.cli.json_output import write_json
+from langchain_rageval.cli.json_output import json_stdout, write_json
 from langchain_rageval.cli.report_view import check_not_all_failed
 from langchain_rageval.cli.selection import search_in_folder
-from langchain_rageval.cli.terminal import write_message
+from langchain_rageval.cli.terminal import PIPE, write_message
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.api import evaluate_from_files
 from langchain_rageval.report.report import Report
@@ -131,6 +131,8 @@ def run_replies(options: argparse.Namespace) -> int:
     report = replace(result, name=Path(repeated.file).stem)
     check_not_all_failed(report)
     options.out = options.report
+    if options.out:
+        report.to_jsonl(json_stdout() if options.out == PIPE else options.out)
     return finish(report, options, gates)
 
 

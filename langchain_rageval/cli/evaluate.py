@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
 from langchain_rageval.cli.commands import build_parser
@@ -18,39 +16,64 @@ from langchain_rageval.cli.inputs import (
     build_budget,
     check_writable,
     load_inputs,
+    parse_allow,
     parse_numbers,
     parse_prices,
+    parse_require,
 )
 from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, report_object, write_json
-from langchain_rageval.cli.report_view import check_not_all_failed, show_report, warn_about_failures
+from langchain_rageval.cli.report_view import check_not_all_failed, show_gates, show_report, warn_about_failures
 from langchain_rageval.cli.selection import parse_metric_names, score_names, search_in_folder
 from langchain_rageval.cli.terminal import PIPE, console, write_message
 from langchain_rageval.data.notes import code_of
-from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
+from langchain_rageval.errors import ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.score_store import STOPPED
 from langchain_rageval.evaluation.until import Decided
+from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import is_report
+from langchain_rageval.report.gates import Gate, check_gates
 from langchain_rageval.report.joining import join_reports
 from langchain_rageval.report.markdown import markdown_of, write_junit
 from langchain_rageval.report.report import Report
-from langchain_rageval.report.thresholds import check_gates, gate_results
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.statistics.paired import pairs_to_show
 
 COMMAND = "command"
 """Key under which a journal holds the command line that wrote it."""
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    """Check all options before the first call, then evaluate, write and show the report."""
+    """Check all options before the first call, then evaluate, write and show the report, and check the gates."""
     check_single_stdout(options)
+    check_writable("--html", options.html, options.file)
+    outcome = _evaluate(options)
+    return finish(outcome.report, options, parse_gates(options), outcome)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Report of a run that may have ended early.
+
+    Attributes:
+        report: the report, already written to `--out`.
+        error: error to raise after the report was shown; None if the run is complete.
+        is_shown: False if no score says anything, so that the error alone is shown.
+    """
+
+    report: Report
+    error: ConfigError | KeyboardInterrupt | None = None
+    is_shown: bool = True
+
+
+def _evaluate(options: argparse.Namespace) -> _Outcome:
+    """Evaluate, and write the report to `--out`."""
     gates = parse_gates(options)
     until = stopping_rule(options, gates)
     budget = build_budget(options)
     _check_shares(options)
     check_writable("--out", options.out, options.file)
-    check_writable("--html", options.html, options.file)
     samples, metrics = load_inputs(options)
     record_command(options)
     report = evaluate(
@@ -67,39 +90,60 @@ def run_evaluate(options: argparse.Namespace) -> int:
         audit=build_audit(options),
         batch=Batch() if options.batch else None,
     )
-    report = replace(report, name="" if options.file == PIPE else Path(options.file).stem)
-    stopped = [note for note in report.notes if code_of(note) in STOPPED]
+    name = "" if options.file == PIPE else Path(options.file).stem
+    report = replace(report, name=name, unreadable=options.unreadable)
     if not report.complete and not report.rows:
         for note in report.notes:
             if code_of(note) != "interrupted":
                 write_message(note)
         raise KeyboardInterrupt
     complete = _with_earlier_scores(report, options)
-    _write(complete, options)
-    if stopped and all(score.failure for row in report.rows for score in row.scores.values()):
-        raise ConfigError(" ".join(stopped))
-    if report.complete:
-        check_not_all_failed(report)
-    _show(complete, options)
-    warn_about_failures(report)
-    if stopped:
-        raise ConfigError(" ".join(stopped))
+    if options.out:
+        complete.to_jsonl(json_stdout() if options.out == PIPE else options.out)
+    if stopped := [note for note in report.notes if code_of(note) in STOPPED]:
+        any_score = any(not score.failure for row in report.rows for score in row.scores.values())
+        return _Outcome(complete, ConfigError(" ".join(stopped)), any_score)
     if not report.complete:
-        raise KeyboardInterrupt
-    if gates:
-        report.check(gates, max_failed=options.max_failed, max_unscored=options.max_unscored)
-    return 0
+        return _Outcome(complete, KeyboardInterrupt())
+    try:
+        check_not_all_failed(report)
+    except ConfigError as error:
+        return _Outcome(complete, error, is_shown=False)
+    return _Outcome(complete)
 
 
-def finish(report: Report, options: argparse.Namespace, gates: Mapping[str, float]) -> int:
-    """Write and show a complete report, and check the gates."""
+def finish(
+    report: Report, options: argparse.Namespace, thresholds: Mapping[str, float], outcome: _Outcome | None = None
+) -> int:
+    """Show a report that is written already, write its page, and check the gates."""
     _check_shares(options)
-    _write(report, options)
-    _show(report, options)
-    warn_about_failures(report)
-    if gates:
-        report.check(gates, max_failed=options.max_failed, max_unscored=options.max_unscored)
+    outcome = outcome or _Outcome(report)
+    gates = _gates(report, options, thresholds, None) if outcome.error is None else []
+    if options.html:
+        report.to_html(options.html, gates=gates)
+    if outcome.is_shown:
+        _show(report, options, gates)
+        warn_about_failures(report)
+    if outcome.error is not None:
+        raise outcome.error
+    check_gates(gates)
     return 0
+
+
+def _gates(
+    report: Report, options: argparse.Namespace, thresholds: Mapping[str, float], baseline: Report | None
+) -> list[Gate]:
+    if not thresholds and baseline is None:
+        return []
+    return report.gates(
+        thresholds,
+        options.max_failed,
+        max_unscored=options.max_unscored,
+        baseline=baseline,
+        margin=getattr(options, "margin", 0.0),
+        require=parse_require(options),
+        allow=parse_allow(options),
+    )
 
 
 def _check_shares(options: argparse.Namespace) -> None:
@@ -141,84 +185,102 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
     return gates
 
 
-def _write(report: Report, options: argparse.Namespace) -> None:
-    """Write the files that were asked for."""
-    if options.html:
-        report.to_html(options.html)
-    if options.out:
-        report.to_jsonl(json_stdout() if options.out == PIPE else options.out)
-
-
-def _show(report: Report, options: argparse.Namespace) -> None:
-    """Print the summary as a table or as JSON."""
+def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate]) -> None:
+    """Print the summary and the gates as tables or as JSON."""
     to_stdout = options.out == PIPE
     if options.json:
-        write_json(report_object(report))
-    else:
-        hidden = (PIPE, getattr(options, "temporary_out", None))  # which rageval ci deletes
-        files = [path for path in (options.out, options.html) if path and path not in hidden]
-        show_report(report, console(stderr=to_stdout), written=" and ".join(files))
+        write_json(report_object(report, gates))
+        return
+    out = console(stderr=to_stdout)
+    show_report(
+        report, out, written=" and ".join(path for path in (options.out, options.html) if path and path != PIPE)
+    )
+    show_gates(gates, out)
 
 
 def run_ci(options: argparse.Namespace) -> int:
     """Evaluate and check every gate; the files are written also if the run or a gate fails."""
     if not options.fail_under and options.baseline is None:
         raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")
-    for name in ("markdown", "junit"):
+    if options.out == PIPE:
+        raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
+    for name in ("markdown", "junit", "html"):
         check_writable(f"--{name}", getattr(options, name), options.file)
-    baseline = None if options.baseline is None else Report.load(options.baseline)
-    page, options.html = options.html, None
-    error: RagevalError | None = None
-    with _report_file(options) as path:
-        earlier = _state(path)
-        try:
-            run_evaluate(options)
-        except BelowThreshold:
-            pass  # the gates are checked below, one by one
-        except RagevalError as caught:
-            error = caught
-        report = Report.load(path) if _state(path) != earlier else None
-    _finish_gates(options, report, baseline, error, page)
+    error: RagevalError | KeyboardInterrupt | None = None
+    outcome: _Outcome | None = None
+    baseline: Report | None = None
+    comparison: Comparison | None = None
+    gates: list[Gate] = []
+    try:
+        baseline = _load_baseline(options)
+        _warn_of_few_samples(options, baseline)
+        outcome = _evaluate(options)
+        error = outcome.error
+        if error is None:
+            gates = _gates(outcome.report, options, parse_gates(options), baseline)
+            if baseline is not None:
+                comparison = outcome.report.compare(baseline, options.margin, require=parse_require(options))
+    except (RagevalError, KeyboardInterrupt) as caught:
+        error = caught
+    report = None if outcome is None else outcome.report
+    _write_files(options, report, None if comparison is None else baseline, comparison, gates, error)
+    if outcome is not None and outcome.is_shown:
+        _show(outcome.report, options, gates)
+        warn_about_failures(outcome.report)
+    if error is not None:
+        raise error
+    check_gates(gates)
     return 0
 
 
-@contextmanager
-def _report_file(options: argparse.Namespace) -> Iterator[Path]:
-    """Let `rageval evaluate` write the report to `--out`, or to a temporary file."""
-    if options.out == PIPE:
-        raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
-    with TemporaryDirectory() as folder:
-        path = Path(options.out or Path(folder) / "report.jsonl")
-        options.temporary_out = None if options.out else str(path)
-        options.out = str(path)
-        yield path
+def _load_baseline(options: argparse.Namespace) -> Report | None:
+    """Return the report of `--baseline`; None without it, or if a missing one is allowed.
+
+    Raises:
+        ConfigError: if there is no such file and `--allow missing-baseline` is not set.
+    """
+    if options.baseline is None:
+        return None
+    if Path(options.baseline).exists():
+        return Report.load(options.baseline)
+    if "missing-baseline" not in parse_allow(options):
+        raise ConfigError(
+            f"{options.baseline} does not exist [missing-baseline]: name the report of an earlier run, or add --allow "
+            "missing-baseline for the first run"
+        )
+    write_message(f"{options.baseline} does not exist, so nothing is compared")
+    options.baseline = None
+    return None
 
 
-def _state(path: Path) -> tuple[int, int] | None:
-    """Return what changes when a file is replaced; None if there is none."""
-    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
+def _warn_of_few_samples(options: argparse.Namespace, baseline: Report | None) -> None:
+    """Write to stderr if the baseline has too few samples to show "no worse"."""
+    if baseline is not None and parse_require(options) == "no worse" and options.margin > 0:
+        needed = pairs_to_show(options.margin)
+        if len(baseline) < needed:
+            write_message(
+                f"--require no-worse with --margin {options.margin:g} takes at least {needed} samples, also without "
+                f"any loss; the baseline has {len(baseline)}"
+            )
 
 
-def _finish_gates(
-    options: argparse.Namespace, report: Any, baseline: Any, error: RagevalError | None, page: Any
+def _write_files(
+    options: argparse.Namespace,
+    report: Report | None,
+    baseline: Report | None,
+    comparison: Comparison | None,
+    gates: Sequence[Gate],
+    error: BaseException | None,
 ) -> None:
-    """Write the files and raise the error of the run or of its gates."""
-    comparison, results = None, []
-    if report is not None and error is None:
-        comparison = None if baseline is None else report.compare(baseline, options.margin)
-        gates = parse_gates(options)
-        results = gate_results(report, gates, options.max_failed, options.max_unscored, comparison)
-    if page and report is not None:
-        report.to_html(page, baseline=baseline)
-    problem = "" if error is None else str(error)
+    problem = "" if error is None else str(error) or "interrupted"
+    if options.html:
+        page = report or Report([], [problem], complete=False)
+        page.to_html(options.html, baseline=baseline, margin=options.margin, gates=gates)
     if options.markdown:
-        Path(options.markdown).write_text(markdown_of(report, results, comparison, problem), encoding="utf-8")
+        Path(options.markdown).write_text(markdown_of(report, gates, comparison, problem), encoding="utf-8")
     if options.junit:
         name = Path(options.file).stem or "rageval"
-        write_junit(options.junit, results, name=name, finished=report.finished if report else "", error=problem)
-    if error is not None:
-        raise error
-    check_gates(results)
+        write_junit(options.junit, gates, name=name, finished=report.finished if report else "", error=problem)
 
 
 def run_resume(options: argparse.Namespace) -> int:

@@ -25,11 +25,12 @@ from langchain_rageval.cli.selection import (
 from langchain_rageval.cli.terminal import PIPE, write_message
 from langchain_rageval.data.loading import load_with_notice, samples_in_lines
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.models.loading import load_embeddings, load_judge
+from langchain_rageval.report.comparison import Require
 from langchain_rageval.report.files import is_report
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget
@@ -48,21 +49,29 @@ def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Met
 def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
     fields = parse_pairs(options.fields.split(","), "--fields")
     notice = notice_for(options)
+    skipped: list[SampleError] = []
     if options.file == PIPE:
         if options.qrels or options.topics:
             raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
         samples = list(
             samples_in_lines(
-                sys.stdin.buffer, "stdin", fields, options.on_error, each_turn=options.each_turn, notice=notice
+                sys.stdin.buffer,
+                "stdin",
+                fields,
+                options.on_error,
+                each_turn=options.each_turn,
+                notice=notice,
+                skipped=skipped,
             )
         )
     elif is_report(options.file) and not fields:
         samples = [row.sample for row in Report.load(options.file).rows]
     else:
-        more = {"qrels": options.qrels, "topics": options.topics, "each_turn": options.each_turn}
+        more = {"qrels": options.qrels, "topics": options.topics, "each_turn": options.each_turn, "skipped": skipped}
         samples = list(load_with_notice(options.file, fields, options.on_error, notice=notice, **more))
     if not samples:
         raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples")
+    options.unreadable = len(skipped)  # a gate counts them
     return samples
 
 
@@ -222,3 +231,14 @@ def check_writable(option: str, path: str | None, input_path: str) -> None:
         )
     if Path(path).resolve() == Path(input_path).resolve():
         raise ConfigError(f"{option} {path} is the input file; choose another path")
+
+
+def parse_require(options: argparse.Namespace) -> Require:
+    """Return what `--require` demands of a comparison."""
+    return "no worse" if getattr(options, "require", None) == "no-worse" else "no regression found"
+
+
+def parse_allow(options: argparse.Namespace) -> set[str]:
+    """Return the codes of `--allow`; a metric that was left out by name is meant to be missing."""
+    allowed = {code.strip() for code in (options.allow or "").split(",") if code.strip()}
+    return allowed | ({"missing-metric"} if getattr(options, "metrics_named", False) else set())

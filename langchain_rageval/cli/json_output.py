@@ -9,7 +9,7 @@ import argparse
 import io
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from langchain_rageval.data.schema import Usage
     from langchain_rageval.evaluation.planning import Plan, PlannedMetric
     from langchain_rageval.report.comparison import Comparison
+    from langchain_rageval.report.gates import Gate
     from langchain_rageval.report.report import Report
     from langchain_rageval.report.summary import MetricSummary, Summary
     from langchain_rageval.report.trend import Trend
@@ -58,7 +59,7 @@ def check_single_stdout(options: argparse.Namespace) -> None:
         raise ConfigError("--json and --out - both write to stdout; use --out with a file name")
 
 
-def report_object(report: Report) -> dict[str, Any]:
+def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
     """Return the JSON object of `rageval evaluate` and `rageval report`."""
     summary = report.summary()
     return {
@@ -71,16 +72,18 @@ def report_object(report: Report) -> dict[str, Any]:
         "decisions": {name: decision.to_dict() for name, decision in report.decisions.items()},
         "audit": {name: audit.to_dict() for name, audit in report.audit.items()},
         "notes": report.notes,
+        "gates": [gate.to_dict() for gate in gates],
     }
 
 
-def comparison_object(comparison: Comparison) -> dict[str, Any]:
+def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
     """Return the JSON object of `rageval compare`."""
     metrics = {}
     for name, metric in comparison.items():
         fields = asdict(metric)
         metrics[name] = {"candidate": fields.pop("mean"), **{key: fields[key] for key in fields if key != "metric"}}
-    return {"metrics": metrics, "margin": comparison.margin, "notes": comparison.notes}
+    answers = [gate.to_dict() for gate in gates]
+    return {"metrics": metrics, "margin": comparison.margin, "notes": comparison.notes, "gates": answers}
 
 
 def trend_object(trend: Trend) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from langchain_rageval.data.schema import Failure, Finding, Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.report.audit import AUDIT_HEADINGS, AuditSummary, audit_cells
+from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.labelling import describe_question, standalone_findings
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary, missing_scores, summarise
@@ -74,6 +75,16 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
         print_indented(out, "", escape(printable(line)), indent=2)
     show_notes(report.notes, out)
     show_path("Report", written, out)
+
+
+def show_gates(gates: Sequence[Gate], out: Console) -> None:
+    """Print each gate with its verdict and its reason."""
+    for gate in gates:
+        colour = {"passed": "green", "failed": "red", "undecided": "yellow"}[gate.verdict]
+        requirement = f"{gate.metric} {gate.requirement}".strip()
+        out.print(f"[{colour}]{gate.verdict}[/{colour}] {escape(printable(requirement))}", soft_wrap=True)
+        if gate.reason:
+            print_indented(out, "", escape(printable(gate.reason)), indent=2)
 
 
 def show_diagnosis(report: Report, out: Console) -> None:

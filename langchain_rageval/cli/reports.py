@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from langchain_rageval.cli.inputs import check_writable, parse_numbers
+from langchain_rageval.cli.inputs import check_writable, parse_allow, parse_numbers, parse_require
 from langchain_rageval.cli.json_output import comparison_object, report_object, trend_object, write_json
 from langchain_rageval.cli.report_view import show_report
 from langchain_rageval.cli.terminal import console, open_page, show_notes, show_path, table_of, write_message
@@ -59,16 +59,17 @@ def run_compare(options: argparse.Namespace) -> int:
         options.margin,
         options.cluster or None,
         options.allow_different_instruments,
-        rare_losses=options.rare_losses,
         paired=not options.unpaired,
         reweight=options.reweight or None,
+        require=parse_require(options),
     )
+    gates = comparison.gates(allow=parse_allow(options))
     if options.json:
-        write_json(comparison_object(comparison))
+        write_json(comparison_object(comparison, gates))
     else:
         _show_comparison(comparison)
     if options.fail_if_worse:
-        comparison.check()
+        comparison.check(allow=parse_allow(options))
     return 0
 
 

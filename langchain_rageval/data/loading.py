@@ -197,11 +197,15 @@ def load_with_notice(
     topics: Topics | None = None,
     each_turn: bool = False,
     notice: Notice = _LOG.info,
+    skipped: list[SampleError] | None = None,
 ) -> Iterator[Sample]:
-    """Like `load_samples`, with a function that receives the message about which name was read as what."""
+    """Like `load_samples`, with a function that receives the message about which name was read as what.
+
+    The error of each record that is left out is added to `skipped`.
+    """
     _check_on_error(on_error)
     options = _ParseOptions(notice, number_ids=on_error == "skip", each_turn=each_turn)
-    return _raise_or_skip(_read(path, fields, qrels, topics, options), on_error)
+    return _raise_or_skip(_read(path, fields, qrels, topics, options), on_error, skipped)
 
 
 def samples_in_lines(
@@ -212,13 +216,14 @@ def samples_in_lines(
     *,
     each_turn: bool = False,
     notice: Notice = _LOG.info,
+    skipped: list[SampleError] | None = None,
 ) -> Iterator[Sample]:
     """Like `load_with_notice`, but read the JSON lines of a stream, such as stdin; `name` is for messages."""
     _check_on_error(on_error)
     check_fields(fields or {})
     records = line_records(decode_lines(lines, name))
     options = _ParseOptions(notice, number_ids=on_error == "skip", each_turn=each_turn)
-    return _raise_or_skip(_parsed(records, name, fields or {}, options), on_error)
+    return _raise_or_skip(_parsed(records, name, fields or {}, options), on_error, skipped)
 
 
 def read_samples(
@@ -304,7 +309,9 @@ def _check_on_error(on_error: str) -> None:
         raise ConfigError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
 
 
-def _raise_or_skip(items: Iterator[Sample | SampleError], on_error: str) -> Iterator[Sample]:
+def _raise_or_skip(
+    items: Iterator[Sample | SampleError], on_error: str, skipped: list[SampleError] | None
+) -> Iterator[Sample]:
     for item in items:
         if isinstance(item, Sample):
             yield item
@@ -312,6 +319,8 @@ def _raise_or_skip(items: Iterator[Sample | SampleError], on_error: str) -> Iter
             raise item
         else:
             _LOG.warning("skipped %s", item)
+            if skipped is not None:
+                skipped.append(item)
 
 
 @dataclass(frozen=True)

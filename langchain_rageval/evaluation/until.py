@@ -18,6 +18,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.report.files import Decision, Outcome
+from langchain_rageval.report.gates import AGAINST_BASELINE
 from langchain_rageval.report.report import Report
 from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
 
@@ -89,7 +90,7 @@ class Decided:
         ]
         for question in paired:
             if question.metric in self.gates:
-                question.key = f"{question.metric} against the baseline"
+                question.key = f"{question.metric}{AGAINST_BASELINE}"
         return [*gates, *paired]
 
     def _compared(self, baseline: Report, metrics: Mapping[str, _Bounds]) -> dict[str, Mapping[str, Score]]:

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
 from langchain_rageval.data.loading import original_ids
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Score
-from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.files import ReportData, check_metric
+from langchain_rageval.report.gates import Gate, check_gates, range_of, value_of
 from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.summary import AUTO, By, clusters_of, conversation_of
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference, sign_flip_p
+from langchain_rageval.statistics.paired import largest_loss
 
-Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples"]
+Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples", "lost coverage"]
+Require = Literal["no regression found", "no worse"]
 Pair = tuple[Row, Row]
 
 ALPHA = 0.05
+"""Level of the two-sided tests, so that a healthy metric is "worse" in at most 2.5% of runs."""
+COVERAGE_ALPHA = 0.01
+"""Level of the one-sided tests of coverage."""
+MOST_MISSING = 0.05
+"""Share of the baseline's samples that may be missing."""
 
 LEAST_PAIRS = 6
 """Minimum number of pairs, or clusters, of a test at 5%.
@@ -48,13 +56,12 @@ class MetricComparison:
         high: upper end of the interval.
         p_value: two-sided p-value of "the mean difference is 0", Holm-adjusted over the metrics; None without pairs.
             Interval and p-value come from one procedure, Student's t on the pairs and two invented ones at plus and
-            minus the largest difference, so a `p_value` below 0.05 never stands beside an interval that contains 0. It
-            assumes independent pairs, or clusters, and that no rare losses of nearly the whole range are missing from
-            the sample; for those use `rare_losses` of `Report.compare`.
+            minus the largest difference. It assumes independent pairs, or clusters.
         p_unadjusted: p-value of this metric alone; below 0.05 exactly if the interval does not contain 0.
-        verdict: "better" or "worse" if `p_value` is below 0.05, by the sign of `difference`; "no worse" if the interval
-            contains no loss greater than the margin, also if the loss is significant; otherwise "inconclusive". "too
-            few pairs" below six pairs or clusters.
+        verdict: "better" if `p_value` is below 0.05 and the candidate's mean is the better one; "no worse" if
+            `largest_loss` is at most the margin; "worse" if `p_value` is below 0.05 and the interval contains losses
+            greater than the margin; otherwise "inconclusive". "too few pairs" below six pairs or clusters. "lost
+            coverage" if too many samples of the baseline have no value in the candidate.
         pairs: samples that both have scored.
         clusters: groups of samples that count as one; None when each counts by itself.
         better: pairs in which the candidate's value is the better one.
@@ -62,9 +69,15 @@ class MetricComparison:
         lost: samples that only the baseline has scored, of those that both hold.
         gained: samples that only the candidate has scored.
         coverage_fell: True if significantly more samples lack a score than in the baseline (McNemar's exact test, or
-            the sign-flip test of clusters; one-sided p < 0.05). The candidate is then neither "better" nor "no worse".
+            the sign-flip test of clusters; one-sided p < 0.01, Holm-adjusted over the metrics).
         samples: scored samples of candidate and baseline in a comparison without pairs, whose `pairs`, `better`,
             `worse`, `lost` and `gained` are 0; None in a paired one.
+        largest_loss: greatest loss that the pairs leave possible, at least 0, in the metric's units, with a confidence
+            of 97.5%: the worst end of an interval that allows for losses of the whole range that no pair shows. None
+            without pairs.
+        lost_coverage: reasons for the verdict "lost coverage", each with its code.
+        pairs_verdict: verdict of the pairs alone, for when the reasons of "lost coverage" are allowed.
+        coverage_p: one-sided p-value of "as many samples are scored as in the baseline", not adjusted.
     """
 
     metric: str
@@ -85,6 +98,10 @@ class MetricComparison:
     gained: int
     coverage_fell: bool
     samples: tuple[int, int] | None = None
+    largest_loss: float | None = None
+    lost_coverage: Sequence[Note] = ()
+    pairs_verdict: Verdict = "inconclusive"
+    coverage_p: float = 1.0
 
     @property
     def interval(self) -> str:
@@ -101,7 +118,11 @@ class MetricComparison:
             counts = f"{self.samples[0]} and {self.samples[1]} samples"
         if self.difference is None:
             return f"{self.metric} {self.verdict} ({counts})"
-        return f"{self.metric} {self.verdict}: {self.difference:+.3f} {self.interval}, p = {self.p} ({counts})"
+        alone = self.p_unadjusted is not None and self.p_value is not None and self.p_unadjusted < ALPHA <= self.p_value
+        p = f"p = {self.p}" + (f" for all metrics, {self.p_unadjusted:.3f} for this one alone" if alone else "")
+        loss = f"a loss up to {self.largest_loss:.3f} is possible" if self.largest_loss else ""
+        possible = f"; {loss}" if loss and self.verdict == "inconclusive" else ""
+        return f"{self.metric} {self.verdict}: {self.difference:+.3f} {self.interval}, {p} ({counts}){possible}"
 
     @property
     def p(self) -> str:
@@ -117,7 +138,8 @@ class Comparison(Mapping[str, MetricComparison]):
     Attributes:
         notes: what a reader of the verdicts should know, such as that some samples are in one report only.
         margin: largest loss that still counts as "no worse".
-        problems: reasons why a gate on this comparison fails, see `check`; `[]` if it passes.
+        require: what `check` and `gates` require by default.
+        missing_metrics: metrics that only the baseline has.
         nothing_compared: True if no metric has a pair of values, and not because the candidate lost its scores.
     """
 
@@ -126,12 +148,14 @@ class Comparison(Mapping[str, MetricComparison]):
         metrics: Sequence[MetricComparison],
         notes: Sequence[str] = (),
         margin: float = 0.0,
-        problems: Sequence[Note] = (),
+        *,
+        require: Require = "no regression found",
+        missing_metrics: Sequence[str] = (),
     ) -> None:
-        self.problems = list(problems)
         self.nothing_compared = not any(
             metric.pairs or metric.coverage_fell or metric.difference is not None for metric in metrics
         )
+        self.require, self.missing_metrics = require, list(missing_metrics)
         self._metrics = {metric.metric: metric for metric in metrics}
         self.notes = list(notes)
         self.margin = margin
@@ -153,20 +177,43 @@ class Comparison(Mapping[str, MetricComparison]):
         lines = [self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)]
         return printable_lines("\n".join(lines))
 
-    def check(self) -> None:
-        """Raise an error if a metric is worse, or if the comparison cannot show whether it is.
+    def gates(self, require: Require | None = None, *, allow: Collection[str] = ()) -> list[Gate]:
+        """Return a gate for each metric, and for each that only the baseline has.
 
-        A metric fails if its verdict is "worse" or "too few pairs", or if significantly fewer samples have a score than
-        in the baseline. The comparison also fails if fewer than half of the smaller report's samples were paired.
+        A metric fails if its verdict is "worse" or "lost coverage", and is undecided with "too few pairs". An
+        "inconclusive" one passes, unless `require` is "no worse"; its reason then says which loss is still possible.
+
+        Args:
+            require: "no regression found", or "no worse", which needs a margin above 0; by default what `compare` was
+                given.
+            allow: codes of reasons that are meant to be so, such as "missing-samples".
 
         Raises:
-            BelowThreshold: if a metric or the comparison fails; the message names every reason.
-            ConfigError: if nothing was compared.
+            ConfigError: if `require` is unknown, or is "no worse" without a margin.
+        """
+        require = check_require(require or self.require, self.margin)
+        gates = [_gate_of(metric, require, self.margin, allow) for metric in self.values()]
+        for name in self.missing_metrics:
+            missing = Note("missing-metric", metric=name)
+            if missing.code not in allow:
+                gates.append(Gate.of(name, requirement_of(require, self.margin), "failed", [missing]))
+        return gates
+
+    @property
+    def problems(self) -> list[str]:
+        """Reasons of the gates that did not pass; `[]` if `check` passes."""
+        return [gate.reason for gate in self.gates() if gate.verdict != "passed"]
+
+    def check(self, require: Require | None = None, *, allow: Collection[str] = ()) -> None:
+        """Raise an error unless all `gates` passed.
+
+        Raises:
+            BelowThreshold: if one failed or is undecided; the message names every reason, `gates` has all gates.
+            ConfigError: if nothing was compared, or an argument is invalid.
         """
         if self.nothing_compared:
-            raise ConfigError(f"nothing was compared: {'; '.join([*self.problems, *self.notes])}")
-        if self.problems:
-            raise BelowThreshold("; ".join(self.problems))
+            raise ConfigError(f"nothing was compared: {'; '.join(self.notes) or 'there are no metrics in common'}")
+        check_gates(self.gates(require, allow=allow))
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the metrics with their differences, for notebooks."""
@@ -210,21 +257,69 @@ def compare_rows(
     margin: float,
     cluster: By | None,
     allow_different_instruments: bool,
-    rare_losses: bool = False,
     provenance: tuple[Provenance, Provenance] = (Provenance(), Provenance()),
+    require: Require = "no regression found",
+    *,
+    is_drawn: bool = False,
 ) -> Comparison:
-    """Return the comparison of two runs; see `Report.compare`."""
+    """Return the comparison of two runs; see `Report.compare`.
+
+    `is_drawn` says that the candidate asked about a random part of the samples, so that none of the others is missing.
+    """
     check_margin(margin)
+    check_require(require, margin)
     ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
     shared = [name for name in ours if name in theirs]
     notes = check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
-    pairs = paired_rows(candidate, baseline)
-    groups, repeats = _groups_of(pairs, cluster)
-    compared = [compare_metric(name, ours[name][0].direction, pairs, groups, rare_losses) for name in shared]
-    metrics = with_verdicts(compared, margin)
-    notes += [*_unpaired_notes(ours, theirs, candidate, baseline, pairs), *repeats, *_coverage_notes(metrics)]
-    problems = _gate_problems(metrics, len(pairs), min(len(candidate), len(baseline)))
-    return Comparison(metrics, notes, margin, problems)
+    pairing = pair_rows(candidate, baseline)
+    if is_drawn:
+        pairing = replace(pairing, missing=[])
+    groups, repeats = _groups_of(pairing.pairs, cluster)
+    compared = [compare_metric(name, ours[name][0].direction, pairing.pairs, groups) for name in shared]
+    metrics = [_with_coverage(metric, pairing, groups, margin) for metric in with_verdicts(compared, margin)]
+    notes += [*_unpaired_notes(ours, theirs, candidate, baseline, pairing), *repeats, *_coverage_notes(metrics)]
+    alone = [name for name in theirs if name not in ours]
+    return Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
+
+
+def check_require(require: Any, margin: float) -> Require:
+    """Return a requirement.
+
+    Raises:
+        ConfigError: if it is unknown, or it is "no worse" without a margin.
+    """
+    if require not in get_args(Require):
+        raise ConfigError(f"require must be one of {', '.join(map(repr, get_args(Require)))}, got {require!r}")
+    if require == "no worse" and not margin:
+        raise ConfigError('require="no worse" needs a margin above 0: no sample can show that nothing at all was lost')
+    checked: Require = require
+    return checked
+
+
+def requirement_of(require: Require, margin: float) -> str:
+    """Return what a gate on a comparison requires, as text."""
+    within = f" by more than {margin:g}" if margin else ""
+    return f"{'no worse than the baseline' if require == 'no worse' else 'no regression found'}{within}"
+
+
+def _gate_of(metric: MetricComparison, require: Require, margin: float, allow: Collection[str]) -> Gate:
+    reasons = [reason for reason in metric.lost_coverage if reason.code not in allow]
+    verdict = "lost coverage" if reasons else metric.pairs_verdict
+    required = requirement_of(require, margin)
+    if verdict == "lost coverage":
+        return Gate.of(metric.metric, required, "failed", reasons)
+    finding = replace(metric, verdict=verdict)
+    if verdict in ("better", "no worse"):
+        return Gate(metric.metric, required, "passed")
+    if verdict == "inconclusive":
+        note = Note("inconclusive", metric=metric.metric, finding=finding)
+        passed = require == "no regression found" or note.code in allow
+        return Gate.of(metric.metric, required, "passed" if passed else "undecided", [note])
+    code = "worse" if verdict == "worse" else "too-few-pairs"
+    if code in allow:
+        return Gate(metric.metric, required, "passed")
+    note = Note(code, metric=metric.metric, finding=finding, least=LEAST_PAIRS)
+    return Gate.of(metric.metric, required, "failed" if verdict == "worse" else "undecided", [note])
 
 
 def check_margin(margin: object) -> None:
@@ -313,50 +408,56 @@ def _unknown_instruments(
     return [Note("unknown-instruments", metrics=names, reasons=reasons) for reasons, names in metrics.items()]
 
 
-def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
-    """Return pairs of rows of one sample, in the order of the candidate.
+@dataclass(frozen=True)
+class Pairing:
+    """Pairs of rows of one sample, and the baseline's rows without a partner.
 
-    Rows are paired by the id of their sample, several of one id and question in their order. Rows whose id the other
-    report lacks are paired by their question if it is the only one of its kind among these rows in both reports.
+    Attributes:
+        pairs: rows of candidate and baseline, in the order of the candidate.
+        missing: rows of the baseline whose id and question the candidate lacks.
+        reworded: rows of the baseline whose id has another question in the candidate.
+    """
 
-    Raises:
-        ConfigError: if the questions of an id differ.
+    pairs: Sequence[Pair]
+    missing: Sequence[Row]
+    reworded: Sequence[Row]
+
+
+def pair_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Pairing:
+    """Pair rows by id and question, several of one id and question in their order, else by question.
+
+    By question are paired the remaining rows whose question is the only one of its kind among them in both reports.
     """
     unpaired: dict[str, list[Row]] = {}
     for row in baseline:
         unpaired.setdefault(row.sample.id, []).append(row)
-    others: list[Row | None] = [_take(row, unpaired) for row in candidate]
-    known = {row.sample.id for row in candidate}
+    others = [_take(row, unpaired) for row in candidate]
     alone_here = _by_question(row for row, other in zip(candidate, others, strict=True) if other is None)
-    alone_there = _by_question(row for rows in unpaired.values() for row in rows if row.sample.id not in known)
-    pairs = []
+    alone_there = _by_question(row for rows in unpaired.values() for row in rows)
+    pairs, by_question = [], set[int]()
     for row, other in zip(candidate, others, strict=True):
         question = _question(row)
-        if other is None and row.sample.id not in unpaired and len(alone_here[question]) == 1:
-            same = alone_there.get(question, [])
-            other = same[0] if len(same) == 1 else None
+        if other is None and len(alone_here[question]) == len(alone_there.get(question, [])) == 1:
+            other = alone_there[question][0]
+            by_question.add(id(other))
         if other is not None:
             pairs.append((row, other))
-    return pairs
+    known = {row.sample.id for rows in alone_here.values() for row in rows}
+    rest = [row for rows in unpaired.values() for row in rows if id(row) not in by_question]
+    reworded = [row for row in rest if row.sample.id in known]
+    return Pairing(pairs, [row for row in rest if row.sample.id not in known], reworded)
+
+
+def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Sequence[Pair]:
+    """Return pairs of rows of one sample, in the order of the candidate; see `pair_rows`."""
+    return pair_rows(candidate, baseline).pairs
 
 
 def _take(row: Row, unpaired: Mapping[str, list[Row]]) -> Row | None:
-    """Remove and return the next row with the same id and question; None if there is no further row with this id.
-
-    Raises:
-        ConfigError: if all remaining rows with this id have other questions.
-    """
+    """Remove and return the next row with the same id and question; None if there is none."""
     rest = unpaired.get(row.sample.id, [])
-    for place, other in enumerate(rest):
-        if _question(other) == _question(row):
-            return rest.pop(place)
-    if not rest:
-        return None
-    raise ConfigError(
-        f"the id {row.sample.id!r} has the question {row.sample.question!r} in the candidate and "
-        f"{rest[0].sample.question!r} in the baseline: give each question its own id, or leave the ids out to pair by "
-        "question"
-    )
+    place = next((place for place, other in enumerate(rest) if _question(other) == _question(row)), None)
+    return None if place is None else rest.pop(place)
 
 
 def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -393,32 +494,10 @@ def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hash
     return names, [Note("repeated-samples", pairs=len(names), count=count)]
 
 
-def _gate_problems(metrics: Sequence[MetricComparison], pairs: int, samples: int) -> list[Note]:
-    """Return the reasons why a gate on a comparison fails.
-
-    Args:
-        metrics: the compared metrics.
-        pairs: number of paired samples.
-        samples: number of samples in the smaller report.
-    """
-    if not metrics:
-        return [Note("no-common-metric")]
-    problems = []
-    if 0 < pairs < samples / 2:
-        problems.append(Note("few-paired", pairs=pairs, samples=samples))
-    for metric in metrics:
-        if metric.coverage_fell:
-            total = metric.pairs + metric.lost
-            problems.append(Note("lost-coverage", metric=metric.metric, lost=metric.lost, total=total))
-        if metric.verdict == "worse":
-            problems.append(Note("worse", metric=metric.metric, finding=metric))
-        elif metric.verdict == "too few pairs" and not metric.coverage_fell:
-            problems.append(Note("too-few-pairs", metric=metric.metric, finding=metric, least=LEAST_PAIRS))
-    return problems
-
-
 def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
     """Return comparisons with verdicts and with p-values that are Holm-adjusted over those with enough pairs."""
+    coverage = holm([metric.coverage_p for metric in compared])
+    compared = [replace(one, coverage_fell=p < COVERAGE_ALPHA) for one, p in zip(compared, coverage, strict=True)]
     enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
     adjusted = iter(holm([metric.p_unadjusted for metric in enough if metric.p_unadjusted is not None]))
     return [
@@ -427,17 +506,32 @@ def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[M
 
 
 def compare_metric(
-    name: str, direction: Direction, pairs: Sequence[Pair], groups: Sequence[Hashable] | None, rare_losses: bool
+    name: str,
+    direction: Direction,
+    pairs: Sequence[Pair],
+    groups: Sequence[Hashable] | None,
+    unknown: Sequence[float] = (),
 ) -> MetricComparison:
-    """Return the comparison of one metric, without adjusted p-value and verdict."""
+    """Return the comparison of one metric, without adjusted p-value and verdict.
+
+    Args:
+        name: name of the metric.
+        direction: "higher" or "lower", whichever is better.
+        pairs: rows of candidate and baseline.
+        groups: cluster of each pair; None if all are independent.
+        unknown: differences that are assumed for further samples of the baseline, each a cluster of its own.
+    """
     values = [(_value(ours, name), _value(theirs, name)) for ours, theirs in pairs]
     both = [(place, own, other) for place, (own, other) in enumerate(values) if own is not None and other is not None]
-    differences = [own - other for _, own, other in both]
-    among = None if groups is None else [groups[place] for place, _, _ in both]
+    differences = [*(own - other for _, own, other in both), *unknown]
+    among: list[Hashable] | None = None
+    if groups is not None:
+        among = [*(groups[place] for place, _, _ in both), *(("unknown", number) for number in range(len(unknown)))]
     coverage = [float(own is not None) - float(other is not None) for own, other in values]
-    scored = [value for _, own, other in both for value in (own, other)]
-    result = paired_difference(differences, among, span=_span(scored), rare_losses=rare_losses) if both else None
+    span = _span(name, pairs, [value for _, own, other in both for value in (own, other)])
+    result = paired_difference(differences, among, span=span) if differences else None
     sign = 1 if direction == "higher" else -1
+    loss = largest_loss(differences, among, span=span, sign=sign) if differences else None
     return MetricComparison(
         metric=name,
         direction=direction,
@@ -455,17 +549,71 @@ def compare_metric(
         worse=sum(sign * difference < 0 for difference in differences),
         lost=coverage.count(-1.0),
         gained=coverage.count(1.0),
-        coverage_fell=sum(coverage) < 0 and sign_flip_p(coverage, groups) / 2 < ALPHA,
+        coverage_fell=False,
+        largest_loss=loss,
+        pairs_verdict="too few pairs",
+        coverage_p=sign_flip_p(coverage, groups) / 2 if sum(coverage) < 0 else 1.0,
     )
 
 
+def _with_coverage(
+    metric: MetricComparison, pairing: Pairing, groups: Sequence[Hashable] | None, margin: float
+) -> MetricComparison:
+    """Return the comparison of a metric with the reasons why it lost coverage, if it did.
+
+    Up to 5% of the samples that the baseline scored may be missing, reworded, failed or left out. Of more failed or
+    left out ones, the worst is assumed: the metric lost coverage if it would then be worse.
+    """
+    name = metric.metric
+    gone = {"missing-samples": pairing.missing, "reworded-samples": pairing.reworded}
+    lacking = {code: [row for row in rows if _value(row, name) is not None] for code, rows in gone.items()}
+    scored_pairs = [(ours, theirs) for ours, theirs in pairing.pairs if _value(theirs, name) is not None]
+    scored = len(scored_pairs) + sum(map(len, lacking.values()))
+    most = MOST_MISSING * scored + 1e-9
+    reasons = [
+        Note(code, metric=name, count=len(rows), scored=scored, ids=[row.sample.id for row in rows[:_MOST_NAMED]])
+        for code, rows in lacking.items()
+        if len(rows) > most
+    ]
+    unknown = [theirs for ours, theirs in scored_pairs if _is_unknown(ours, name)]
+    verdict = metric.verdict
+    if len(unknown) > most:
+        assumed = [_worst(theirs, name) - (_value(theirs, name) or 0.0) for theirs in unknown]
+        worst = compare_metric(name, metric.direction, pairing.pairs, groups, assumed)
+        found = with_verdict(worst, worst.p_unadjusted, margin).verdict
+        if found == "worse" and verdict != "worse":
+            reasons.append(Note("lost-scores", metric=name, lost=len(unknown), scored=scored))
+        elif verdict in ("better", "no worse") and found != verdict:
+            verdict = "inconclusive"
+    if metric.coverage_fell:
+        reasons.append(Note("lost-coverage", metric=name, lost=metric.lost, total=metric.pairs + metric.lost))
+    shown: Verdict = "lost coverage" if reasons and verdict != "worse" else verdict
+    return replace(metric, verdict=shown, pairs_verdict=verdict, lost_coverage=reasons)
+
+
+_MOST_NAMED = 5
+
+
+def _is_unknown(row: Row, name: str) -> bool:
+    """Return True if a score is unknown: it failed, or was left out."""
+    return name not in row.scores or row.scores[name].failure is not None
+
+
+def _worst(row: Row, name: str) -> float:
+    score = row.scores[name]
+    low, high = range_of(score)
+    return low if score.direction == "higher" else high
+
+
 def _value(row: Row, name: str) -> float | None:
-    return row.scores[name].value if name in row.scores else None
+    return value_of(row.sample, row.scores.get(name))
 
 
-def _span(values: Sequence[float]) -> float:
-    """Return the largest possible difference of two values: 1, or the range of the values if that is greater."""
-    return max(1.0, max(values) - min(values))
+def _span(name: str, pairs: Sequence[Pair], values: Sequence[float]) -> float:
+    """Return the largest possible difference of two values: the range of the metric, or of the values if greater."""
+    ranges = [range_of(row.scores[name]) for pair in pairs[:1] for row in pair if name in row.scores]
+    span = max((high - low for low, high in ranges), default=1.0)
+    return max(span, max(values, default=0.0) - min(values, default=0.0))
 
 
 def _units(metric: MetricComparison) -> int:
@@ -482,13 +630,11 @@ def with_verdict(metric: MetricComparison, p_value: float | None, margin: float)
     verdict: Verdict = "inconclusive"
     if p_value < ALPHA and gain > 0:
         verdict = "better"
-    elif worst >= -margin:
+    elif metric.largest_loss is not None and metric.largest_loss <= margin:
         verdict = "no worse"
-    elif p_value < ALPHA:
+    elif p_value < ALPHA and worst < -margin:
         verdict = "worse"
-    if metric.coverage_fell and verdict in ("better", "no worse"):
-        verdict = "inconclusive"
-    return replace(metric, p_value=p_value, verdict=verdict)
+    return replace(metric, p_value=p_value, verdict=verdict, pairs_verdict=verdict)
 
 
 def _unpaired_notes(
@@ -496,10 +642,10 @@ def _unpaired_notes(
     theirs: Mapping[str, object],
     candidate: Sequence[Row],
     baseline: Sequence[Row],
-    pairs: Sequence[Pair],
+    pairing: Pairing,
 ) -> list[Note]:
     """Return notes on metrics and samples that only one of the reports has."""
-    notes = []
+    notes, pairs = [], pairing.pairs
     for own, other, report in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
         alone = [name for name in own if name not in other]
         if alone:
@@ -514,7 +660,12 @@ def _unpaired_notes(
         notes.append(Note("no-common-sample"))
     elif len(pairs) < max(len(candidate), len(baseline)):
         here, there = len(candidate) - len(pairs), len(baseline) - len(pairs)
-        notes.append(Note("unpaired-samples", here=here, there=there))
+        ids = [row.sample.id for row in pairing.missing[:_MOST_NAMED]]
+        code = "unpaired-samples-named" if ids else "unpaired-samples"
+        notes.append(Note(code, here=here, there=there, ids=ids))
+    if pairing.reworded:
+        ids = [row.sample.id for row in pairing.reworded[:_MOST_NAMED]]
+        notes.append(Note("reworded", count=len(pairing.reworded), ids=ids))
     return notes
 
 

@@ -140,7 +140,7 @@ def compare_evolutions(rows: Iterable[Row]) -> EvolutionComparison:
         raise ConfigError("no tree has both a simple question and another evolution: there is nothing to compare")
     directions = _directions(row for own in trees.values() for row in own)
     compared = {
-        (evolution, name): compare_metric(name, direction, [pair for _, pair in own], [tree for tree, _ in own], False)
+        (evolution, name): compare_metric(name, direction, [pair for _, pair in own], [tree for tree, _ in own])
         for evolution, own in pairs.items()
         for name, direction in directions.items()
     }

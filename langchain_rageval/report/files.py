@@ -95,6 +95,7 @@ class ReportData:
             with `until=` did not need.
         provenance: readable parts of the instruments; `Report.instruments` lists them by metric.
         decisions: what a run with `until=` decided about each metric.
+        unreadable: number of records that the run was given and that are not samples; they have no rows.
         name: name of the run: that of the file from which it was first loaded; "" before that.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -106,6 +107,7 @@ class ReportData:
     left_out: list[tuple[int, str]] = field(default_factory=list)
     provenance: Provenance = field(default_factory=Provenance, compare=False)
     decisions: Mapping[str, Decision] = field(default_factory=dict)
+    unreadable: int = field(default=0, kw_only=True)
     name: str = field(default="", compare=False)
     finished: str = field(default="", compare=False)
     version: str = field(default="", compare=False)
@@ -120,8 +122,8 @@ def head_of(data: ReportData) -> Mapping[str, Any]:
     known = {key: value for key in ("version", "name", "finished") if (value := getattr(data, key))}
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
     decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}
-    more = {"instruments": data.provenance.as_json(), **({"decisions": decisions} if decisions else {})}
-    return {**known, **run, **more}
+    more = {"decisions": decisions, "unreadable": data.unreadable}
+    return {**known, **run, "instruments": data.provenance.as_json(), **{key: one for key, one in more.items() if one}}
 
 
 def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:
@@ -464,6 +466,7 @@ def _head(path: str | Path, line: bytes) -> Head:
         head = dict(json.loads(line)[_HEAD])
         head["notes"] = [note_of(note) for note in head.get("notes", [])]
         head["complete"] = bool(head.get("complete", True))
+        head["unreadable"] = int(head.get("unreadable", 0))
         head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
         head["instruments"] = Provenance.load(head.get("instruments"))
         head |= {key: str(head.get(key, "")) for key in ("name", "finished", "version")}

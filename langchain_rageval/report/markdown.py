@@ -15,10 +15,11 @@ from langchain_rageval.report.audit import AUDIT_HEADINGS, audit_cells, summaris
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.diagnosis import diagnose_rows
 from langchain_rageval.report.files import ReportData
+from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.summary import Summary, missing_scores, summarise
-from langchain_rageval.report.thresholds import GateResult
 
 _MOST_WORST = 10
+_SIGNS = {"error": "⚠️", "failed": "❌", "undecided": "⚠️", "passed": "✅"}
 _LONGEST = 400  # characters of a text; GitHub refuses comments of more than 65,536
 _SPECIAL = re.compile(r"([\\`*_\[\]#|~]|^[-+](?=\s)|(?<=^\d)[.)])")
 _REFERENCE = re.compile(r"(?<=[@#!$%&~])(?=\w)")
@@ -26,7 +27,7 @@ _ZERO_WIDTH = "\u200b"
 
 
 def markdown_of(
-    report: ReportData | None, results: Sequence[GateResult], comparison: Comparison | None, error: str = ""
+    report: ReportData | None, gates: Sequence[Gate], comparison: Comparison | None, error: str = ""
 ) -> str:
     """Return the Markdown of a run, which GitHub and GitLab show in comments and job summaries.
 
@@ -34,20 +35,19 @@ def markdown_of(
 
     Args:
         report: the report; None if the run failed before there was one.
-        results: results of the gates.
+        gates: the gates of the run.
         comparison: comparison with the baseline, if there is one.
         error: why the run itself failed; "" if it did not.
     """
-    failed = [result for result in results if result.problem]
-    verdict = "error" if error else "failed" if failed else "passed"
-    sign = {"error": "⚠️", "failed": "❌", "passed": "✅"}[verdict]
-    lines = [f"## {sign} RAG evaluation: {verdict}", ""]
-    problems = [error] if error else list(dict.fromkeys(result.problem for result in failed))
-    lines += [*(f"- {_text(problem)}" for problem in problems), ""] if problems else []
+    verdicts = {gate.verdict for gate in gates}
+    verdict = "error" if error else next((one for one in ("failed", "undecided") if one in verdicts), "passed")
+    lines = [f"## {_SIGNS[verdict]} RAG evaluation: {verdict}", ""]
+    reasons = [error] if error else list(dict.fromkeys(gate.reason for gate in gates if gate.reason))
+    lines += [*(f"- {_text(reason)}" for reason in reasons), ""] if reasons else []
     if report is not None and len(report.rows):
         summary = summarise(report.rows)
         lines += [
-            *_table(summary, results, comparison),
+            *_table(summary, gates, comparison),
             "",
             *_audit(report),
             *_causes(report),
@@ -57,13 +57,12 @@ def markdown_of(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table(summary: Summary, results: Sequence[GateResult], comparison: Comparison | None) -> Iterator[str]:
+def _table(summary: Summary, gates: Sequence[Gate], comparison: Comparison | None) -> Iterator[str]:
     yield "| metric | mean | 95% interval | required | baseline | difference | scored | unscored | failed |"
     yield "|---|---|---|---|---|---|---|---|---|"
     required: dict[str, list[str]] = {}
-    for result in results:
-        sign = "❌" if result.problem else "✅"
-        required.setdefault(result.metric, []).append(f"{sign} {result.requirement}")
+    for gate in gates:
+        required.setdefault(gate.metric, []).append(f"{_SIGNS[gate.verdict]} {_named(gate)}")
     for name, metric in summary.items():
         compared = comparison[name] if comparison is not None and name in comparison else None
         cells = [
@@ -78,6 +77,11 @@ def _table(summary: Summary, results: Sequence[GateResult], comparison: Comparis
             *map(str, (metric.scored, metric.unscored, metric.failed)),
         ]
         yield f"| {' | '.join(cells)} |"
+
+
+def _named(gate: Gate) -> str:
+    """Return the requirement of a gate, and whether it passed without being shown to hold."""
+    return f"{gate.requirement}: inconclusive" if "inconclusive" in gate.codes else gate.requirement
 
 
 def _audit(report: ReportData) -> Iterator[str]:
@@ -165,25 +169,25 @@ def _text(text: str) -> str:
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write_junit(path: str | Path, results: Sequence[GateResult], *, name: str, finished: str, error: str = "") -> None:
+def write_junit(path: str | Path, gates: Sequence[Gate], *, name: str, finished: str, error: str = "") -> None:
     """Write a test suite with one test case for each gate.
 
     Args:
         path: path of the file.
-        results: results of the gates.
+        gates: the gates of the run.
         name: name of the test suite.
         finished: when the run ended, ISO 8601; "" if it is unknown.
         error: why the run itself failed; "" if it did not. It is one more test case, with an error.
     """
-    failures = sum(bool(result.problem) for result in results)
-    counts = {"tests": str(len(results) + bool(error)), "failures": str(failures), "errors": str(int(bool(error)))}
+    failures = sum(gate.verdict != "passed" for gate in gates)
+    counts = {"tests": str(len(gates) + bool(error)), "failures": str(failures), "errors": str(int(bool(error)))}
     suites = Element("testsuites", {"name": "rageval", **counts, "time": "0"})
     stamp = {"timestamp": finished[:19]} if finished else {}
     suite = SubElement(suites, "testsuite", {"name": _clean(name), **counts, "skipped": "0", "time": "0", **stamp})
-    for result in results:
-        case = _case(suite, result.metric or "run", result.requirement)
-        if result.problem:
-            _problem(case, "failure", "BelowThreshold", result.problem)
+    for gate in gates:
+        case = _case(suite, gate.metric or "run", _named(gate))
+        if gate.verdict != "passed":
+            _problem(case, "failure", f"BelowThreshold: {gate.verdict}", gate.reason)
     if error:
         _problem(_case(suite, "run", "the run ends without an error"), "error", "RagevalError", error)
     indent(suites)

@@ -33,6 +33,7 @@ from langchain_rageval.report.comparison import Comparison, paired_rows
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions, has_trees
 from langchain_rageval.report.files import ReportData, instruments_of
+from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.page_blocks import PART, Chunks, sample_view
 from langchain_rageval.report.plot import Histogram
 from langchain_rageval.report.summary import Summary, summarise
@@ -94,10 +95,11 @@ def write_page(
     baseline: ReportData | None,
     comparison: Comparison | None,
     language: PageLanguage,
+    gates: Sequence[Gate] = (),
 ) -> None:
     """Write the page; see `Report.to_html`."""
     chosen, words, notes = page_texts(language, data.rows)
-    render_page(path, "report.html", Page(data, baseline, comparison, words, notes), chosen)
+    render_page(path, "report.html", Page(data, baseline, comparison, words, notes, gates), chosen)
 
 
 def page_texts(language: PageLanguage, rows: Iterable[Row]) -> tuple[str, Mapping[str, Any], PageNotes]:
@@ -158,6 +160,7 @@ class Page:
         comparison: the comparison of the two, or None.
         words: texts of the page in its language, by key.
         notes: translator of notes.
+        gates: gates of the run.
     """
 
     report: ReportData
@@ -165,6 +168,7 @@ class Page:
     comparison: Comparison | None
     words: Mapping[str, Any]
     notes: PageNotes
+    gates: Sequence[Gate]
 
     @cached_property
     def summary(self) -> Summary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nsmallest
 from pathlib import Path
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, TextIO, overload
 from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.loading import SampleIds
-from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
-from langchain_rageval.report.comparison import Comparison, compare_rows, minimum_difference
+from langchain_rageval.report.comparison import Comparison, Require, compare_rows, minimum_difference, requirement_of
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions
 from langchain_rageval.report.files import (
@@ -28,6 +27,7 @@ from langchain_rageval.report.files import (
     to_data_frame,
     write_report,
 )
+from langchain_rageval.report.gates import Gate, Limits, check_gates, decided_gates, threshold_gates
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import write_page
@@ -45,7 +45,6 @@ from langchain_rageval.report.summary import (
     summary_content,
     summary_line,
 )
-from langchain_rageval.report.thresholds import check_thresholds
 from langchain_rageval.report.unpaired import compare_unpaired
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ class Report(ReportData):
             with `until=` did not need.
         provenance: readable parts of the instruments; `instruments` lists them by metric.
         decisions: what a run with `until=` decided about each metric.
+        unreadable: number of records that the run was given and that are not samples; they have no rows.
         name: name of the run: that of the file from which it was first loaded; "" before that.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -212,22 +212,22 @@ class Report(ReportData):
         cluster: By | None = AUTO,
         allow_different_instruments: bool = False,
         *,
-        rare_losses: bool = False,
         paired: bool = True,
         reweight: By | None = None,
+        require: Require = "no regression found",
+        rare_losses: None = None,
     ) -> Comparison:
         """Compare each metric of this run, the candidate, with that of a baseline.
 
-        Samples are paired by id, several of one id and question in their order; those whose id the other report lacks,
-        by question. They count if both reports have a value; repeats of one sample are one cluster. Interval
-        and p-value come from one procedure: Student's t on the pairs and two invented ones, at plus and minus
-        the largest difference, but at least the range of the values over the root of their number. So "p <
-        0.05" and an interval that contains 0 never stand together. The p-value is Holm-adjusted over the
-        metrics.
+        Samples are paired by id and question, several of one id in their order; the others by question. They count if
+        both reports have a value; a blank answer without a value has the worst one. Interval and p-value come from one
+        procedure: Student's t on the pairs and two invented ones, at plus and minus the largest difference, but at
+        least the range of the values over the root of their number. The p-value is Holm-adjusted over the metrics, the
+        interval is not. "no worse" rests on a wider interval, which allows for losses of the whole range that no pair
+        shows: thirty equal pairs do not exclude that one question in ten breaks.
 
-        The procedure assumes that the pairs, or the clusters, are independent, and that the sample contains every kind
-        of difference that determines the mean. If most samples gain a little and a few lose nearly everything, ten
-        pairs may contain none of the losses; `rare_losses=True` holds its level there, too.
+        Of the samples that the baseline scored, up to 5% may be missing or reworded in the candidate, and up to 5% may
+        have failed; of more failed ones, the worst is assumed. Else the metric "lost coverage".
 
         Args:
             baseline: the run to compare with.
@@ -236,32 +236,42 @@ class Report(ReportData):
             cluster: what ties samples together, such as "metadata.document"; see `summary`. By default the turns of a
                 conversation; None treats all samples, but for repeats of one, as independent.
             allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
-            rare_losses: expect that a few samples may lose nearly the whole range. Intervals are several times wider
-                for few pairs, and hardly wider for several hundred.
             paired: False to compare the means of runs over different samples, such as production with development, by
                 Newcombe's hybrid interval. A note says in which properties the questions differ.
             reweight: with `paired=False`, a property of the samples, such as "language" or "metadata.topic", at whose
                 shares in the baseline both runs are compared; slices that only one run has are left out.
+            require: what `check` and `gates` of the comparison require: "no regression found", so that "inconclusive"
+                passes, or "no worse", which needs a margin above 0.
+            rare_losses: always on, and no option any more.
 
         Returns:
-            Metric name to its comparison, for the metrics that both reports have; notes name the others. The verdict is
-            never "better" or "no worse" if significantly fewer of the shared samples are scored than in the baseline.
+            Metric name to its comparison, for the metrics that both reports have; notes name the others.
 
         Raises:
-            ConfigError: if instruments differ, an id has different questions, `margin` is not a number of at least 0,
-                no sample has a value for `cluster` or `reweight`, the baseline is not a report, or `reweight` or
-                `rare_losses` does not fit `paired`.
+            ConfigError: if instruments differ, `margin` is not a number of at least 0, no sample has a value for
+                `cluster` or `reweight`, the baseline is not a report, or an option does not fit the others.
         """
+        if rare_losses is not None:
+            raise ConfigError("rare_losses= is no option any more: a loss that no pair shows is always allowed for")
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
-        if (reweight is not None and paired) or (rare_losses and not paired):
-            raise ConfigError("reweight= is for paired=False, rare_losses= for paired=True")
+        if reweight is not None and paired:
+            raise ConfigError("reweight= is for paired=False")
         known = (self.provenance, baseline.provenance)
         if not paired:
             return compare_unpaired(
-                self.rows, baseline.rows, margin, cluster, allow_different_instruments, reweight, known
+                self.rows, baseline.rows, margin, cluster, allow_different_instruments, reweight, known, require
             )
-        return compare_rows(self.rows, baseline.rows, margin, cluster, allow_different_instruments, rare_losses, known)
+        return compare_rows(
+            self.rows,
+            baseline.rows,
+            margin,
+            cluster,
+            allow_different_instruments,
+            known,
+            require,
+            is_drawn=bool(self.decisions),
+        )
 
     def minimum_detectable_difference(
         self,
@@ -285,7 +295,7 @@ class Report(ReportData):
             A difference in the metric's units; infinite if no difference of so few samples is significant, as with up
             to four at the level 0.05. If more than half of the values, or of the differences, are equal, their spread
             says little about a later run; a change is then assumed to consist of complete losses, from 1 to 0.
-            `cluster` and `rare_losses` of `compare` raise it.
+            `cluster` of `compare` raises it.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
@@ -325,6 +335,47 @@ class Report(ReportData):
         rows = list(rescore_rows(self.rows, metric))
         return replace(self, rows=rows, provenance=self.provenance.with_counting(metric.name, metric.provenance))
 
+    def gates(
+        self,
+        thresholds: Mapping[str, float],
+        max_failed: float = 0.05,
+        *,
+        max_unscored: float = 0.5,
+        baseline: Report | None = None,
+        margin: float = 0.0,
+        require: Require = "no regression found",
+        allow: Collection[str] = (),
+    ) -> list[Gate]:
+        """Return the answer to each threshold, and to the comparison with a baseline: passed, failed or undecided.
+
+        A gate asks about every sample that the run was given. Failed, unreadable and left out samples are unknown: up
+        to `max_failed` of them are left out of the mean; of more, both the worst and the best value are assumed, and
+        the gate is undecided if that turns the answer. A blank answer without a value counts as the worst value.
+        At least five samples must have a score, in a report of fewer than ten at least half of them; repeats of one
+        sample count once. If a run with `until=` decided about the metric, its interval is the answer; if a strong
+        judge audited it, the interval of that judge's mean.
+
+        Args:
+            thresholds: metric name to the lowest accepted mean, or the highest if lower is better.
+            max_failed: share of the samples, from 0 to 1, whose value may be unknown.
+            max_unscored: highest accepted share of samples that have no score for a known reason, such as refusals.
+            baseline: a run over the same samples, which this one must not be worse than; see `Comparison.gates`.
+            margin: margin of the comparison; see `compare`.
+            require: requirement of the comparison; see `compare`.
+            allow: codes of reasons that are meant to be so in this application, such as "missing-samples".
+
+        Raises:
+            ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
+        """
+        gates = threshold_gates(self, thresholds, Limits(max_failed, max_unscored, allow))
+        if baseline is None:
+            return gates
+        comparison = self.compare(baseline, margin, require=require)
+        decided = decided_gates(self.decisions, thresholds, requirement_of(require, margin), allow)
+        if comparison.nothing_compared and not decided:
+            comparison.check()
+        return [*gates, *(decided.get(gate.metric, gate) for gate in comparison.gates(allow=allow))]
+
     def check(
         self,
         thresholds: Mapping[str, float],
@@ -333,31 +384,27 @@ class Report(ReportData):
         max_unscored: float = 0.5,
         baseline: Report | None = None,
         margin: float = 0.0,
+        require: Require = "no regression found",
+        allow: Collection[str] = (),
     ) -> None:
-        """Raise an error unless the means reach their thresholds over enough samples.
-
-        At least five samples must have a score, in a report of fewer than ten at least half of them; repeats of one
-        sample count once. If a metric was audited, the estimated mean of the strong judge counts.
-
-        Args:
-            thresholds: metric name to the lowest accepted mean, or the highest if lower is better.
-            max_failed: highest accepted share of failed samples for each of these metrics.
-            max_unscored: highest accepted share of samples that have no score and did not fail, such as refusals.
-            baseline: a run over the same samples, which this one must not be worse than; see `Comparison.check`.
-            margin: margin of the comparison; see `compare`.
+        """As `gates`, but raise an error unless all passed.
 
         Raises:
-            BelowThreshold: if a metric is worse than its threshold or, by `compare`, than the baseline, has too few
-                scores, or failed too often; the message names every reason.
+            BelowThreshold: if a gate failed or is undecided; the message names every reason, and `gates` has all gates.
             ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
         """
-        problems: list[Note] = []
-        if baseline is not None:
-            comparison = self.compare(baseline, margin)
-            if comparison.nothing_compared:
-                comparison.check()
-            problems = comparison.problems
-        check_thresholds(self, thresholds, max_failed, max_unscored, problems)
+        check_gates(
+            self.gates(
+                thresholds,
+                max_failed,
+                max_unscored=max_unscored,
+                baseline=baseline,
+                margin=margin,
+                require=require,
+                allow=allow,
+            ),
+            next(iter(thresholds.values()), None),
+        )
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one line for each sample.
@@ -386,6 +433,7 @@ class Report(ReportData):
         margin: float = 0.0,
         allow_different_instruments: bool = False,
         language: PageLanguage = "auto",
+        gates: Sequence[Gate] = (),
     ) -> None:
         """Write the report as one HTML page that works offline: the summary, and every sample with its evidence.
 
@@ -395,6 +443,7 @@ class Report(ReportData):
             margin: margin of the comparison; see `compare`.
             allow_different_instruments: see `compare`.
             language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+            gates: gates of the run, which the page shows first; see `gates`.
 
         Raises:
             ConfigError: if jinja2 is not installed, or the reports cannot be compared.
@@ -402,7 +451,7 @@ class Report(ReportData):
         comparison = None
         if baseline is not None:
             comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
-        write_page(self, path, baseline=baseline, comparison=comparison, language=language)
+        write_page(self, path, baseline=baseline, comparison=comparison, language=language, gates=gates)
 
     def to_mlflow(
         self,
@@ -486,7 +535,8 @@ class Report(ReportData):
         rows, head = read_report(path)
         run = (head["notes"], head["complete"], head["left_out"], head["instruments"], head["decisions"])
         name = head["name"] or Path(Path(path).name.removesuffix(".part")).stem
-        return cls(rows if lazy else list(rows), *run, name=name, finished=head["finished"], version=head["version"])
+        more = {key: head[key] for key in ("finished", "version", "unreadable")}
+        return cls(rows if lazy else list(rows), *run, name=name, **more)
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"

@@ -208,7 +208,7 @@ def write_trend_page(trend: TrendData, path: str | Path, *, language: PageLangua
     chosen, words, notes = page_texts(language, rows)
     own = yaml.safe_load(read_template("trend_words.yaml"))[chosen]
     render_page(
-        path, "trend.html", TrendPage(ReportData(rows), None, None, {**words, **own}, notes, trend, worst), chosen
+        path, "trend.html", TrendPage(ReportData(rows), None, None, {**words, **own}, notes, (), trend, worst), chosen
     )
 
 

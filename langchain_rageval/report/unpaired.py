@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from statistics import quantiles
 from typing import Any
@@ -16,14 +16,18 @@ from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row
 from langchain_rageval.report.comparison import (
-    ALPHA,
+    COVERAGE_ALPHA,
     Comparison,
     MetricComparison,
+    Require,
+    Verdict,
     check_instruments,
     check_margin,
+    check_require,
     scores_by_metric,
     with_verdict,
 )
+from langchain_rageval.report.gates import value_of
 from langchain_rageval.report.summary import AUTO, By, Slicer, clusters_of, conversation_of
 from langchain_rageval.statistics import holm
 from langchain_rageval.statistics.paired import Stratum, unpaired_difference
@@ -159,7 +163,7 @@ class _Side:
         return [
             (value, cluster, part)
             for row, cluster, part in scored
-            if metric in row.scores and (value := row.scores[metric].value) is not None
+            if (value := value_of(row.sample, row.scores.get(metric))) is not None
         ]
 
 
@@ -171,9 +175,11 @@ def compare_unpaired(
     allow_different_instruments: bool,
     reweight: By | None,
     provenance: tuple[Provenance, Provenance] = (Provenance(), Provenance()),
+    require: Require = "no regression found",
 ) -> Comparison:
     """Return the comparison of two runs over different samples; see `Report.compare`."""
     check_margin(margin)
+    check_require(require, margin)
     ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
     shared = [name for name in ours if name in theirs]
     notes = check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
@@ -184,18 +190,17 @@ def compare_unpaired(
     enough = [metric for metric in compared if metric.p_unadjusted is not None]
     adjusted = holm([metric.p_unadjusted for metric in enough if metric.p_unadjusted is not None])
     p_values = {metric.metric: p for metric, p in zip(enough, adjusted, strict=True)}
-    metrics = [with_verdict(metric, p_values.get(metric.metric), margin) for metric in compared]
+    coverage = holm([metric.coverage_p for metric in compared])
+    metrics = [
+        _with_coverage(with_verdict(metric, p_values.get(metric.metric), margin), p)
+        for metric, p in zip(compared, coverage, strict=True)
+    ]
     for own, other, report in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
         if alone := [name for name in own if name not in other]:
             notes.append(Note(f"only-in-{report}", metrics=alone))
     notes += _mix_notes(candidate, baseline, reweight)
-    problems = [] if metrics else [Note("no-common-metric")]
-    for metric in metrics:
-        if metric.verdict in ("worse", "too few samples"):
-            problems.append(Note("worse", metric=metric.metric, finding=metric))
-        if metric.coverage_fell:
-            problems.append(Note("lost-coverage-unpaired", metric=metric.metric))
-    return Comparison(metrics, notes, margin, problems)
+    alone = [name for name in theirs if name not in ours]
+    return Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
 
 
 def _clusters(
@@ -254,18 +259,33 @@ def _compare(metric: str, direction: str, own: _Side, its: _Side, reweighted: bo
         worse=0,
         lost=0,
         gained=0,
-        coverage_fell=_coverage_fell((len(ours), len(own.rows)), (len(theirs), len(its.rows))),
+        coverage_fell=False,
         samples=(len(ours), len(theirs)),
+        largest_loss=_largest_loss(direction, width * found.low, width * found.high) if found else None,
+        pairs_verdict="too few samples",
+        coverage_p=_coverage_p((len(ours), len(own.rows)), (len(theirs), len(its.rows))),
     )
 
 
-def _coverage_fell(own: tuple[int, int], its: tuple[int, int]) -> bool:
-    """Return True if a significantly smaller share of the rows has a score; each pair is scored rows and all rows."""
+def _largest_loss(direction: str, low: float, high: float) -> float:
+    return max(0.0, high if direction == "lower" else -low)
+
+
+def _coverage_p(own: tuple[int, int], its: tuple[int, int]) -> float:
+    """Return the one-sided p-value of "as large a share of the rows has a score"; each pair is scored and all rows."""
     if not (own[1] and its[1]):
-        return False
+        return 1.0
     ours, theirs = ([1.0] * scored + [0.0] * (rows - scored) for scored, rows in (own, its))
     found = unpaired_difference([Stratum(ours, theirs)])
-    return found.candidate < found.baseline and found.p_value / 2 < ALPHA
+    return found.p_value / 2 if found.candidate < found.baseline else 1.0
+
+
+def _with_coverage(metric: MetricComparison, p_value: float) -> MetricComparison:
+    if p_value >= COVERAGE_ALPHA:
+        return metric
+    shown: Verdict = metric.verdict if metric.verdict == "worse" else "lost coverage"
+    reasons = [Note("lost-coverage-unpaired", metric=metric.metric)]
+    return replace(metric, verdict=shown, coverage_fell=True, lost_coverage=reasons)
 
 
 def _units(values: Sequence[tuple[float, Hashable, str | None]], side: _Side) -> int:

@@ -15,6 +15,11 @@ from langchain_rageval.statistics.intervals import bounded_mean_interval, studen
 Floats = NDArray[np.float64]
 
 _EXACT_PAIRS = 15
+_UNSEEN = 5 / 4
+"""Size of the invented pairs that stand for losses which no pair shows, in spans."""
+_NO_WORSE_LEVEL = 0.967
+"""Level of the interval of `largest_loss`: with `_UNSEEN`, "no worse" is wrong in at most 2.5% of comparisons (table in
+docs/explanation/intervals.md), and equal pairs exclude no smaller share of losses than the exact bound."""
 _MOST_FLIPPED = 1_000  # pairs; beyond, the normal approximation is more accurate than random patterns
 _PATTERNS = 20_000
 _TOLERANCE = 1e-9  # for sums that differ only by rounding
@@ -88,6 +93,39 @@ def paired_difference(
     p_value = max(student_t_p(centre / error, count - 1), float(np.finfo(float).tiny))
     low, high = max(centre - half, -span), min(centre + half, span)
     return PairedDifference(mean, min(low, mean), max(high, mean), p_value)
+
+
+def largest_loss(
+    differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, span: float = 1.0, sign: int = 1
+) -> float:
+    """Return the greatest mean loss that paired differences leave possible, at least 0, with a confidence of 97.5%.
+
+    Losses of the whole span that no pair shows are allowed for. Arguments as in `paired_difference`.
+
+    Args:
+        differences: candidate minus baseline, one per pair; shape (n,).
+        clusters: cluster of each pair; None if all are independent.
+        span: the largest possible difference of one pair.
+        sign: 1 if a negative difference is a loss, -1 if a positive one is.
+    """
+    found = paired_difference(differences, clusters, span=_UNSEEN * span, rare_losses=True, level=_NO_WORSE_LEVEL)
+    return min(span, max(0.0, -min(sign * found.low, sign * found.high)))
+
+
+def pairs_to_show(margin: float, span: float = 1.0) -> int:
+    """Return the least number of pairs that can show that at most `margin` is lost: so many without any difference.
+
+    Args:
+        margin: the greatest accepted loss, above 0 and below `span`.
+        span: the largest possible difference of one pair.
+    """
+    low, high = 0, 1
+    while largest_loss([0.0] * high, span=span) > margin:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if largest_loss([0.0] * middle, span=span) <= margin else (middle, high)
+    return high
 
 
 def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, seed: int = 0) -> float:

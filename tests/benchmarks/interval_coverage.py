@@ -8,6 +8,7 @@ The samples are simulated with fixed seeds, so the tables are the same on each r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from table_in_document import EXPLANATIONS, show_or_write
 
 from langchain_rageval.statistics import paired_difference
+from langchain_rageval.statistics.paired import largest_loss
 
 DOCUMENT = EXPLANATIONS / "intervals.md"
 BEGIN, END = "<!-- tables of tests/benchmarks/interval_coverage.py -->", "<!-- end of the tables -->"
@@ -144,11 +146,49 @@ def table(rare_losses: bool, runs: int) -> Iterator[str]:
         yield f"| {kind.name} | {kind.mean:g} | {' | '.join(shown)} |"
 
 
+LOSSES = (0.0102, 0.0204, 0.051, 0.0816)
+"""Shares of questions that break, each 2% greater than the margin of its comparison."""
+LOSS_SIZES = (30, 50, 100, 200, 400, 1000)
+
+
+def wrong_no_worse(size: int, broken: float, mixed: float, runs: int) -> float:
+    """Return the share of comparisons that are "no worse" within 98% of the share that breaks.
+
+    Args:
+        size: number of pairs.
+        broken: share of the questions that break more than are repaired.
+        mixed: share of the questions that are repaired, and of as many more that break.
+        runs: number of comparisons.
+    """
+    rng = np.random.default_rng([size, round(10_000 * broken), round(100 * mixed)])
+    counts = rng.multinomial(size, [broken + mixed, mixed, 1 - broken - 2 * mixed], size=runs)
+    found = Counter(map(tuple, counts.tolist()))
+    return (
+        sum(
+            times
+            for (lost, gained, equal), times in found.items()
+            if largest_loss([-1.0] * lost + [1.0] * gained + [0.0] * equal) <= broken / 1.02 + 1e-12
+        )
+        / runs
+    )
+
+
+def no_worse_table(runs: int) -> Iterator[str]:
+    """Yield the lines of a Markdown table: how often "no worse" is wrong for each share of broken questions."""
+    yield f"| broken, margin | also repaired | {' | '.join(f'n = {size}' for size in LOSS_SIZES)} |"
+    yield f"|---|---|{'---|' * len(LOSS_SIZES)}"
+    for broken in LOSSES:
+        for mixed in (0.0, 0.05):
+            cells = (f"{wrong_no_worse(size, broken, mixed, 2 * runs):.4f}" for size in LOSS_SIZES)
+            yield f"| {broken:.2%}, {broken / 1.02:.0%} | {mixed:.0%} | {' | '.join(cells)} |"
+
+
 def tables(runs: int) -> str:
-    """Return both tables as Markdown."""
+    """Return all tables as Markdown."""
     parts = []
     for rare_losses in (False, True):
         parts.append("\n".join([f"### `rare_losses={rare_losses}`", "", *table(rare_losses, runs)]))
+    parts.append("\n".join(['### `largest_loss`: how often "no worse" is wrong', "", *no_worse_table(runs)]))
     return "\n\n".join(parts)
 
 

@@ -47,7 +47,7 @@ def test_the_table_shows_the_strong_judges_mean_and_the_gate_takes_it(rageval, s
     assert (found.mean, found.own_mean, found.audited, found.agreement) == (0.0, 1.0, 5, 0.0)
     assert complaints.splitlines()[-1] == (
         f"rageval: faithfulness is 0.000 [0.000, {found.high:.3f}] by the audit of 5 samples (1.000 by its own judge), "
-        "at least 0.5 is required"
+        "at least 0.5 is required [below-threshold-by-audit]"
     )
     assert "Audit by strong, 95% intervals" in told
     assert "5 of 20" in told

@@ -337,8 +337,8 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
     faults = ["unauthorized"]  # and with it the first sample
     for gate, code in (
         ([], 0),
-        (["--fail-under", "faithfulness=0.5"], 1),
-        (["--fail-under", "faithfulness=0.5", "--max-failed", "0.25"], 0),
+        (["--fail-under", "faithfulness=0.8"], 1),
+        (["--fail-under", "faithfulness=0.8", "--max-failed", "0.25"], 0),
     ):
         server = openai_server(offline, faults=Faults.script(faults))
         ended, _, complaints = rageval("evaluate", path, *judge, "--base-url", f"{server.url}/v1", *gate)
@@ -346,7 +346,7 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
         assert "rageval: failed scores: 1, excluded from the means; first failure: " in complaints
         assert "is the key in the environment right?" in complaints
         assert "sk-very-secret" not in complaints
-    assert "faithfulness failed on 1 of 4 samples" not in complaints
+    assert "1 of 4 samples have no value" not in complaints
 
 
 # Bad input: one message with the remedy, exit code 2, nothing written

@@ -36,9 +36,9 @@ FEW_GAINS = report_of(*[scored(0.9)] * 50), report_of(*[scored(0.95)] * 50)
         (GOOD, BAD, ["--fail-if-worse"], 1, "worse"),
         (FAIR, LITTLE_WORSE, ["--fail-if-worse"], 1, "worse"),
         (FAIR, LITTLE_WORSE, ["--fail-if-worse", "--margin", "0.05"], 0, "no worse"),
+        (FAIR, LITTLE_WORSE, ["--fail-if-worse", "--margin", "0.05", "--require", "no-worse"], 0, "no worse"),
         (GOOD, GOOD, ["--fail-if-worse"], 0, "inconclusive"),
         (FEW_GAINS[0], FEW_GAINS[1], [], 0, "better"),
-        (FEW_GAINS[0], FEW_GAINS[1], ["--rare-losses"], 0, "inconclusive"),
         (report_of(scored(1.0)), report_of(scored(0.0)), [], 0, "too few pairs"),
     ],
 )
@@ -49,7 +49,7 @@ def test_the_verdict_is_shown_and_a_worse_metric_fails_on_request(
     assert ended == code
     (line,) = [line for line in told.splitlines() if "faithfulness" in line]
     assert [cell.strip() for cell in line.strip("│").split("│")][1] == verdict
-    assert complaints == ("" if code == 0 else f"rageval: {candidate.compare(baseline)['faithfulness']}\n")
+    assert complaints == ("" if code == 0 else f"rageval: {candidate.compare(baseline)['faithfulness']} [worse]\n")
 
 
 def test_the_table_holds_the_numbers(rageval, files):
@@ -69,7 +69,7 @@ def test_the_table_holds_the_numbers(rageval, files):
         "1",
         "0",
     ]
-    assert "Paired by id; 0 samples are only in the candidate, 1 only in the baseline." in told
+    assert "0 samples are only in the candidate, 1 only in the baseline, such as q-2." in told
 
 
 def test_reports_of_evaluate_are_compared_and_a_note_names_other_metrics(rageval, tmp_path):
@@ -146,4 +146,4 @@ def test_runs_over_different_samples_are_compared_by_their_means(rageval, tmp_pa
     assert code == 1
     assert "20 / 20" in out
     assert "samples: scored samples of candidate / baseline" in out
-    assert err == ("rageval: faithfulness worse: -1.000 [-1.000, -0.772], p = < 0.001 (20 and 20 samples)\n")
+    assert err == ("rageval: faithfulness worse: -1.000 [-1.000, -0.772], p = < 0.001 (20 and 20 samples) [worse]\n")

@@ -148,9 +148,10 @@ def test_tokens_and_texts_are_bounded_too(rageval, samples, judged, tmp_path):
 @pytest.mark.parametrize(
     ("gate", "calls", "code", "message"),
     [
-        ("faithfulness=0.9", "10", 0, ""),
-        ("faithfulness=1.1", "10", 1, "faithfulness is 1.000"),
-        ("faithfulness=0", "0", 1, "faithfulness has nothing scored, all of it was left out"),
+        ("faithfulness=0", "10", 0, ""),
+        ("faithfulness=0.9", "10", 1, "samples have no value of faithfulness ("),
+        ("faithfulness=1.1", "10", 1, "faithfulness is 1.000 ["),
+        ("faithfulness=0", "0", 1, "faithfulness has nothing scored (20 left out), at least 0 is required"),
     ],
 )
 def test_a_gate_judges_what_was_scored(rageval, samples, judged, tmp_path, gate, calls, code, message):
@@ -171,7 +172,8 @@ def test_a_gate_on_one_of_two_metrics_that_was_left_out(rageval, samples, tmp_pa
         "evaluate", samples, *words, "--fail-under", "faithfulness=0", "--fail-under", "answer_similarity=2"
     )
     assert ended == 1
-    assert "faithfulness has nothing scored, all of it was left out; answer_similarity is " in complaints
+    told = "has nothing scored (20 left out), at least 0 is required [not-scored-at-all]; answer_similarity is "
+    assert told in complaints
 
 
 @each("name", ["calls", "tokens", "embeddings"])

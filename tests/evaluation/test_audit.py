@@ -216,14 +216,17 @@ def test_a_journal_keeps_the_scores_of_both_judges(tmp_path):
 def test_check_takes_the_audited_mean():
     report, _, _ = audited()
     audit = report.audit["grade"]
-    between = (audit.mean + audit.own_mean) / 2
-    report.check({"grade": audit.mean})
+    report.check({"grade": audit.low})
     with pytest.raises(BelowThreshold) as raised:
-        report.check({"grade": between})
+        report.check({"grade": audit.high + 0.01})
+    found = f"grade is {audit.mean:.3f} [{audit.low:.3f}, {audit.high:.3f}] by the audit of {audit.audited} samples "
     assert str(raised.value) == (
-        f"grade is {audit.mean:.3f} [{audit.low:.3f}, {audit.high:.3f}] by the audit of 50 samples "
-        f"({audit.own_mean:.3f} by its own judge), at least {between:g} is required"
+        f"{found}({audit.own_mean:.3f} by its own judge), at least {audit.high + 0.01:g} is required "
+        "[below-threshold-by-audit]"
     )
+    with pytest.raises(BelowThreshold, match="which does not decide whether it is at least") as raised:
+        report.check({"grade": audit.mean})
+    assert raised.value.codes == ["undecided-by-audit"]
 
 
 def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
@@ -235,10 +238,7 @@ def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
     assert str(audit) == "grade: no sample has scores of both judges (4 failed)"
     with pytest.raises(BelowThreshold) as raised:
         report.check({"grade": 0.5})
-    assert str(raised.value) == (
-        "grade has no audited score, at least 0.5 is required; the audit of grade failed on 4 of 4 samples, "
-        "at most 5% may"
-    )
+    assert str(raised.value) == ("grade has no audited score, at least 0.5 is required [nothing-audited]")
 
 
 def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
@@ -253,7 +253,7 @@ def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
     report.check({"grade": 0.9}, max_failed=0.25)
     with pytest.raises(BelowThreshold) as raised:
         report.check({"grade": 0.9}, max_failed=0.2)
-    assert str(raised.value) == "the audit of grade failed on 50 of 200 samples, at most 20% may"
+    assert str(raised.value) == "the audit of grade failed on 50 of 200 samples, at most 20% may [audit-failed]"
 
 
 def test_metrics_without_a_judge_are_named_and_not_audited():

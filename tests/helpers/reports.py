@@ -29,7 +29,7 @@ def failed(metric: str = "faithfulness", **more: Any) -> Score:
 
 def row(index: int, *scores: Score, **sample: Any) -> Row:
     """Return a row with these scores; keyword arguments are fields of the sample."""
-    given = {"id": f"q-{index}", "question": "When was Munich founded?", **sample}
+    given = {"id": f"q-{index}", "question": "When was Munich founded?", "answer": "In 1158.", **sample}
     return Row(index=index, sample=Sample(**given), scores={score.metric: score for score in scores})
 
 

@@ -1,5 +1,6 @@
 """Two reports over the same samples: verdicts, what they rest on, and what is refused."""
 
+import re
 from html.parser import HTMLParser
 from math import inf
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Report
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference
+from langchain_rageval.statistics.paired import pairs_to_show
 
 HOSTILE = "<script>alert('1')</script> & \"quotes\""
 
@@ -95,21 +97,27 @@ def test_a_small_steady_gain_is_better_and_its_interval_does_not_contain_0(size)
         assert (found.verdict == "better") == (found.low > 0)
 
 
-def test_a_run_compared_with_itself_is_no_worse_within_two_hundredths_from_30_samples_on():
-    thirty = [0.1 * (place % 11) for place in range(30)]
-    assert compared(thirty, thirty, margin=0.02).verdict == "no worse"
-    assert compared(thirty[:25], thirty[:25], margin=0.02).verdict == "inconclusive"
+@each(
+    ("size", "margin", "verdict"),
+    [(30, 0.02, "inconclusive"), (30, 0.13, "no worse"), (100, 0.02, "inconclusive"), (230, 0.02, "no worse")],
+)
+def test_a_run_compared_with_itself_is_no_worse_only_if_so_many_pairs_exclude_the_loss(size, margin, verdict):
+    values_of_run = [0.1 * (place % 11) for place in range(size)]
+    found = compared(values_of_run, values_of_run, margin=margin)
+    assert (found.verdict, found.largest_loss <= margin) == (verdict, verdict == "no worse")
+    assert ("a loss up to" in str(found)) == (verdict == "inconclusive")
 
 
-def test_with_rare_losses_few_small_gains_are_not_better():
-    """True of 95% gains of 0.05 and 5% losses of 0.95, whose mean is 0: most samples of ten contain no loss."""
-    baseline = [0.9] * 10
-    assert compared([0.95] * 10, baseline).verdict == "inconclusive"
-    assert compared([0.95] * 100, [0.9] * 100).verdict == "better"
-    found = compared([0.95] * 100, [0.9] * 100, rare_losses=True)
-    assert found.verdict == "better"
-    assert compared([0.95] * 50, [0.9] * 50).verdict == "better"
-    assert compared([0.95] * 50, [0.9] * 50, rare_losses=True).verdict == "inconclusive"
+def test_pairs_to_show_is_the_least_number_of_equal_pairs_that_are_no_worse():
+    for margin in (0.01, 0.02, 0.1):
+        least = pairs_to_show(margin)
+        assert compared([1.0] * least, [1.0] * least, margin=margin).verdict == "no worse"
+        assert compared([1.0] * (least - 1), [1.0] * (least - 1), margin=margin).verdict == "inconclusive"
+
+
+def test_rare_losses_are_always_allowed_for():
+    with pytest.raises(ConfigError, match=r"rare_losses= is no option any more: a loss that no pair shows is always"):
+        values(1.0).compare(values(1.0), rare_losses=True)
 
 
 def test_equal_values_beyond_1_are_not_certain():
@@ -140,7 +148,10 @@ def test_what_is_significant_alone_may_not_be_among_others():
     here = report_of(*([scored(gain, "a"), scored(1.0, "b")] for gain in gains))
     there = report_of(*([scored(0.0, "a"), scored(1.0, "b")] for _ in range(6)))
     assert here.compare(there)["a"].p_value == pytest.approx(2 * alone.p_value)
-    assert here.compare(there)["a"].verdict == "no worse"
+    assert here.compare(there)["a"].verdict == "inconclusive"
+    assert f"p = {here.compare(there)['a'].p} for all metrics, {alone.p_unadjusted:.3f} for this one alone" in repr(
+        here.compare(there)
+    )
 
 
 # Pairs
@@ -175,12 +186,12 @@ def test_reports_without_a_common_sample_say_what_to_do():
     here = Report([row(place, scored(1.0), id=f"x-{place}") for place in range(8)])
     found = here.compare(values(*[0.0] * 8))
     nothing = found["faithfulness"]
-    assert (nothing.verdict, nothing.difference, nothing.p_value, nothing.interval) == ("too few pairs", None, None, "")
+    assert (nothing.verdict, nothing.difference, nothing.p_value, nothing.interval) == ("lost coverage", None, None, "")
     assert found.notes == [
         "No sample is in both reports. Samples are paired by id, by default a hash of the question, else by question: "
         "set an id for each question."
     ]
-    assert "faithfulness too few pairs (0 pairs" in repr(found)
+    assert "faithfulness lost coverage (0 pairs" in repr(found)
 
 
 def test_metrics_of_one_report_alone_are_named():
@@ -193,24 +204,80 @@ def test_metrics_of_one_report_alone_are_named():
 # Coverage
 
 
-@pytest.mark.parametrize(("lost", "verdict"), [(4, "better"), (5, "inconclusive")])
-def test_who_leaves_significantly_more_without_a_score_is_not_better(lost, verdict):
-    """One-sided, 4 of 4 is p = 1/16 and 5 of 5 is 1/32."""
-    here = report_of(*[scored(1.0)] * 20, *[failed()] * lost)
+@pytest.mark.parametrize(("lost", "verdict"), [(6, "better"), (7, "lost coverage")])
+def test_who_leaves_significantly_more_without_a_score_lost_coverage(lost, verdict):
+    """One-sided at 1%: 6 of 6 is p = 1/64 and 7 of 7 is 1/128."""
+    here = report_of(*[scored(1.0)] * 20, *[unscored("no reason to score")] * lost)
     found = here.compare(values(*[0.0] * (20 + lost)))
     assert (found["faithfulness"].verdict, found["faithfulness"].lost) == (verdict, lost)
-    assert found["faithfulness"].coverage_fell == (verdict == "inconclusive")
+    assert found["faithfulness"].coverage_fell == (verdict == "lost coverage")
     note = (
         f"faithfulness: {lost} samples scored in the baseline lack a score, 0 the other way round; the remaining "
         "samples may be the easier ones."
     )
-    assert found.notes == ([note] if verdict == "inconclusive" else [])
+    assert found.notes == ([note] if verdict == "lost coverage" else [])
+
+
+@each(
+    ("value", "baseline", "lost", "verdict"),
+    [
+        (1.0, 1.0, 1, "inconclusive"),
+        (1.0, 1.0, 2, "inconclusive"),
+        (1.0, 1.0, 6, "lost coverage"),
+        (0.0, 0.0, 6, "inconclusive"),  # of zeros nothing can be lost
+        (1.0, 0.5, 2, "better"),
+        (0.55, 0.5, 2, "inconclusive"),
+        (0.0, 1.0, 6, "worse"),
+    ],
+)
+def test_of_more_than_5_percent_failed_scores_the_worst_is_assumed(value, baseline, lost, verdict):
+    here = report_of(*[scored(value)] * (20 - lost), *[failed()] * lost)
+    found = here.compare(values(*[baseline] * 20))
+    assert (found["faithfulness"].verdict, found["faithfulness"].lost) == (verdict, lost)
+    codes = [reason.code for reason in found["faithfulness"].lost_coverage]
+    assert codes == (["lost-scores"] if lost == 6 and baseline == 1.0 and verdict != "worse" else [])
+
+
+@each(
+    ("gone", "rewording", "codes"),
+    [
+        (1, 0, []),
+        (2, 0, ["missing-samples"]),
+        (0, 2, ["reworded-samples"]),
+        (2, 2, ["missing-samples", "reworded-samples"]),
+    ],
+)
+def test_more_than_5_percent_of_missing_or_reworded_samples_are_lost_coverage_unless_allowed(gone, rewording, codes):
+    here = values(*[1.0] * (20 - gone))
+    questions = ["Since when is there a Munich?"] * rewording + ["When was Munich founded?"] * len(here)
+    rows = [row(n, scored(1.0), question=question) for n, question in enumerate(questions[: len(here)])]
+    found = Report(rows).compare(values(*[1.0] * 20))
+    (gate,) = found.gates()
+    assert (gate.verdict, gate.codes) == (("failed", codes) if codes else ("passed", ["inconclusive"]))
+    assert found["faithfulness"].verdict == ("lost coverage" if codes else "inconclusive")
+    (allowed,) = found.gates(allow=codes)
+    assert (allowed.verdict, allowed.codes) == ("passed", ["inconclusive"])
+    assert all(f"[{code}]" in gate.reason for code in gate.codes)
+    found.check(allow=codes)
+
+
+def test_a_requirement_of_no_worse_needs_a_margin_and_does_not_accept_what_is_not_shown():
+    few, many = (values(*[1.0] * size) for size in (30, 300))
+    with pytest.raises(ConfigError, match=r'require="no worse" needs a margin above 0'):
+        few.compare(few, require="no worse")
+    with pytest.raises(ConfigError, match="require must be one of 'no regression found', 'no worse', got 'better'"):
+        few.compare(few).check("better")
+    many.compare(many, 0.02, require="no worse").check()
+    (gate,) = few.compare(few, 0.02).gates("no worse")
+    assert (gate.verdict, gate.requirement) == ("undecided", "no worse than the baseline by more than 0.02")
+    assert re.search(r"a loss up to 0\.125 is possible \[inconclusive\]$", gate.reason)
+    few.compare(few, 0.02).check()
 
 
 def test_nor_is_it_no_worse_but_worse_it_can_be():
     lost = [unscored()] * 8
     here, there = report_of(*[scored(0.5)] * 200, *lost), values(*[0.5] * 208)
-    assert here.compare(there, margin=0.1)["faithfulness"].verdict == "inconclusive"
+    assert here.compare(there, margin=0.1)["faithfulness"].verdict == "lost coverage"
     assert report_of(*[scored(0.0)] * 200, *lost).compare(there)["faithfulness"].verdict == "worse"
 
 

@@ -3,7 +3,6 @@
 from helpers.reports import report_of, scored
 
 from langchain_rageval.report.markdown import markdown_of
-from langchain_rageval.report.thresholds import gate_results
 
 RIGHT = scored(1.0, reason="all is right")
 BAD, GOOD = (scored(value, "noise", direction="lower", reason=f"noise is {value}") for value in (0.9, 0.0))
@@ -19,5 +18,5 @@ def test_the_worst_sample_of_a_metric_where_less_is_better_has_the_most_and_good
 
 
 def test_a_gate_says_at_most_where_less_is_better_although_another_metric_comes_first():
-    found = gate_results(report_of([RIGHT], [RIGHT, BAD]), {"noise": 0.5, "faithfulness": 0.5}, 0.0, 0.5, None)
+    found = report_of([RIGHT], [RIGHT, BAD]).gates({"noise": 0.5, "faithfulness": 0.5}, 0.0)
     assert [result.requirement for result in found] == ["mean at most 0.5", "mean at least 0.5"]

@@ -53,7 +53,7 @@ def test_a_language_missing_in_the_metadata_is_detected_from_the_question():
 
 
 def test_fields_of_the_sample_slice_too():
-    assert means(report({"answer": "a"}, {"answer": "b"}, {}).summary(by="answer")) == {
+    assert means(report({"answer": "a"}, {"answer": "b"}, {"answer": None}).summary(by="answer")) == {
         "a": 1.0,
         "b": 0.0,
         "(none)": 1.0,

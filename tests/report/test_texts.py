@@ -6,7 +6,6 @@ from textwrap import dedent
 from helpers.reports import failed, report_of, scored, unscored
 
 from langchain_rageval.report.markdown import markdown_of
-from langchain_rageval.report.thresholds import gate_results
 
 
 def noise(value):
@@ -38,11 +37,13 @@ def test_the_text_of_a_report():
 
 
 def test_the_text_of_a_comparison():
-    assert str(LATE.compare(EARLY)).splitlines() == lines("""
+    assert str(LATE.compare(EARLY)).splitlines() == lines(
+        """
         Candidate minus baseline, 95% intervals, p Holm-adjusted
-        faithfulness inconclusive: -0.250 [-0.478, +0.103], p = 0.174 (6 pairs, 0 better, 4 worse)
-        noise inconclusive: +0.250 [-0.035, +0.435], p = 0.174 (8 pairs, 0 better, 5 worse)
-    """)
+        faithfulness inconclusive: -0.250 [-0.478, +0.103], p = 0.174 (6 pairs, 0 better, 4 worse); {0.847}
+        noise inconclusive: +0.250 [-0.035, +0.435], p = 0.174 (8 pairs, 0 better, 5 worse); {0.703}
+    """.replace("{", "a loss up to ").replace("}", " is possible")
+    )
 
 
 def test_the_tables_of_a_notebook():
@@ -63,13 +64,13 @@ def test_the_tables_of_a_notebook():
 
 def test_the_markdown_of_a_run():
     shown = markdown_of(
-        LATE, gate_results(LATE, {"faithfulness": 0.5, "noise": 0.2}, 0.2, 0.2, None), LATE.compare(EARLY)
+        LATE, LATE.gates({"faithfulness": 0.5, "noise": 0.2}, 0.2, max_unscored=0.2), LATE.compare(EARLY)
     )
     head, worst = shown.split("### Worst samples\n\n")
     assert head.rstrip("\n").splitlines() == lines("""
         ## ❌ RAG evaluation: failed
 
-        - noise is 0.312 \\[0.141, 0.557\\], at most 0.2 is required
+        - noise is 0.312 \\[0.141, 0.557\\], at most 0.2 is required \\[below-threshold\\]
 
         | metric | mean | 95% interval | required | baseline | difference | scored | unscored | failed |
         |---|---|---|---|---|---|---|---|---|
@@ -87,7 +88,7 @@ def test_the_markdown_of_a_run():
     assert samples.splitlines()[:7] == lines("""
         <details><summary>When was Munich founded? (q-3): faithfulness 0.25, noise 0.75</summary>
 
-        - answer: –
+        - answer: In 1158.
         - faithfulness: 0\\.25 is supported
         - noise: 0\\.75 of the statements
 

@@ -29,7 +29,7 @@ def test_means_over_different_samples_are_compared():
     assert metric.difference == pytest.approx(-0.3)
     assert metric.low < -0.3 < metric.high < 0
     assert str(metric) == "faithfulness worse: -0.300 [-0.408, -0.183], p = < 0.001 (100 and 100 samples)"
-    assert found.problems == [str(metric)]
+    assert [(gate.verdict, gate.reason) for gate in found.gates()] == [("failed", f"{metric} [worse]")]
     assert found.notes == []
 
 
@@ -42,7 +42,9 @@ def test_a_margin_that_the_interval_excludes_is_no_worse():
 def test_too_few_samples_decide_nothing():
     found = run("prod", shares(0, 5)).compare(run("dev", shares(90, 100)), paired=False)
     assert found["faithfulness"].verdict == "too few samples"
-    assert found.problems == ["faithfulness too few samples (5 and 100 samples)"]
+    (gate,) = found.gates()
+    told = "faithfulness too few samples (5 and 100 samples): at least 6 are needed [too-few-pairs]"
+    assert (gate.verdict, gate.reason) == ("undecided", told)
 
 
 def chats(start, values, turns=3):
@@ -121,12 +123,11 @@ def test_lost_coverage_is_a_problem():
     half = Report([*run("prod", shares(50, 50)).rows, *lacking])
     found = half.compare(run("dev", shares(100, 100)), paired=False)
     assert found["faithfulness"].coverage_fell
-    assert found["faithfulness"].verdict == "inconclusive"
-    assert found.problems == ["faithfulness lost coverage: a smaller share of the samples has a score"]
+    assert found["faithfulness"].verdict == "lost coverage"
+    told = "faithfulness lost coverage: a smaller share of the samples has a score [lost-coverage-unpaired]"
+    assert [gate.reason for gate in found.gates()] == [told]
 
 
-@pytest.mark.parametrize("options", [{"reweight": "language"}, {"paired": False, "rare_losses": True}])
-def test_options_that_do_not_fit_are_refused(options):
-    with pytest.raises(ConfigError) as raised:
-        report_of().compare(report_of(), **options)
-    assert str(raised.value) == "reweight= is for paired=False, rare_losses= for paired=True"
+def test_reweighting_pairs_is_refused():
+    with pytest.raises(ConfigError, match=r"^reweight= is for paired=False$"):
+        report_of().compare(report_of(), reweight="language")

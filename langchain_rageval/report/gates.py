@@ -1,0 +1,363 @@
+"""Gates: whether a run may pass, from the samples that it was given, the values that are known, and the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, isclose, isnan
+from typing import Any, Literal
+
+from langchain_rageval.data.loading import original_ids
+from langchain_rageval.data.notes import Note, code_of
+from langchain_rageval.data.schema import Direction, Row, Sample, Score
+from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.metrics.adapters import reaches
+from langchain_rageval.report.audit import MetricAudit, summarise_audit
+from langchain_rageval.report.files import Decision, ReportData, check_metric
+from langchain_rageval.report.summary import MetricSummary, summarise
+
+LEAST_SCORED = 5
+"""Least number of scored samples for a threshold; in a set of fewer than ten samples, half of them."""
+
+GateVerdict = Literal["passed", "failed", "undecided"]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Answer to one requirement on a run.
+
+    Attributes:
+        metric: name of the metric; "" for a requirement on the run as a whole.
+        requirement: what is required, such as "mean at least 0.8".
+        verdict: "passed"; "failed"; or "undecided" if what is not known could turn the answer. Only "passed" lets a
+            job go on.
+        reason: why, as one text in which each reason is followed by its code in brackets; "" if nothing is to be said.
+        codes: the codes of the reasons, for `allow=`.
+    """
+
+    metric: str
+    requirement: str
+    verdict: GateVerdict
+    reason: str = ""
+    codes: Sequence[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, metric: str, requirement: str, verdict: GateVerdict, reasons: Sequence[Note] = ()) -> Gate:
+        """Return a gate with its reasons as text."""
+        text = "; ".join(f"{reason} [{reason.code}]" for reason in reasons)
+        return cls(metric, requirement, verdict, text, [reason.code for reason in reasons])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the gate as data for JSON."""
+        return {**vars(self), "codes": list(self.codes)}
+
+
+@dataclass
+class Values:
+    """Values of a metric over the samples that a run was given.
+
+    Attributes:
+        total: sum of the known values; a blank answer without a value counts as the worst one.
+        count: number of known values.
+        unscored: number of samples that have no value for a known reason; they leave the mean.
+        unknown: number of samples whose value is unknown, by why: "failed", "left-out", "unreadable", "unaudited".
+        low: least possible value.
+        high: greatest possible value.
+        direction: "higher" or "lower", whichever is better.
+    """
+
+    total: float = 0.0
+    count: int = 0
+    unscored: int = 0
+    unknown: dict[str, int] = field(default_factory=dict)
+    low: float = 0.0
+    high: float = 1.0
+    direction: Direction = "higher"
+
+    @property
+    def n_unknown(self) -> int:
+        """Number of samples whose value is unknown."""
+        return sum(self.unknown.values())
+
+    @property
+    def expected(self) -> int:
+        """Number of samples that the run was given."""
+        return self.count + self.unscored + self.n_unknown
+
+    def ends(self) -> tuple[float, float]:
+        """Return the mean with every unknown value at its worst, and at its best."""
+        worst, best = (self.low, self.high) if self.direction == "higher" else (self.high, self.low)
+        among = self.count + self.n_unknown
+        return (self.total + self.n_unknown * worst) / among, (self.total + self.n_unknown * best) / among
+
+
+def decide(values: Values, threshold: float, max_unknown: float) -> GateVerdict:
+    """Return whether a mean reaches its threshold; "undecided" if values that are not known could turn the answer.
+
+    Args:
+        values: the values of the metric.
+        threshold: lowest accepted mean, or the highest if lower is better.
+        max_unknown: share of the samples, from 0 to 1, whose values may be unknown and are then left out of the mean.
+    """
+    if not values.count:
+        return "undecided" if values.n_unknown else "failed"
+    if values.n_unknown <= max_unknown * values.expected + 1e-9:
+        return "passed" if _reaches(values.total / values.count, threshold, values.direction) else "failed"
+    worst, best = values.ends()
+    if _reaches(worst, threshold, values.direction):
+        return "passed"
+    return "undecided" if _reaches(best, threshold, values.direction) else "failed"
+
+
+def is_blank(sample: Sample) -> bool:
+    """Return True if a sample has no answer or an empty one, unless its question is known to have none."""
+    return not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
+
+
+def value_of(sample: Sample, score: Score | None) -> float | None:
+    """Return the value of a score; the worst one if it has none and the answer is blank; None if it is unknown.
+
+    Metrics of contexts and rankings say nothing about the answer: a blank one is not their worst value.
+    """
+    if score is None or score.value is not None:
+        return None if score is None else score.value
+    of_answer = score.aspect not in ("context", "ranking") and (score.failure is None or score.failure.step == "sample")
+    if of_answer and is_blank(sample):
+        low, high = range_of(score)
+        return low if score.direction == "higher" else high
+    return None
+
+
+def range_of(score: Score) -> tuple[float, float]:
+    """Return the least and the greatest possible value of a score: 0 and 1 if its metric declares no range."""
+    return getattr(score, "range", None) or (0.0, 1.0)
+
+
+def values_by_metric(data: ReportData, metrics: Collection[str]) -> dict[str, Values]:
+    """Return the values of some metrics over all samples that the run was given."""
+    values = {metric: Values(unknown={"unreadable": data.unreadable}) for metric in metrics}
+    for row in data.rows:
+        for metric, own in values.items():
+            if (score := row.scores.get(metric)) is not None:
+                _add(own, row.sample, score)
+    for _, metric in data.left_out:
+        if metric in values:
+            values[metric].unknown["left-out"] = values[metric].unknown.get("left-out", 0) + 1
+    return values
+
+
+def _add(values: Values, sample: Sample, score: Score) -> None:
+    values.direction = score.direction
+    low, high = range_of(score)
+    values.low, values.high = min(values.low, low), max(values.high, high)
+    value = value_of(sample, score)
+    if value is not None:
+        values.total += value
+        values.count += 1
+        values.low, values.high = min(values.low, value), max(values.high, value)
+    elif score.failure is not None:
+        values.unknown["failed"] = values.unknown.get("failed", 0) + 1
+    else:
+        values.unscored += 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Shares of the samples, from 0 to 1, that may lack a value.
+
+    Attributes:
+        failed: share whose value may be unknown: failed, unreadable or left out.
+        unscored: share that may have no value for a known reason, such as refusals.
+        allow: codes of reasons that are meant to be so.
+    """
+
+    failed: float = 0.05
+    unscored: float = 0.5
+    allow: Collection[str] = ()
+
+
+def threshold_gates(data: ReportData, thresholds: Mapping[str, float], limits: Limits) -> list[Gate]:
+    """Return the answer to each threshold; see `Report.gates`.
+
+    Raises:
+        ConfigError: if the report has no such metric, or a number is out of range.
+    """
+    _check_numbers(thresholds, limits)
+    left_out = {name for _, name in data.left_out}
+    for metric in thresholds:
+        if metric not in left_out:
+            check_metric(data, metric)
+    values, audit = values_by_metric(data, thresholds), summarise_audit(data.rows)
+    summary = summarise(data.rows)
+    return [
+        _gate(data, metric, threshold, values[metric], summary.get(metric), audit.get(metric), limits)
+        for metric, threshold in thresholds.items()
+    ]
+
+
+def _gate(
+    data: ReportData,
+    metric: str,
+    threshold: float,
+    values: Values,
+    summary: MetricSummary | None,
+    audit: MetricAudit | None,
+    limits: Limits,
+) -> Gate:
+    required = f"at {'most' if values.direction == 'lower' else 'least'} {threshold:g}"
+    if (decision := data.decisions.get(metric)) is not None and decision.verdict in _OF_A_GATE:
+        verdict, reasons = _by_interval(decision.low, decision.high, threshold, values.direction), list[Note]()
+        if verdict != "passed":
+            reasons = [Note("decision", metric=metric, decision=decision, required=required)]
+    elif audit is not None:
+        verdict, reasons = _by_audit(metric, audit, threshold, required, limits)
+    else:
+        verdict, reasons = _by_values(metric, values, summary, threshold, required, limits)
+        if verdict != "undecided" and (few := _few_scored(data, metric, values)) is not None:
+            verdict, reasons = "undecided", [few]
+    more = [*_too_many_unscored(metric, values, limits), *_unread(data, metric)]
+    kept = [reason for reason in (*reasons, *more) if reason.code not in limits.allow]
+    if not kept:
+        return Gate(metric, f"mean {required}", "passed")
+    if verdict == "passed":
+        verdict = "undecided" if all(reason.code in _UNDECIDED for reason in kept) else "failed"
+    return Gate.of(metric, f"mean {required}", verdict, kept)
+
+
+_OF_A_GATE = ("passed", "failed", "undecided")  # the other verdicts of decisions compare with a baseline
+_UNDECIDED = ("not-read", "incomplete", "few-scored")
+
+
+def _by_values(
+    metric: str, values: Values, summary: MetricSummary | None, threshold: float, required: str, limits: Limits
+) -> tuple[GateVerdict, list[Note]]:
+    verdict = decide(values, threshold, limits.failed)
+    causes = [Note(f"unknown-{why}", count=count) for why, count in values.unknown.items() if count]
+    counts = {"unknown": values.n_unknown, "expected": values.expected, "causes": causes}
+    if not values.count:
+        code = "not-scored-at-all" if causes else "nothing-scored"
+        return verdict, [Note(code, metric=metric, required=required, **counts)]
+    if verdict == "undecided":
+        low, high = sorted(values.ends())
+        return verdict, [Note("not-scored", metric=metric, low=low, high=high, required=required, **counts)]
+    if verdict == "failed":
+        has_blanks = summary is None or summary.scored < values.count  # the interval is that of the others
+        interval = "" if summary is None or has_blanks else summary.interval
+        found = f"{values.total / values.count:.3f} {interval}".rstrip()
+        return verdict, [Note("below-threshold", metric=metric, found=found, required=required)]
+    return verdict, []
+
+
+def _by_audit(
+    metric: str, audit: MetricAudit, threshold: float, required: str, limits: Limits
+) -> tuple[GateVerdict, list[Note]]:
+    """Return the verdict by the interval of the strong judge's mean."""
+    asked = audit.audited + audit.failed
+    if audit.mean is None:
+        return "undecided", [Note("nothing-audited", metric=metric, required=required)]
+    reasons = []
+    if audit.failed > limits.failed * asked:
+        reasons = [Note("audit-failed", metric=metric, failed=audit.failed, asked=asked, most=limits.failed)]
+    low, high = (audit.mean, audit.mean) if audit.low is None or audit.high is None else (audit.low, audit.high)
+    verdict = _by_interval(low, high, threshold, audit.direction)
+    found = f"{audit.mean:.3f} {audit.interval}".rstrip()
+    own = "–" if audit.own_mean is None else f"{audit.own_mean:.3f}"
+    if verdict != "passed":
+        code = "below-threshold-by-audit" if verdict == "failed" else "undecided-by-audit"
+        facts = {"found": found, "audited": audit.audited, "own": own, "required": required}
+        reasons.insert(0, Note(code, metric=metric, **facts))
+    return "undecided" if reasons and verdict == "passed" else verdict, reasons
+
+
+def _by_interval(low: float, high: float, threshold: float, direction: Direction) -> GateVerdict:
+    worst, best = (low, high) if direction == "higher" else (high, low)
+    if _reaches(worst, threshold, direction):
+        return "passed"
+    return "undecided" if _reaches(best, threshold, direction) else "failed"
+
+
+def _reaches(value: float, threshold: float, direction: Direction) -> bool:
+    return reaches(value, threshold, direction) or isclose(value, threshold, abs_tol=1e-9)
+
+
+def _few_scored(data: ReportData, metric: str, values: Values) -> Note | None:
+    """Return a reason if fewer different samples have a value than a gate needs."""
+    least = min(LEAST_SCORED, ceil(values.expected / 2))
+    if values.count >= 2 * LEAST_SCORED and not _has_repeats(data.rows):
+        return None
+    rows = (row for row in data.rows if value_of(row.sample, row.scores.get(metric)) is not None)
+    scored = len(set(original_ids([(row.sample.id, row.sample.question) for row in rows])))
+    if not 0 < scored < least:
+        return None
+    different = "different " if scored < values.count else ""
+    return Note("few-scored", metric=metric, scored=scored, different=different, expected=values.expected, least=least)
+
+
+def _has_repeats(rows: Sequence[Row]) -> bool:
+    ids = original_ids([(row.sample.id, row.sample.question) for row in rows])
+    return len(set(ids)) < len(ids)
+
+
+def _too_many_unscored(metric: str, values: Values, limits: Limits) -> Iterator[Note]:
+    known = values.count + values.unscored
+    if values.count and values.unscored > limits.unscored * known:
+        yield Note("unscored", metric=metric, unscored=values.unscored, count=known, most=limits.unscored)
+
+
+def _unread(data: ReportData, metric: str) -> Iterator[Note]:
+    """Yield a reason if the run ended before it had read all samples, so that their number is not known."""
+    if any(code_of(note) == "budget-spent-unread" for note in data.notes):
+        yield Note("not-read", metric=metric)
+    elif not data.complete:
+        yield Note("incomplete", metric=metric)
+
+
+def _check_numbers(thresholds: Any, limits: Limits) -> None:
+    if not isinstance(thresholds, Mapping):
+        raise ConfigError(f'check takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {thresholds!r}')
+    for name, threshold in thresholds.items():
+        if not isinstance(threshold, int | float) or isnan(threshold):
+            raise ConfigError(f"the threshold of {name} must be a number, got {threshold!r}")
+    for option, share in (("max_failed", limits.failed), ("max_unscored", limits.unscored)):
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise ConfigError(f"{option} must be a share from 0 to 1, got {share!r}")
+
+
+def check_gates(gates: Sequence[Gate], threshold: float | None = None) -> None:
+    """Raise BelowThreshold unless all gates passed; the message names every reason once."""
+    if reasons := dict.fromkeys(gate.reason for gate in gates if gate.verdict != "passed"):
+        raise BelowThreshold("; ".join(reasons), threshold=threshold, gates=gates)
+
+
+def decided_gates(
+    decisions: Mapping[str, Decision], thresholds: Collection[str], requirement: str, allow: Collection[str]
+) -> dict[str, Gate]:
+    """Return a gate by metric for each decision of a run with `until=` that compares with its baseline.
+
+    Args:
+        decisions: the decisions by their key.
+        thresholds: metrics with a threshold, whose own decisions are not about the baseline.
+        requirement: what is required, as text.
+        allow: codes of reasons that are meant to be so.
+    """
+    gates = {}
+    for key, decision in decisions.items():
+        metric = key.removesuffix(AGAINST_BASELINE)
+        if metric == key and (key in thresholds or decision.verdict in ("passed", "failed", "precise")):
+            continue
+        verdict = _VERDICTS[decision.verdict]
+        note = Note("decision", metric=metric, decision=decision, required=requirement)
+        passed = verdict == "passed" or note.code in allow
+        gates[metric] = Gate(metric, requirement, "passed") if passed else Gate.of(metric, requirement, verdict, [note])
+    return gates
+
+
+AGAINST_BASELINE = " against the baseline"
+"""End of the key of a decision about the baseline, if the metric has a threshold, too."""
+
+_VERDICTS: Mapping[str, GateVerdict] = {
+    "better": "passed",
+    "no worse": "passed",
+    "worse": "failed",
+    "undecided": "undecided",
+}
