@@ -12,13 +12,12 @@ from typing import Literal
 
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
-from langchain_rageval.data.loading import original_ids
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.page_blocks import html_table
-from langchain_rageval.report.summary import AUTO, By, clusters_of, conversation_of
+from langchain_rageval.report.units import By, Units
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference, sign_flip_p
 
 Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples"]
@@ -372,25 +371,9 @@ def _question(row: Row) -> str:
 
 
 def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hashable] | None, list[Note]]:
-    """Return the cluster of each pair, None if all are independent, and a note on clusters by default.
-
-    Those are the turns of a conversation, unless `cluster` is None, and the repeats of a sample.
-    """
-    samples = [row.sample for row, _ in pairs]
-    if cluster not in (None, AUTO):
-        return clusters_of(samples, cluster), []
-    names = original_ids([(sample.id, sample.question) for sample in samples])
-    conversations = [conversation_of(sample) for sample in samples] if cluster == AUTO else []
-    known = [name for name in conversations if name is not None]
-    if len(set(known)) < len(known):
-        groups = [
-            (one, "") if one is not None else ("", other) for one, other in zip(conversations, names, strict=True)
-        ]
-        return groups, [Note("paired-conversations", pairs=len(known), conversations=len(set(known)))]
-    count = len(set(names))
-    if count == len(names):
-        return None, []
-    return names, [Note("repeated-samples", pairs=len(names), count=count)]
+    """Return the unit of each pair, None if all are independent, and notes on the units; see `Units`."""
+    units = Units((row.sample for row, _ in pairs), cluster)
+    return units.groups(), units.notes(paired=True)
 
 
 def _gate_problems(metrics: Sequence[MetricComparison], pairs: int, samples: int) -> list[Note]:
