@@ -46,8 +46,8 @@ def test_the_table_shows_the_strong_judges_mean_and_the_gate_takes_it(rageval, s
     found = Report.load(out).audit["faithfulness"]
     assert (found.mean, found.own_mean, found.audited, found.agreement) == (0.0, 1.0, 20, 0.0)
     assert complaints.splitlines()[-1] == (
-        f"rageval: faithfulness is 0.000 [0.000, {found.high:.3f}] by the audit of 20 samples (1.000 by its own judge), "
-        "at least 0.5 is required"
+        f"rageval: faithfulness is 0.000 [0.000, {found.high:.3f}] by the audit of 20 samples (1.000 by its own "
+        "judge), at least 0.5 is required"
     )
     assert "Audit by strong, 95% intervals" in told
     assert "20 of 80" in told
