@@ -44,7 +44,7 @@ from langchain_rageval.report.summary import (
     summary_line,
 )
 from langchain_rageval.report.thresholds import check_thresholds
-from langchain_rageval.report.units import AUTO, By
+from langchain_rageval.report.units import AUTO, By, ScoresById, Units
 from langchain_rageval.report.unpaired import compare_unpaired
 
 if TYPE_CHECKING:
@@ -150,8 +150,10 @@ class Report(ReportData):
         scored = (row for row in self.rows if metric in row.scores and row.scores[metric].value is not None)
         return nsmallest(n, scored, key=lambda row: _signed_value(row.scores[metric]))
 
-    def scores(self, metric: str | None = None) -> dict[str, Score]:
+    def scores(self, metric: str | None = None) -> ScoresById:
         """Return the scores of a metric by sample id; the second and later samples with one id get `-2`, `-3` after it.
+
+        `units` of the result has the unit of each sample by id, if several samples are of one, see `summary`.
 
         Args:
             metric: name of the metric; may be omitted if the report has only one.
@@ -161,8 +163,14 @@ class Report(ReportData):
         """
         metric = metric_or_only(self, metric)
         ids = SampleIds()
-        named = ((ids.distinct(row.sample).id, row) for row in self.rows)
-        return {name: row.scores[metric] for name, row in named if metric in row.scores}
+        units, scores, names = Units(), {}, []
+        for row in self.rows:
+            name = ids.distinct(row.sample).id
+            if metric in row.scores:
+                units.add(row.sample)
+                names.append(name)
+                scores[name] = row.scores[metric]
+        return ScoresById(scores, dict(zip(names, units.groups() or [], strict=False)))
 
     def instruments(self) -> dict[str, list[Instrument]]:
         """Return the instruments that gave the scores of each metric, in order of appearance; usually one.

@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_rageval.data.loading import original_ids
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.text.language import detect_language
 
@@ -173,6 +173,19 @@ class Units:
                 if kind in _NAMED and loose:
                     notes.append(Note("without-unit", count=loose, samples=len(self._keys), field=_NAMED[kind]))
         return notes
+
+
+class ScoresById(dict[str, Score]):
+    """Scores of a metric by sample id.
+
+    Args:
+        scores: the scores.
+        units: unit of each sample by its id, see `Units`; empty if each sample is a unit by itself.
+    """
+
+    def __init__(self, scores: Mapping[str, Score], units: Mapping[str, int]) -> None:
+        super().__init__(scores)
+        self.units = units
 
 
 def units_of(samples: Iterable[Sample], cluster: By | None = AUTO) -> list[int] | None:

@@ -1,5 +1,6 @@
 """Fitness: thresholds decide on intervals, and a metric is as fit as its worst step."""
 
+import numpy as np
 from helpers.each import each
 
 from langchain_rageval.metrics import BUILDERS
