@@ -205,7 +205,9 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> 
         tally = tallies.setdefault(slices.slice_of(row.sample) or NONE, {})
         units.add(row.sample)
         for name, score in row.scores.items():
-            tally.setdefault(name, Tally(name, score)).add(score, place)
+            if name not in tally:
+                tally[name] = Tally(name, score)
+            tally[name].add(score, place)
     slices.check_known()
     notes = units.notes()
     known = in_reading_order(label for label in tallies if label != NONE)
@@ -319,7 +321,7 @@ def value_range(declared: Range | None, values: Collection[float]) -> tuple[floa
         values: values of the metric.
     """
     low, high = declared or (0.0, 1.0)
-    if low is None or high is None or any(not low - ROUNDING <= value <= high + ROUNDING for value in values):
+    if low is None or high is None or (values and (min(values) < low - ROUNDING or max(values) > high + ROUNDING)):
         return None
     return low, high
 
