@@ -25,9 +25,10 @@ from langchain_rageval.chains.run_trees import RunRecord
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric, ConversationCount, MixedMeasures
+from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures
 from langchain_rageval.evaluation.score_store import JudgeBreaker, ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
+from langchain_rageval.report.units import Units
 from langchain_rageval.run.budget import BudgetTracker
 from langchain_rageval.run.threads import DaemonThreads
 
@@ -464,7 +465,7 @@ class ScoringPipeline:
             evaluation,
             run=run,
             mixed_measures=MixedMeasures(),
-            conversation_count=ConversationCount(),
+            units=Units(),
             left_out=[],
             judge_breaker=JudgeBreaker(),
         )

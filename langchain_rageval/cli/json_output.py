@@ -90,7 +90,7 @@ def trend_object(trend: Trend) -> dict[str, Any]:
     """Return the JSON object of `rageval trend`."""
 
     def means(summary: Summary) -> dict[str, Any]:
-        keys = ("mean", "low", "high", "scored", "unscored", "failed")
+        keys = ("mean", "low", "high", "scored", "unscored", "failed", "units")
         return {name: {key: getattr(metric, key) for key in keys} for name, metric in summary.items()}
 
     alarms = {

@@ -101,6 +101,7 @@ def run_trend(options: argparse.Namespace) -> int:
         margin=options.margin,
         error=options.error,
         adjust=options.adjust or None,
+        since=options.since,
         allow_different_instruments=options.allow_different_instruments,
     )
     if page:

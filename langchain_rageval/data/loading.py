@@ -120,15 +120,15 @@ def describe_place(index: int, question: str) -> str:
     return f"row {index + 1} (index {index}), question {question!r}"
 
 
-def original_ids(samples: Sequence[tuple[str, str]]) -> list[str]:
+def original_ids(samples: Sequence[tuple[str, Hashable]]) -> list[str]:
     """Return for each sample the id without a number that `SampleIds` appended; repeats of a sample share it.
 
     Args:
-        samples: id and question of each sample.
+        samples: id and question of each sample, or what else tells samples with one id apart.
     """
     known = set(samples)
 
-    def original(name: str, question: str) -> str:
+    def original(name: str, question: Hashable) -> str:
         match = _NUMBERED.fullmatch(name)
         return match[1] if match and (match[1], question) in known else name
 

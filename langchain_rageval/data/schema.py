@@ -408,6 +408,8 @@ class Score(_FrozenModel):
             whose metric started them.
         instrument: digests of what found the facts and of what counted them, "<found_by>.<counted_by>"; each of 16
             hexadecimal digits, or "unknown". Version 0.1.0 wrote a single hash.
+        range: lowest and highest possible value, each None if there is none; None if they are 0 and 1, or unknown, as
+            in files of version 0.1.0.
     """
 
     metric: _CleanText
@@ -420,6 +422,7 @@ class Score(_FrozenModel):
     failure: Failure | None = None
     usage: Usage = Usage()
     instrument: _CleanText = ""
+    range: tuple[float | None, float | None] | None = None
 
     @model_validator(mode="after")
     def _exactly_one_outcome(self) -> Self:

@@ -16,6 +16,7 @@ from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import names_of
+from langchain_rageval.report.audit import LEAST_AUDITED
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Audit:
 
     Args:
         judge: the strong judge. It takes the place of all judges of a metric, and of a verifier.
-        share: share of the samples that it scores, above 0 and at most 1; at least one sample.
+        share: share of the samples that it scores, above 0 and at most 1; at least 20 samples, or all.
         seed: seed of the draw. The samples are drawn by their ids, so that a resumed run draws the same ones.
 
     Raises:
@@ -76,11 +77,15 @@ class Audit:
             exact: True to draw the given share exactly, False to draw each sample with a chance of the share,
                 independently of the others.
         """
-        limit = float(self.share)
+        limit = share = self.share_of(len(samples))
         if exact and samples:
             places = sorted(_place(sample.id, self.seed) for sample in samples)
-            limit = nextafter(places[max(1, round(self.share * len(places))) - 1], 2)
-        return AuditDraw(self.share, self.seed, limit)
+            limit = nextafter(places[round(share * len(places)) - 1], 2)
+        return AuditDraw(share, self.seed, limit)
+
+    def share_of(self, size: int) -> float:
+        """Return the share of the samples of a run that the strong judge scores: at least 20 samples, or all."""
+        return min(1.0, max(self.share, LEAST_AUDITED / max(1, size)))
 
 
 class AuditedMetrics(NamedTuple):

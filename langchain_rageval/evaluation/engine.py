@@ -33,7 +33,6 @@ from langchain_rageval.evaluation.audit import Audit, AuditDraw
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import (
     AnyMetric,
-    ConversationCount,
     MixedMeasures,
     check_complete_sample,
     flatten_metrics,
@@ -62,6 +61,7 @@ from langchain_rageval.metrics.structure import (
 )
 from langchain_rageval.report.files import ReportFile, head_of
 from langchain_rageval.report.report import Report
+from langchain_rageval.report.units import Units
 from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
 from langchain_rageval.run.run import Run, build_run, has_callbacks
 from langchain_rageval.run.usage import tokens_in
@@ -91,7 +91,7 @@ class Evaluation:
         score_store: scores in the journal.
         budget_tracker: what is spent of the budget.
         mixed_measures: metrics whose scores have different meanings.
-        conversation_count: conversations that the samples are turns of.
+        units: independent units of the samples.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
         judge_breaker: ends the calls to judges that never answer.
         not_asked: index and name of each score that was left out because its judge is not called any more.
@@ -110,7 +110,7 @@ class Evaluation:
     score_store: ScoreStore
     budget_tracker: BudgetTracker
     mixed_measures: MixedMeasures = field(default_factory=MixedMeasures)
-    conversation_count: ConversationCount = field(default_factory=ConversationCount)
+    units: Units = field(default_factory=Units)
     left_out: list[tuple[int, str]] = field(default_factory=list)
     judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
     not_asked: list[tuple[int, str]] = field(default_factory=list)
@@ -354,7 +354,7 @@ class Evaluation:
         yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.probabilities_note))
         yield from cascade_notes(self.run.meter.events)
         yield from self.mixed_measures.notes()
-        yield from self.conversation_count.notes()
+        yield from self.units.notes()
         yield from self.score_store.notes()
         if self.score_store.journal is None:
             unknown = {name: one.unknown for part in self._instruments for name, one in part.items() if one.unknown}
@@ -553,7 +553,7 @@ class Evaluation:
         row = result.row()
         if row.scores:
             self.mixed_measures.add(row)
-            self.conversation_count.add(row)
+            self.units.add(row.sample)
             yield row
         else:
             del self.scheduler.begun[row.index]

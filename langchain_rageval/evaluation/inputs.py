@@ -25,7 +25,6 @@ from langchain_rageval.metrics.grading import LabelGrader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, names_of, problem_of, remedy_for, stages_of
 from langchain_rageval.metrics.suite import Suite
-from langchain_rageval.report.summary import conversation_of
 from langchain_rageval.text.words import common_share
 
 log = logging.getLogger("langchain_rageval")
@@ -58,25 +57,6 @@ class MixedMeasures:
         """Log the notes as warnings."""
         for note in self.notes():
             log.warning("%s", note)
-
-
-class ConversationCount:
-    """Conversations of a run by the id in the metadata of their samples."""
-
-    def __init__(self) -> None:
-        self._ids: set[str] = set()
-        self._samples = 0
-
-    def add(self, row: Row) -> None:
-        """Count the sample of a finished row if it is a turn of a conversation."""
-        if (name := conversation_of(row.sample)) is not None:
-            self._ids.add(name)
-            self._samples += 1
-
-    def notes(self) -> Iterator[str]:
-        """Yield a note if several samples are of one conversation."""
-        if len(self._ids) < self._samples:
-            yield Note("conversations", samples=self._samples, conversations=len(self._ids))
 
 
 MIN_SAMPLES = 3

@@ -273,7 +273,7 @@ def plan(
     strong = audit.metrics(flat).metrics if audit is not None else []
     drawn, count = _draw(_repeatable(samples, flat), rehearsed if pilot is None else pilot)
     notes = _unplannable_notes(flat)
-    asked = float(count)
+    asked, share = float(count), None if audit is None else audit.share_of(count)
     if pilot is None:
         usages, failed = _measure(drawn, flat, _existing(journal), prices)
         of_audit, failed_audits = _measure(drawn, strong, _existing(journal), prices) if strong else ({}, [])
@@ -286,7 +286,6 @@ def plan(
         usages = {name: scored.usage(name) for metric in flat for name in names_of(metric)}
         of_audit = {name: scored.usage(name, of_audit=True) for metric in strong for name in names_of(metric)}
         if until is not None:
-            share = None if audit is None else audit.share
             asked = scored.expected_samples(until, flat, count, strong, share)
             notes.append(f"The stopping rule was simulated with the scores of {len(scored.rows)} samples.")
     factor = asked / max(1, len(drawn))
@@ -298,7 +297,7 @@ def plan(
         count,
         len(drawn),
         notes,
-        audit=[_planned(name, usage, factor * (audit.share if audit else 0)) for name, usage in of_audit.items()],
+        audit=[_planned(name, usage, factor * (share or 0)) for name, usage in of_audit.items()],
         asked=round(asked),
         waves=waves,
     )

@@ -340,6 +340,7 @@ class Metric(Traced[Any, Score], Adapters):
 
     def _score(self, value: Value, usage: Usage) -> Score:
         number = None if value.number is None else self._in_range(value.number)
+        low, high = (float(end) if isfinite(end) else None for end in self.range)
         try:
             return Score(
                 metric=self.name,
@@ -351,6 +352,7 @@ class Metric(Traced[Any, Score], Adapters):
                 unscored=value.unscored,
                 usage=usage,
                 instrument=self.instrument,
+                range=None if (low, high) == (0, 1) else (low, high),
             )
         except ValidationError as error:
             raise config_error_of(f"reduce of {self.name} gave an invalid Value", error) from None

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from langchain_rageval.data.schema import Direction, Row, Score, Usage
+from langchain_rageval._internal.page import pluralize
+from langchain_rageval.data.schema import Direction, Row, Usage
 from langchain_rageval.report.page_blocks import html_table
-from langchain_rageval.report.summary import conversation_of
-from langchain_rageval.statistics import prediction_powered_mean
+from langchain_rageval.report.summary import ROUNDING, Range, value_range
+from langchain_rageval.report.units import Units
+from langchain_rageval.statistics import PredictionPoweredMean, prediction_powered_mean
 
 SAME = 0.1
 """Largest difference of two scores that count as equal."""
 
+LEAST_AUDITED = 20
+"""Smallest audit that decides anything, unless it is of all samples."""
+
 _MOST_PARTED = 10
-_Clusters = tuple[Sequence[Hashable], Sequence[Hashable]]
 
 
 @dataclass(frozen=True)
@@ -53,16 +57,21 @@ class MetricAudit:
         metric: name of the metric.
         direction: "higher" or "lower", whichever is better.
         mean: estimated mean of the strong judge over all samples; None if it scored none of them.
-        low: lower end of its 95% interval; None without a mean, or if values lie outside 0 to 1.
-        high: upper end of the interval.
+        low: lower end of its 95% interval; None without a mean, or if the metric has no finite range.
+        high: upper end of the interval. The interval covers every value that the strong judge could have given the
+            samples on which it failed.
         own_mean: mean of the metric's own judge over all samples.
         agreement: share of the audited samples on which the two judges differ by at most 0.1.
-        audited: number of samples with values of both judges.
-        samples: number of samples with a value of the metric's own judge.
-        failed: number of audited samples on which the strong judge failed; they are left out of the estimate.
+        audited: number of samples with a value of the strong judge; where the metric's own judge gave none, its mean
+            takes the place of its value.
+        samples: number of samples of the run that have the metric, with or without a value.
+        failed: number of audited samples on which the strong judge failed.
         usage: what the strong judge cost.
         spared: calls and tokens that it would have cost for the other samples.
         parted: the samples on which the judges differ most, the largest difference first, at most ten.
+        decides: False if the strong judge was asked about fewer than 20 samples, and not about all: a gate cannot pass.
+        units: number of independent units among the audited samples, see `Units`; None if each sample is one.
+        unit: what the units are, as in `MetricSummary`.
     """
 
     metric: str
@@ -78,6 +87,9 @@ class MetricAudit:
     usage: Usage
     spared: Usage
     parted: Sequence[PartedScore] = ()
+    decides: bool = True
+    units: int | None = None
+    unit: str = ""
 
     @property
     def interval(self) -> str:
@@ -87,13 +99,16 @@ class MetricAudit:
     def __str__(self) -> str:
         """Return both means, the agreement and the cost on one line."""
         if self.mean is None:
-            return f"{self.metric}: no sample has scores of both judges ({self.failed} failed)"
+            return f"{self.metric}: no sample has a score of the strong judge ({self.failed} failed)"
         cells = f"{self.metric} {self.mean:.3f} {self.interval}".rstrip()
-        failed = f", {self.failed} failed" if self.failed else ""
-        return (
-            f"{cells} by the strong judge, {self.own_mean:.3f} by its own ({self.audited} of {self.samples} samples "
-            f"audited{failed}; {self.agreement:.0%} agree; {self.spared.calls} calls spared)"
-        )
+        details = [f"{self.audited} of {self.samples} samples audited"]
+        details[0] += "" if self.units is None else f" in {pluralize(self.units, self.unit)}"
+        details[0] += f", {self.failed} failed" if self.failed else ""
+        details += [] if self.agreement is None else [f"{self.agreement:.0%} agree"]
+        details += [f"{self.spared.calls} calls spared"]
+        details += [] if self.decides else [f"decides nothing: {LEAST_AUDITED} samples are needed, or all"]
+        own = "no score" if self.own_mean is None else f"{self.own_mean:.3f}"
+        return f"{cells} by the strong judge, {own} by its own ({'; '.join(details)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as data for JSON."""
@@ -143,7 +158,7 @@ class AuditSummary(Mapping[str, MetricAudit]):
 
 AUDIT_HEADINGS = ("metric", "strong judge", "95% interval", "own judge", "agree", "audited", "calls", "calls spared")
 
-_NUMBERS = ("mean", "low", "high", "own_mean", "agreement", "audited", "samples", "failed")
+_NUMBERS = ("mean", "low", "high", "own_mean", "agreement", "audited", "samples", "failed", "decides", "units")
 
 
 def audit_cells(audit: MetricAudit) -> tuple[str, ...]:
@@ -162,89 +177,102 @@ def summarise_audit(rows: Iterable[Row], judge: str = "") -> AuditSummary:
         rows: rows of a report; the audited ones are a random part of them.
         judge: name of the strong judge.
     """
+    units = Units()
     tallies: dict[str, _Tally] = {}
-    others: dict[str, list[tuple[Row, Score]]] = {}
-    for row in rows:
-        for name, score in row.scores.items():
-            if name in row.audit:
-                tallies.setdefault(name, _Tally(name)).add(row, score, row.audit[name])
-            elif score.value is not None:
-                others.setdefault(name, []).append((row, score))
-    return AuditSummary((tally.audit(others.get(name, [])) for name, tally in tallies.items()), judge)
+    for place, row in enumerate(rows):
+        units.add(row.sample)
+        for name in {**row.scores, **row.audit}:
+            tallies.setdefault(name, _Tally(name)).add(place, row)
+    return AuditSummary((tally.audit(units) for tally in tallies.values() if tally.asked), judge)
 
 
 class _Tally:
-    """Scores of both judges for the audited samples of one metric."""
+    """Scores of both judges for one metric."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._direction: Direction = "higher"
-        self._pairs: list[PartedScore] = []
-        self._conversations: list[Hashable] = []
-        self._own_only: list[float] = []
-        self._rows = self._failed = 0
+        self._range: Range | None = None
+        self._audited: list[tuple[int, float | None, float | None]] = []  # place, own value, strong value or failed
+        self._others: list[tuple[int, float | None]] = []  # place, own value
+        self._own: list[float] = []
+        self._parted: list[PartedScore] = []
+        self._samples = self.asked = 0
         self._usage = Usage()
 
-    def add(self, row: Row, own: Score, strong: Score) -> None:
-        """Add the scores of an audited sample."""
-        self._direction = own.direction
-        self._rows += 1
+    def add(self, place: int, row: Row) -> None:
+        """Add the scores of a sample."""
+        score, strong = row.scores.get(self._name), row.audit.get(self._name)
+        self._samples += 1
+        own = score.value if score else None
+        if own is not None:
+            self._own.append(own)
+        for known in (score, strong):
+            if known is not None:
+                self._direction, self._range = known.direction, self._range or known.range
+        if strong is None:
+            self._others.append((place, own))
+            return
+        self.asked += 1
         self._usage += strong.usage
-        self._failed += strong.failure is not None
-        if own.value is not None and strong.value is not None:
+        if strong.unscored is None:
+            self._audited.append((place, own, strong.value))
+        if own is not None and strong.value is not None:
             sample = row.sample
-            pair = PartedScore(row.index, sample.id, sample.question, own.value, strong.value, strong.reason)
-            self._pairs.append(pair)
-            self._conversations.append(_cluster_of(row))
-        elif own.value is not None:
-            self._own_only.append(own.value)
+            self._parted.append(PartedScore(row.index, sample.id, sample.question, own, strong.value, strong.reason))
 
-    def audit(self, rest: Sequence[tuple[Row, Score]]) -> MetricAudit:
-        """Return the audit.
-
-        Args:
-            rest: scores of the metric's own judge for the samples that were not audited.
-        """
-        others = [float(score) for _, score in rest]
-        clusters = (self._conversations, [_cluster_of(row) for row, _ in rest])
-        own, strong = [pair.value for pair in self._pairs], [pair.strong for pair in self._pairs]
-        everything = [*own, *self._own_only, *others]
-        mean = low = high = None
-        if strong:
-            values = [*strong, *everything]
-            bounded = min(values) >= 0 and max(values) <= 1
-            scale = (0.0, 1.0) if bounded else (min(values), max(values))
-            powered = prediction_powered_mean(strong, own, others, scale=scale, clusters=_shared(clusters))
-            mean = powered.mean
-            low, high = (powered.low, powered.high) if bounded else (None, None)
-        largest = sorted(self._pairs, key=lambda pair: (-abs(pair.difference), pair.index))
+    def audit(self, units: Units) -> MetricAudit:
+        """Return the audit; `units` are those of all rows."""
+        strong = [(place, value) for place, _, value in self._audited if value is not None]
+        failed = len(self._audited) - len(strong)
+        groups = units.groups(place for place, _ in strong)
+        mean, low, high = self._estimate(units) if strong else (None, None, None)
+        largest = sorted(self._parted, key=lambda pair: (-abs(pair.difference), pair.index))
         return MetricAudit(
             metric=self._name,
             direction=self._direction,
             mean=mean,
             low=low,
             high=high,
-            own_mean=fmean(everything) if everything else None,
-            agreement=fmean([abs(pair.difference) <= SAME + 1e-9 for pair in self._pairs]) if strong else None,
+            own_mean=fmean(self._own) if self._own else None,
+            agreement=fmean([abs(pair.difference) <= SAME + ROUNDING for pair in largest]) if largest else None,
             audited=len(strong),
-            samples=len(everything),
-            failed=self._failed,
+            samples=self._samples,
+            failed=failed,
             usage=self._usage,
-            spared=_scaled(self._usage, len(others) / self._rows),
+            spared=_scaled(self._usage, len(self._others) / self.asked),
             parted=[pair for pair in largest[:_MOST_PARTED] if pair.difference],
+            decides=self.asked >= min(LEAST_AUDITED, self._samples),
+            units=None if groups is None else len(set(groups)),
+            unit="" if groups is None else units.kind(place for place, _ in strong),
         )
 
+    def _estimate(self, units: Units) -> tuple[float, float | None, float | None]:
+        """Return the estimated mean and its interval; failures count as the lowest and as the highest value."""
+        values = [*self._own, *(value for _, _, value in self._audited if value is not None)]
+        bounds = value_range(self._range, values)
+        scale = bounds or (min(values), max(values))
+        constant = fmean(self._own) if self._own else 0.0
 
-def _cluster_of(row: Row) -> Hashable:
-    """Return the conversation of a row; a row of none is a cluster of its own."""
-    name = conversation_of(row.sample)
-    return ("", row.index) if name is None else name
+        def powered(fill: float | None) -> PredictionPoweredMean:
+            labelled = [(*one[:2], fill if one[2] is None else one[2]) for one in self._audited]
+            known = [(place, own, label) for place, own, label in labelled if label is not None]
+            places = [[place for place, *_ in known], [place for place, _ in self._others]]
+            groups = units.groups([*places[0], *places[1]])
+            return prediction_powered_mean(
+                [label for _, _, label in known],
+                [constant if own is None else own for _, own, _ in known],
+                [constant if own is None else own for _, own in self._others],
+                scale=scale,
+                clusters=None if groups is None else (groups[: len(known)], groups[len(known) :]),
+            )
 
-
-def _shared(clusters: _Clusters) -> _Clusters | None:
-    """Return the clusters, or None if each has one item."""
-    names = [*clusters[0], *clusters[1]]
-    return None if len({*names}) == len(names) else clusters
+        found = powered(None)
+        if bounds is None:
+            return found.mean, None, None
+        if all(value is not None for *_, value in self._audited):
+            return found.mean, found.low, found.high
+        return found.mean, min(found.low, powered(scale[0]).low), max(found.high, powered(scale[1]).high)
 
 
 def _scaled(usage: Usage, factor: float) -> Usage:

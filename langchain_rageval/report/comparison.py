@@ -12,14 +12,13 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
-from langchain_rageval.data.loading import original_ids
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.files import ReportData, check_metric
-from langchain_rageval.report.gates import Gate, check_gates, range_of, value_of
+from langchain_rageval.report.gates import Gate, check_gates, range_of, value_of, worst_of
 from langchain_rageval.report.page_blocks import html_table
-from langchain_rageval.report.summary import AUTO, By, clusters_of, conversation_of
+from langchain_rageval.report.units import By, Units
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference, sign_flip_p
 from langchain_rageval.statistics.paired import largest_loss
 
@@ -473,25 +472,9 @@ def _question(row: Row) -> str:
 
 
 def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hashable] | None, list[Note]]:
-    """Return the cluster of each pair, None if all are independent, and a note on clusters by default.
-
-    Those are the turns of a conversation, unless `cluster` is None, and the repeats of a sample.
-    """
-    samples = [row.sample for row, _ in pairs]
-    if cluster not in (None, AUTO):
-        return clusters_of(samples, cluster), []
-    names = original_ids([(sample.id, sample.question) for sample in samples])
-    conversations = [conversation_of(sample) for sample in samples] if cluster == AUTO else []
-    known = [name for name in conversations if name is not None]
-    if len(set(known)) < len(known):
-        groups = [
-            (one, "") if one is not None else ("", other) for one, other in zip(conversations, names, strict=True)
-        ]
-        return groups, [Note("paired-conversations", pairs=len(known), conversations=len(set(known)))]
-    count = len(set(names))
-    if count == len(names):
-        return None, []
-    return names, [Note("repeated-samples", pairs=len(names), count=count)]
+    """Return the unit of each pair, None if all are independent, and notes on the units; see `Units`."""
+    units = Units((row.sample for row, _ in pairs), cluster)
+    return units.groups(), units.notes(paired=True)
 
 
 def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
@@ -578,7 +561,7 @@ def _with_coverage(
     unknown = [theirs for ours, theirs in scored_pairs if _is_unknown(ours, name)]
     verdict = metric.verdict
     if len(unknown) > most:
-        assumed = [_worst(theirs, name) - (_value(theirs, name) or 0.0) for theirs in unknown]
+        assumed = [worst_of(theirs.scores[name]) - (_value(theirs, name) or 0.0) for theirs in unknown]
         worst = compare_metric(name, metric.direction, pairing.pairs, groups, assumed)
         found = with_verdict(worst, worst.p_unadjusted, margin).verdict
         if found == "worse" and verdict != "worse":
@@ -597,12 +580,6 @@ _MOST_NAMED = 5
 def _is_unknown(row: Row, name: str) -> bool:
     """Return True if a score is unknown: it failed, or was left out."""
     return name not in row.scores or row.scores[name].failure is not None
-
-
-def _worst(row: Row, name: str) -> float:
-    score = row.scores[name]
-    low, high = range_of(score)
-    return low if score.direction == "higher" else high
 
 
 def _value(row: Row, name: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, isclose, isnan
+from math import ceil, inf, isclose, isfinite, isnan
 from typing import Any, Literal
 
 from langchain_rageval.data.loading import original_ids
@@ -122,24 +122,33 @@ def value_of(sample: Sample, score: Score | None) -> float | None:
     if score is None or score.value is not None:
         return None if score is None else score.value
     of_answer = score.aspect not in ("context", "ranking") and (score.failure is None or score.failure.step == "sample")
-    if of_answer and is_blank(sample):
-        low, high = range_of(score)
-        return low if score.direction == "higher" else high
-    return None
+    worst = worst_of(score)
+    return worst if of_answer and is_blank(sample) and isfinite(worst) else None
 
 
 def range_of(score: Score) -> tuple[float, float]:
     """Return the least and the greatest possible value of a score: 0 and 1 if its metric declares no range."""
-    return getattr(score, "range", None) or (0.0, 1.0)
+    low, high = score.range or (0.0, 1.0)
+    return -inf if low is None else low, inf if high is None else high
+
+
+def worst_of(score: Score) -> float:
+    """Return the worst possible value of a score; infinite if there is none."""
+    low, high = range_of(score)
+    return low if score.direction == "higher" else high
 
 
 def values_by_metric(data: ReportData, metrics: Collection[str]) -> dict[str, Values]:
     """Return the values of some metrics over all samples that the run was given."""
     values = {metric: Values(unknown={"unreadable": data.unreadable}) for metric in metrics}
+    ranges: dict[str, set[tuple[float, float]]] = {}
     for row in data.rows:
         for metric, own in values.items():
             if (score := row.scores.get(metric)) is not None:
+                ranges.setdefault(metric, set()).add(range_of(score))
                 _add(own, row.sample, score)
+    for metric, found in ranges.items():
+        values[metric].low, values[metric].high = min(low for low, _ in found), max(high for _, high in found)
     for _, metric in data.left_out:
         if metric in values:
             values[metric].unknown["left-out"] = values[metric].unknown.get("left-out", 0) + 1
@@ -148,13 +157,10 @@ def values_by_metric(data: ReportData, metrics: Collection[str]) -> dict[str, Va
 
 def _add(values: Values, sample: Sample, score: Score) -> None:
     values.direction = score.direction
-    low, high = range_of(score)
-    values.low, values.high = min(values.low, low), max(values.high, high)
     value = value_of(sample, score)
     if value is not None:
         values.total += value
         values.count += 1
-        values.low, values.high = min(values.low, value), max(values.high, value)
     elif score.failure is not None:
         values.unknown["failed"] = values.unknown.get("failed", 0) + 1
     else:

@@ -36,8 +36,6 @@ from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.score_table import is_sqlite, read_score_table
 from langchain_rageval.report.summary import (
-    AUTO,
-    By,
     Summary,
     missing_scores,
     summarise,
@@ -45,6 +43,7 @@ from langchain_rageval.report.summary import (
     summary_content,
     summary_line,
 )
+from langchain_rageval.report.units import AUTO, By, ScoresById, Units
 from langchain_rageval.report.unpaired import compare_unpaired
 
 if TYPE_CHECKING:
@@ -74,14 +73,18 @@ class Report(ReportData):
 
     def __repr__(self) -> str:
         """Return the report as text: its summary, with a line for each metric, why scores are missing, and notes."""
-        lines = [self._title(), *map(summary_line, self.summary().values()), *map(str, self.audit.values())]
-        lines += [*missing_scores(self.rows), *(f"Note: {note}" for note in self.notes)]
+        summary = self.summary()
+        lines = [self._title(), *map(summary_line, summary.values()), *map(str, self.audit.values())]
+        notes = dict.fromkeys([*self.notes, *summary.notes])
+        lines += [*missing_scores(self.rows), *(f"Note: {note}" for note in notes)]
         return printable_lines("\n".join(lines))
 
     def _repr_html_(self) -> str:
         """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""
-        (headings, cells), audit = summary_content(self.summary()), self.audit
-        table = html_table(self._title(), headings, cells, [*missing_scores(self.rows), *self.notes])
+        summary, audit = self.summary(), self.audit
+        headings, cells = summary_content(summary)
+        notes = dict.fromkeys([*self.notes, *summary.notes])
+        table = html_table(self._title(), headings, cells, [*missing_scores(self.rows), *notes])
         return table + (audit._repr_html_() if audit else "")
 
     @overload
@@ -101,7 +104,8 @@ class Report(ReportData):
                 metadata is detected from the question.
             cluster: what groups dependent samples, such as "metadata.document" for questions about one document; a path
                 or a function as for `by`. The intervals then treat the clusters, not the samples, as independent. By
-                default the turns of a conversation, by `metadata.conversation`; None treats all samples as independent.
+                default a conversation (`metadata.conversation`), else a tree of a generated test set
+                (`metadata.tree_id`), else the repeats of one question; None treats all samples as independent.
 
         Returns:
             The summary; with `by`, a mapping from each slice, as text, to its summary, in the order of the rows, or in
@@ -146,8 +150,10 @@ class Report(ReportData):
         scored = (row for row in self.rows if metric in row.scores and row.scores[metric].value is not None)
         return nsmallest(n, scored, key=lambda row: _signed_value(row.scores[metric]))
 
-    def scores(self, metric: str | None = None) -> dict[str, Score]:
+    def scores(self, metric: str | None = None) -> ScoresById:
         """Return the scores of a metric by sample id; the second and later samples with one id get `-2`, `-3` after it.
+
+        `units` of the result has the unit of each sample by id, if several samples are of one, see `summary`.
 
         Args:
             metric: name of the metric; may be omitted if the report has only one.
@@ -157,8 +163,14 @@ class Report(ReportData):
         """
         metric = metric_or_only(self, metric)
         ids = SampleIds()
-        named = ((ids.distinct(row.sample).id, row) for row in self.rows)
-        return {name: row.scores[metric] for name, row in named if metric in row.scores}
+        units, scores, names = Units(), {}, []
+        for row in self.rows:
+            name = ids.distinct(row.sample).id
+            if metric in row.scores:
+                units.add(row.sample)
+                names.append(name)
+                scores[name] = row.scores[metric]
+        return ScoresById(scores, dict(zip(names, units.groups() or [], strict=False)))
 
     def instruments(self) -> dict[str, list[Instrument]]:
         """Return the instruments that gave the scores of each metric, in order of appearance; usually one.
@@ -233,13 +245,14 @@ class Report(ReportData):
             baseline: the run to compare with.
             margin: by how much a metric may be worse and still be "no worse", in its own units; also when so small a
                 loss is significant.
-            cluster: what ties samples together, such as "metadata.document"; see `summary`. By default the turns of a
-                conversation; None treats all samples, but for repeats of one, as independent.
+            cluster: what ties samples together, such as "metadata.document"; see `summary`. None treats all pairs as
+                independent.
             allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
             paired: False to compare the means of runs over different samples, such as production with development, by
                 Newcombe's hybrid interval. A note says in which properties the questions differ.
             reweight: with `paired=False`, a property of the samples, such as "language" or "metadata.topic", at whose
-                shares in the baseline both runs are compared; slices that only one run has are left out.
+                shares in the baseline both runs are compared. Slices that only one run has are left out; a note names
+                those of the baseline, and the verdict is at most "inconclusive" if they hold over 5% of its samples.
             require: what `check` and `gates` of the comparison require: "no regression found", so that "inconclusive"
                 passes, or "no worse", which needs a margin above 0.
             rare_losses: always on, and no option any more.

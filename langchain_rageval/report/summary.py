@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 from array import array
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
 
-from langchain_rageval._internal.page import printable_lines
-from langchain_rageval.data.schema import Aspect, Direction, Row, Sample, Score, Usage
-from langchain_rageval.errors import ConfigError
+from langchain_rageval._internal.page import pluralize, printable_lines
+from langchain_rageval.data.notes import Note
+from langchain_rageval.data.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
+from langchain_rageval.report.units import AUTO, NONE, By, Slicer, Units, in_reading_order
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
-from langchain_rageval.text.language import detect_language
 
 _MOST_CAUSES = 3
 _LONGEST = 300  # characters of a message
@@ -67,104 +64,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-By = str | Callable[[Sample], Any]
-
-NONE = "(none)"
-"""Slice of the rows without a value."""
-
-AUTO = "auto"
-"""Cluster that groups the samples of a conversation, if there are any; no path of a sample is called so."""
-
-CONVERSATION = "metadata.conversation"
-"""Path of the id of the conversation that a sample is a turn of."""
-
-
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-
-
-class Slicer:
-    """Function from a sample to the name of its slice.
-
-    Args:
-        by: a function of the sample; or the name or dotted path of a field, such as "metadata.split", where
-            "metadata." may be left out. A "language" that is not in the metadata is detected from the question.
-
-    Raises:
-        ConfigError: if `by` is neither a text nor a function.
-    """
-
-    def __init__(self, by: By) -> None:
-        if not isinstance(by, str) and not callable(by):
-            raise ConfigError(f"a slice or cluster is a path such as 'metadata.split', or a function, got {by!r}")
-        self._by = by
-        self._seen = self._known = False
-        self._metadata: set[str] = set()
-
-    def slice_of(self, sample: Sample) -> str | None:
-        """Return the value as text, or None if it is missing or blank."""
-        label = _text(_value_at(sample, self._by) if isinstance(self._by, str) else self._by(sample))
-        self._seen, self._known = True, self._known or label is not None
-        self._metadata.update(sample.metadata)
-        return label
-
-    def check_known(self) -> None:
-        """Raise ConfigError if there were samples and none of them had a value."""
-        if self._seen and not self._known:
-            fields = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
-            raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {fields or 'empty'}")
-
-
-def clusters_of(samples: Iterable[Sample], by: By) -> list[str | int]:
-    """Return the cluster of each sample, in order; a sample without a value is a cluster by itself.
-
-    Raises:
-        ConfigError: if there are samples and none of them has a value.
-    """
-    slicer = Slicer(by)
-    clusters = [slicer.slice_of(sample) or place for place, sample in enumerate(samples)]
-    slicer.check_known()
-    return clusters
-
-
-def conversation_of(sample: Sample) -> str | None:
-    """Return the id of the conversation that a sample is a turn of, as text; None if it is no turn of a known one."""
-    return _text(_value_at(sample, CONVERSATION))
-
-
-def in_reading_order(labels: Iterable[str]) -> list[str]:
-    """Return the names of slices in their order; in numeric order if all are numbers, such as those of turns."""
-    names = list(labels)
-    return sorted(names, key=float) if all(map(_NUMBER.fullmatch, names)) else names
-
-
-def _value_at(sample: Sample, path: str) -> Any:
-    head, _, rest = path.partition(".")
-    if head in Sample.model_fields:
-        return _inside(getattr(sample, head), rest)
-    value = _inside(sample.metadata, path)
-    return detect_language(sample.question) if value is None and path == "language" else value
-
-
-def _inside(value: Any, path: str) -> Any:
-    if not path or value is None:
-        return value
-    if not isinstance(value, Mapping):
-        return None
-    if path in value:
-        return value[path]
-    head, _, rest = path.partition(".")
-    return _inside(value.get(head), rest) if rest else None
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return (value or "").strip() or None
-    try:
-        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-    except TypeError:  # keys of types that JSON lacks, or that cannot be sorted
-        return str(value)
-
-
 _ALL = "all"
 
 
@@ -177,13 +76,17 @@ class MetricSummary:
         aspect: the aspect that it measures.
         direction: "higher" or "lower", whichever is better.
         mean: mean over the scored samples; None if there are none.
-        low: lower end of the 95% interval of the mean; None without a mean, or if values lie outside 0 to 1.
+        low: lower end of the 95% interval of the mean; None without a mean, or if the metric has no finite range.
         high: upper end of the interval.
         scored: number of samples with a value.
         unscored: number of samples to which no value applies.
         failed: number of samples whose score failed.
         abstained: number of samples whose answer states no facts; None for metrics that cannot see it.
         usage: calls, tokens and seconds.
+        range: lowest and highest possible value; None if there is none, see `Score.range`.
+        units: number of independent units among the scored samples, see `Units`; None if each sample is one.
+        unit: what the units are: "conversation", "tree", "question", "cluster", or "unit" for several kinds; "" if
+            each sample is one.
     """
 
     metric: str
@@ -197,6 +100,14 @@ class MetricSummary:
     failed: int
     abstained: int | None
     usage: Usage
+    range: tuple[float, float] | None = None
+    units: int | None = None
+    unit: str = ""
+
+    @property
+    def counted(self) -> str:
+        """Number of scored samples as text, with that of their units if they are fewer, such as "100 in 25 trees"."""
+        return str(self.scored) + ("" if self.units is None else f" in {pluralize(self.units, self.unit)}")
 
     @property
     def interval(self) -> str:
@@ -233,7 +144,7 @@ class MetricSummary:
 class AspectSummary:
     """Mean over the means of an aspect's metrics, taken as 1 - mean if lower is better.
 
-    A metric with values outside 0 to 1 has another scale, such as a mean grade, and is excluded.
+    A metric with another range than 0 to 1 has another scale, such as a mean grade, and is excluded.
     """
 
     mean: float | None
@@ -245,9 +156,11 @@ class Summary(Mapping[str, MetricSummary]):
 
     Attributes:
         aspects: mapping of aspects to the means over their metrics.
+        notes: remarks about the units of the run, such as that some samples lack the id of a conversation.
     """
 
-    def __init__(self, metrics: Iterable[MetricSummary]) -> None:
+    def __init__(self, metrics: Iterable[MetricSummary], notes: Sequence[Note] = ()) -> None:
+        self.notes = notes
         self._metrics = {metric.metric: metric for metric in metrics}
         names = dict.fromkeys(metric.aspect for metric in self._metrics.values())
         self.aspects: Mapping[str, AspectSummary] = {aspect: self._aspect(aspect) for aspect in names}
@@ -270,7 +183,7 @@ class Summary(Mapping[str, MetricSummary]):
 
     def _aspect(self, aspect: str) -> AspectSummary:
         of_aspect = [metric for metric in self._metrics.values() if metric.aspect == aspect]
-        metrics = [metric for metric in of_aspect if metric.mean is None or metric.low is not None]
+        metrics = [metric for metric in of_aspect if metric.mean is None or metric.range == (0, 1)]
         means = [m.mean if m.direction == "higher" else 1 - m.mean for m in metrics if m.mean is not None]
         return AspectSummary(fmean(means) if means else None, [metric.metric for metric in metrics])
 
@@ -286,26 +199,20 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> 
     Raises:
         ConfigError: if there are rows, and no sample has a value for `by` or `cluster`.
     """
-    slices = Slicer(by)
-    is_auto = cluster == AUTO
-    clusters = None if cluster is None else Slicer(CONVERSATION if is_auto else cluster)
+    slices, units = Slicer(by), Units(cluster=cluster)
     tallies: dict[str, dict[str, Tally]] = {}
     for place, row in enumerate(rows):
         tally = tallies.setdefault(slices.slice_of(row.sample) or NONE, {})
-        group: Hashable = None
-        if clusters is not None:
-            group = clusters.slice_of(row.sample) or place  # a sample without a value is a cluster by itself
+        units.add(row.sample)
         for name, score in row.scores.items():
-            tally.setdefault(name, Tally(name, score)).add(score, group)
-    for slicer in (slices, None if is_auto else clusters):
-        if slicer is not None:
-            slicer.check_known()
+            if name not in tally:
+                tally[name] = Tally(name, score)
+            tally[name].add(score, place)
+    slices.check_known()
+    notes = units.notes()
     known = in_reading_order(label for label in tallies if label != NONE)
     return {
-        label: Summary(
-            counted.summary(counted.has_shared_clusters if is_auto else clusters is not None)
-            for counted in tallies[label].values()
-        )
+        label: Summary((counted.summary(units) for counted in tallies[label].values()), notes)
         for label in [*known, *({NONE} & tallies.keys())]  # the rows without a value come last
     }
 
@@ -313,7 +220,7 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> 
 def summary_line(metric: MetricSummary) -> str:
     """Return the summary of a metric as one line of text."""
     mean = "no score" if metric.mean is None else f"{metric.mean:.3f} {metric.interval}".rstrip()
-    counts = f"{metric.scored} scored, {metric.unscored} unscored, {metric.failed} failed"
+    counts = f"{metric.counted} scored, {metric.unscored} unscored, {metric.failed} failed"
     cost = f"{metric.calls} calls" + ("" if metric.money is None else f", {format_money(metric.money)} money")
     return f"{metric.metric} {mean} ({counts}; {cost})"
 
@@ -337,7 +244,7 @@ def summary_cells(metric: MetricSummary) -> tuple[str, ...]:
         metric.metric,
         "–" if metric.mean is None else f"{metric.mean:.3f}",
         metric.interval or "–",
-        str(metric.scored),
+        metric.counted,
         str(metric.unscored),
         str(metric.failed),
         "–" if metric.abstained is None else str(metric.abstained),
@@ -347,7 +254,7 @@ def summary_cells(metric: MetricSummary) -> tuple[str, ...]:
 
 
 class Tally:
-    """Running counts of one metric; of each score it stores only the value and the cluster.
+    """Running counts of one metric; of each score it stores only the value and the place of the sample.
 
     Args:
         name: name of the metric in the rows; a custom metric may use another one in its scores.
@@ -358,16 +265,18 @@ class Tally:
         self._name = name
         self._first = first
         self._values = array("d")
-        self._groups: list[Hashable] = []
+        self._places = array("q")
+        self._range: Range | None = None
         self._unscored = self._failed = self._abstained = 0
         self._sees_abstention = False
         self._usage = Usage()
 
-    def add(self, score: Score, group: Hashable) -> None:
-        """Add a score to the counts."""
+    def add(self, score: Score, place: int) -> None:
+        """Add the score of the sample at a place of the run."""
+        self._range = self._range or score.range
         if score.value is not None:
             self._values.append(score.value)
-            self._groups.append(group)
+            self._places.append(place)
         self._unscored += score.unscored is not None
         self._failed += score.failure is not None
         kinds = {finding.kind for finding in score.findings}
@@ -376,17 +285,13 @@ class Tally:
         self._sees_abstention = self._sees_abstention or abstained or "statement" in kinds
         self._usage += score.usage
 
-    @property
-    def has_shared_clusters(self) -> bool:
-        """True if several of the values are of one cluster."""
-        return len(set(self._groups)) < len(self._groups)
-
-    def summary(self, clustered: bool) -> MetricSummary:
+    def summary(self, units: Units) -> MetricSummary:
         """Return the summary of the scores that were added so far."""
-        values = self._values
-        bounded = bool(values) and min(values) >= 0 and max(values) <= 1
-        interval = bounded_mean_interval(values, clusters=self._groups if clustered else None) if bounded else None
-        low, high = interval or (None, None)
+        values, groups = self._values, units.groups(self._places)
+        bounds = value_range(self._range, values)
+        low = high = None
+        if bounds is not None and values:
+            low, high = scaled_interval(values, bounds, groups)
         return MetricSummary(
             metric=self._name,
             aspect=self._first.aspect,
@@ -399,7 +304,40 @@ class Tally:
             failed=self._failed,
             abstained=self._abstained if self._sees_abstention else None,
             usage=self._usage,
+            range=bounds,
+            units=None if groups is None else len(set(groups)),
+            unit="" if groups is None else units.kind(self._places),
         )
+
+
+Range = tuple[float | None, float | None]
+
+
+def value_range(declared: Range | None, values: Collection[float]) -> tuple[float, float] | None:
+    """Return the lowest and the highest possible value of a metric; None if one of them is unknown.
+
+    Args:
+        declared: the range that its scores carry; None if they carry none, then 0 to 1 if the values lie between.
+        values: values of the metric.
+    """
+    low, high = declared or (0.0, 1.0)
+    if low is None or high is None or (values and (min(values) < low - ROUNDING or max(values) > high + ROUNDING)):
+        return None
+    return low, high
+
+
+ROUNDING = 1e-9
+"""By how much rounding may move a value out of its range, and two equal values apart."""
+
+
+def scaled_interval(
+    values: Sequence[float], bounds: tuple[float, float], groups: Sequence[Hashable] | None
+) -> tuple[float, float]:
+    """Return the 95% interval of the mean of values within a range; see `bounded_mean_interval` for the groups."""
+    lowest, width = bounds[0], bounds[1] - bounds[0]
+    shares = values if bounds == (0, 1) else [(value - lowest) / width for value in values]
+    low, high = bounded_mean_interval(shares, clusters=groups)
+    return lowest + width * low, lowest + width * high
 
 
 def _states_no_facts(score: Score, kinds: Collection[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
@@ -17,14 +18,17 @@ from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import check_instruments, scores_by_metric
 from langchain_rageval.report.files import ReportData, metric_names
 from langchain_rageval.report.page_blocks import html_table
-from langchain_rageval.report.summary import NONE, By, Slicer, Summary, conversation_of, summarise
+from langchain_rageval.report.summary import Summary, summarise, value_range
 from langchain_rageval.report.trend_data import DriftAlarm, MeanChange, TrendData
 from langchain_rageval.report.trend_page import write_trend_page
+from langchain_rageval.report.units import NONE, By, Slicer, units_of
 from langchain_rageval.report.unpaired import mix_shifts
-from langchain_rageval.statistics.drift import DriftDetector, change_points
+from langchain_rageval.statistics.drift import DriftDetector, change_points, spread_of_groups
 
 _FORMS = {"day": "%Y-%m-%d", "week": "%G-W%V"}
 _LEAST_BASELINE = 6  # scored samples of a slice
+_YEAR = 365  # days until a false alarm, on average
+_LEAST_DAYS = 12  # of a history whose changes are estimated from days
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,25 +102,29 @@ def trend(
     margin: float = 0.0,
     error: float = 0.05,
     adjust: By | None = None,
+    since: datetime | str | None = None,
     allow_different_instruments: bool = False,
 ) -> Trend:
     """Summarise a run by periods, and raise an alarm for each metric that falls below a baseline.
 
-    The alarm is valid at any time, however often one looks: the probability that it is ever raised without drift is at
-    most `error`, over all metrics together. It assumes that the rows, in order of time, are like random samples of
-    one mix of questions; `adjust` compares each row with the baseline's rows of its own slice. The turns of a
-    conversation (`metadata.conversation`) count as one sample with the mean of their values, known at the last turn.
+    Without drift, one alarm is raised in a year on average, at the most, over all metrics together and however often
+    one looks. This assumes that the rows, in order of time, are like random samples of one mix of questions; `adjust`
+    compares each row with the baseline's rows of its own slice. If days differ by more than chance, a note says so:
+    a bad day then raises alarms more often. The samples of a unit, such as a conversation, on one day count as one
+    with the mean of their values, known at the last of them. An alarm ends with `since`.
 
-    The changes are estimated from all rows, better and worse alike, also without a baseline; the probability of any
-    in a run whose means stay the same is about `error` at most. With `adjust`, differences between slices are none.
+    The changes are estimated from the means of days, better and worse alike, also without a baseline; in histories of
+    less than twelve days from those of hours. The probability of any in a run whose means stay the same is about
+    `error` at most. With `adjust`, differences between slices are none.
 
     Args:
         report: rows with their `time`, such as `Report.load("live.db")`.
         baseline: a run that is as good as it should be, over any samples; None raises no alarm.
         by: "day" or "week" (UTC), or the name of a tag, such as "version".
         margin: by how much a mean may be worse, in the units of the metric, at least 0.
-        error: see above, between 0 and 1.
+        error: see above, between 0 and 1; also the probability that the baseline's mean is lower than assumed.
         adjust: property of the samples, such as "language" or "metadata.topic".
+        since: watch only rows from this time on, such as "2025-03-01" (UTC), after what raised an alarm was repaired.
         allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
 
     Returns:
@@ -137,7 +145,8 @@ def trend(
     summaries = {name: summarise(rows) for name, rows in periods.items()}
     untimed = len(report.rows) - len(timed)
     notes = [Note("rows-without-time", count=untimed)] if untimed else []
-    changes = _changes(metric_names(report), timed, error, adjust)
+    changes, remarks = _changes(metric_names(report), timed, error, adjust)
+    notes += remarks
     if baseline is None:
         return Trend(summaries, periods, None, {}, by, error, notes, changes)
     shared = [name for name in metric_names(report) if name in metric_names(baseline)]
@@ -148,11 +157,21 @@ def trend(
     ours, theirs = scores_by_metric(timed), scores_by_metric(baseline.rows)
     known = (report.provenance, baseline.provenance)
     notes += check_instruments(ours, theirs, shared, allow_different_instruments, known)
-    alarms, remarks = _alarms(shared, timed, baseline.rows, margin, error, adjust)
+    start = None if since is None else _time_of(since)
+    watched = timed if start is None else [row for row in timed if row.time is not None and row.time >= start]
+    alarms, remarks = _alarms(shared, watched, baseline.rows, margin, error, adjust)
     notes += remarks
     if adjust is None and (shifts := mix_shifts(timed, baseline.rows)):
         notes.append(Note("questions-drifted", shifts=[shift.note for shift in shifts]))
     return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes, changes)
+
+
+def _time_of(since: datetime | str) -> datetime:
+    try:
+        time = datetime.fromisoformat(since) if isinstance(since, str) else since
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, AttributeError):
+        raise ConfigError(f"since is a time, such as '2025-03-01' or a datetime, got {since!r}") from None
 
 
 def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
@@ -181,7 +200,7 @@ def _alarms(
         )
     alarms, notes = {}, []
     for name in metrics:
-        alarm, ignored = _alarm(name, rows, baseline, margin, error / len(metrics), adjust)
+        alarm, ignored = _alarm(name, rows, baseline, margin, error, len(metrics), adjust)
         if alarm is not None:
             alarms[name] = alarm
         if ignored:
@@ -190,7 +209,13 @@ def _alarms(
 
 
 def _alarm(
-    metric: str, rows: Sequence[Row], baseline: Sequence[Row], margin: float, error: float, adjust: By | None
+    metric: str,
+    rows: Sequence[Row],
+    baseline: Sequence[Row],
+    margin: float,
+    error: float,
+    metrics: int,
+    adjust: By | None,
 ) -> tuple[DriftAlarm | None, int]:
     """Return the alarm about a metric, if there is one, and the number of rows without a baseline of their slice."""
     own, its = _scored(metric, rows, adjust), _scored(metric, baseline, adjust)
@@ -198,7 +223,8 @@ def _alarm(
     numbers = [value for _, value, _ in (*own, *its)]
     if not own or not its:
         return None, 0
-    low, high = min(0.0, *numbers), max(1.0, *numbers)
+    declared = next((row.scores[metric].range for row in baseline if metric in row.scores), None)
+    low, high = value_range(declared, numbers) or (min(0.0, *numbers), max(1.0, *numbers))
 
     def scaled(value: float) -> float:
         share = (value - low) / (high - low)
@@ -210,10 +236,10 @@ def _alarm(
     slices = {part: values for part, values in slices.items() if len(values) >= _LEAST_BASELINE}
     if not slices:
         return None, len(own)
-    detector = DriftDetector(slices, error, margin=margin / (high - low))
+    detector = DriftDetector(slices, error / metrics, margin=margin / (high - low), run_length=_YEAR * metrics)
     counted = [(row, value) for row, value, part in own if part in slices]
-    for _, value, part in own:
-        if detector.add(scaled(value), part):
+    for row, value, part in own:
+        if detector.add(scaled(value), part, _day(row)):
             break
     ignored = len(own) - len(counted)
     if detector.alarm is None or detector.change is None:
@@ -227,13 +253,20 @@ def _alarm(
 
 def _changes(
     metrics: Sequence[str], rows: Sequence[Row], error: float, adjust: By | None
-) -> dict[str, list[MeanChange]]:
-    """Return the changes of the mean of each metric that has any."""
-    found = {metric: _changes_of(metric, rows, error / len(metrics), adjust) for metric in metrics}
-    return {metric: changes for metric, changes in found.items() if changes}
+) -> tuple[dict[str, list[MeanChange]], list[Note]]:
+    """Return the changes of the mean of each metric that has any, and notes on metrics whose days differ."""
+    changes, notes = {}, []
+    for metric in metrics:
+        found, spread = _changes_of(metric, rows, error / len(metrics), adjust)
+        if found:
+            changes[metric] = found
+        if spread:
+            notes.append(Note("days-differ", metric=metric, spread=spread))
+    return changes, notes
 
 
-def _changes_of(metric: str, rows: Sequence[Row], error: float, adjust: By | None) -> list[MeanChange]:
+def _changes_of(metric: str, rows: Sequence[Row], error: float, adjust: By | None) -> tuple[list[MeanChange], float]:
+    """Return the changes of the mean of a metric, and the spread of the means of days between them, 0 by chance."""
     own = _scored(metric, rows, adjust)
     slices: dict[str | None, list[float]] = {}
     for _, value, part in own:
@@ -241,10 +274,27 @@ def _changes_of(metric: str, rows: Sequence[Row], error: float, adjust: By | Non
     mean = fmean(value for _, value, _ in own) if own else 0.0
     excess = {part: fmean(values) - mean for part, values in slices.items()}
     values = [value - excess[part] for _, value, part in own]
-    places = change_points(values, error)
-    means = [fmean(values[start:end]) for start, end in pairwise([0, *places, len(values)]) if end]
+    days = [_day(row) for row, _, _ in own]
+    hours = [row.time and row.time.replace(minute=0, second=0, microsecond=0) for row, _, _ in own]
+    blocks = _starts(days if len(set(days)) >= _LEAST_DAYS else hours)
+    block_means = [fmean(values[start:end]) for start, end in pairwise([*blocks, len(values)])]
+    places = [blocks[place] for place in change_points(block_means, error)]
+    parts = list(pairwise([0, *places, len(values)]))
+    means = [fmean(values[start:end]) for start, end in parts if end]
     times = [time for place in places if (time := own[place][0].time) is not None]
-    return [MeanChange(metric, *change) for change in zip(times, means, means[1:], strict=False)]
+    residuals = [value - mean for (start, end), mean in zip(parts, means, strict=False) for value in values[start:end]]
+    groups = [residuals[start:end] for start, end in pairwise([*_starts(days), len(values)])]
+    changes = [MeanChange(metric, *change) for change in zip(times, means, means[1:], strict=False)]
+    return changes, spread_of_groups(groups, len(parts))
+
+
+def _day(row: Row) -> date | None:
+    return row.time.date() if row.time else None
+
+
+def _starts(names: Sequence[Hashable]) -> list[int]:
+    """Return the places at which a series of names begins or changes."""
+    return [place for place, name in enumerate(names) if not place or name != names[place - 1]]
 
 
 def _parts_to_watch(metric: str, baseline: Sequence[Row], adjust: By | None) -> set[str | None]:
@@ -254,7 +304,7 @@ def _parts_to_watch(metric: str, baseline: Sequence[Row], adjust: By | None) -> 
 
 
 def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[tuple[Row, float, str | None]]:
-    """Return each row that has a value of the metric, with the value and the slice; one row for each conversation."""
+    """Return each row that has a value of the metric, with the value and the slice; one row for each unit of a day."""
     slicer = None if adjust is None else Slicer(adjust)
     found = []
     for row in rows:
@@ -263,16 +313,18 @@ def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[tuple[R
             found.append((row, value, part))
     if slicer is not None:
         slicer.check_known()
-    return _one_per_conversation(found)
+    return _one_per_unit(found)
 
 
-def _one_per_conversation(scored: Iterable[tuple[Row, float, str | None]]) -> list[tuple[Row, float, str | None]]:
-    """Return one entry for the turns of a conversation in a slice: the last row with the mean of the values."""
+def _one_per_unit(scored: Sequence[tuple[Row, float, str | None]]) -> list[tuple[Row, float, str | None]]:
+    """Return one entry for the samples of a unit on one day in a slice: the last row with the mean of the values."""
+    groups = units_of(row.sample for row, _, _ in scored)
+    if groups is None:
+        return list(scored)
     entries: dict[Hashable, tuple[Row, list[float], str | None]] = {}
-    for place, (row, value, part) in enumerate(scored):
-        name = conversation_of(row.sample)
-        key = place if name is None else (name, part)
-        _, earlier, _ = entries.pop(key, (row, [], part))  # the order is that of the last turns
+    for (row, value, part), group in zip(scored, groups, strict=True):
+        key = (group, part, _day(row))
+        _, earlier, _ = entries.pop(key, (row, [], part))  # the order is that of the last samples
         entries[key] = (row, [*earlier, value], part)
     return [(row, fmean(values), part) for row, values, part in entries.values()]
 

@@ -20,7 +20,7 @@ class DriftAlarm:
         since: time of the row with which the change is estimated to begin.
         mean: mean from that row on.
         baseline: mean of the baseline.
-        samples: number of scored rows until the alarm; a conversation counts once.
+        samples: number of scored rows until the alarm; a unit, such as a conversation, counts once a day.
     """
 
     metric: str
@@ -72,7 +72,7 @@ class TrendData:
         baseline: summary of the baseline; None without one.
         alarms: metric to its alarm, for the metrics that have drifted.
         by: "day", "week" or the name of a tag.
-        error: probability that a metric without drift ever raises an alarm, over all metrics together.
+        error: probability of any change without one, over all metrics together.
         notes: what a reader should know, such as that the questions of the baseline are others.
         changes: metric to the estimated changes of its mean in order of time, for the metrics that have any.
     """

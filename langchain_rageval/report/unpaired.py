@@ -28,7 +28,8 @@ from langchain_rageval.report.comparison import (
     with_verdict,
 )
 from langchain_rageval.report.gates import value_of
-from langchain_rageval.report.summary import AUTO, By, Slicer, clusters_of, conversation_of
+from langchain_rageval.report.summary import value_range
+from langchain_rageval.report.units import NONE, By, Slicer, Units
 from langchain_rageval.statistics import holm
 from langchain_rageval.statistics.paired import Stratum, unpaired_difference
 from langchain_rageval.text.language import detect_language
@@ -40,6 +41,7 @@ _PERMUTATIONS = 2_000
 _LENGTH = "length of the question"
 _LENGTHS = ("short", "medium", "long", "very long")
 _MOST_SHOWN = 4
+_MOST_DROPPED = 0.05  # of the baseline's samples, in a verdict other than "inconclusive" or "worse"
 
 
 @dataclass(frozen=True)
@@ -195,6 +197,9 @@ def compare_unpaired(
         _with_coverage(with_verdict(metric, p_values.get(metric.metric), margin), p)
         for metric, p in zip(compared, coverage, strict=True)
     ]
+    if reweight is not None:
+        metrics, dropped_notes = _without_dropped(metrics, sides[0], sides[1])
+        notes += dropped_notes
     for own, other, report in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
         if alone := [name for name in own if name not in other]:
             notes.append(Note(f"only-in-{report}", metrics=alone))
@@ -206,21 +211,14 @@ def compare_unpaired(
 def _clusters(
     candidate: Sequence[Row], baseline: Sequence[Row], cluster: By | None
 ) -> tuple[list[Sequence[Hashable] | None], list[Note]]:
-    """Return the clusters of the rows of both runs, None if all are independent, and notes on clusters by default.
-
-    Those are the turns of conversations; without two samples of one conversation there are no clusters.
-    """
-    runs = [[row.sample for row in rows] for rows in (candidate, baseline)]
-    if cluster != AUTO:
-        return [None if cluster is None else clusters_of(samples, cluster) for samples in runs], []
-    named = [[conversation_of(sample) or place for place, sample in enumerate(samples)] for samples in runs]
-    notes = []
-    for names, report in zip(named, ("candidate", "baseline"), strict=True):
-        known = [name for name in names if isinstance(name, str)]
-        if len(set(known)) < len(known):
-            code = f"conversations-of-{report}"
-            notes.append(Note(code, samples=len(known), conversations=len(set(known))))
-    return [names if notes else None for names in named], notes
+    """Return the units of the rows of both runs, None if all are independent, and notes on them; see `Units`."""
+    sides = {"candidate": candidate, "baseline": baseline}
+    runs = {name: Units((row.sample for row in rows), cluster) for name, rows in sides.items()}
+    notes = [Note(f"units-of-{name}", note=note) for name, units in runs.items() for note in units.notes()]
+    groups = [units.groups() for units in runs.values()]
+    if any(groups):
+        groups = [own or list(range(len(rows))) for own, rows in zip(groups, sides.values(), strict=True)]
+    return [*groups], notes
 
 
 def _side(rows: Sequence[Row], clusters: Sequence[Hashable] | None, reweight: By | None) -> _Side:
@@ -236,9 +234,9 @@ def _compare(metric: str, direction: str, own: _Side, its: _Side, reweighted: bo
     """Return the comparison of one metric, without adjusted p-value and verdict."""
     ours, theirs = own.values(metric), its.values(metric)
     numbers = [value for value, *_ in (*ours, *theirs)]
-    low, width = (min(numbers), max(numbers) - min(numbers)) if numbers else (0.0, 1.0)
-    if not numbers or (low >= 0 and low + width <= 1):
-        low, width = 0.0, 1.0
+    declared = next((row.scores[metric].range for row in own.rows if metric in row.scores), None)
+    low, high = value_range(declared, numbers) or (min(numbers), max(numbers))
+    width = high - low
     strata = _strata(ours, theirs, low, width or 1.0, own.clusters is not None, reweighted)
     enough = bool(strata) and min(_units(ours, own), _units(theirs, its)) >= LEAST_SAMPLES
     found = unpaired_difference(strata) if enough else None
@@ -265,6 +263,23 @@ def _compare(metric: str, direction: str, own: _Side, its: _Side, reweighted: bo
         pairs_verdict="too few samples",
         coverage_p=_coverage_p((len(ours), len(own.rows)), (len(theirs), len(its.rows))),
     )
+
+
+def _without_dropped(
+    metrics: Sequence[MetricComparison], own: _Side, its: _Side
+) -> tuple[list[MetricComparison], list[Note]]:
+    """Return comparisons, at most inconclusive if over 5% of the baseline is in slices of its own, and notes."""
+    found, notes = [], []
+    for metric in metrics:
+        ours, theirs = ([part for *_, part in side.values(metric.metric)] for side in (own, its))
+        dropped = [part or NONE for part in theirs if part is None or part not in ours]
+        share = len(dropped) / max(1, len(theirs))
+        if dropped:
+            slices = list(dict.fromkeys(dropped))
+            notes.append(Note("slices-dropped", metric=metric.metric, slices=slices[:_MOST_SHOWN], share=share))
+        too_many = share > _MOST_DROPPED and metric.verdict in ("better", "no worse")
+        found.append(replace(metric, verdict="inconclusive", pairs_verdict="inconclusive") if too_many else metric)
+    return found, notes
 
 
 def _largest_loss(direction: str, low: float, high: float) -> float:

@@ -6,7 +6,7 @@ the correlation with a constant, is None.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -25,6 +25,7 @@ _CELLS = 4_000_000  # cells of the largest table that is computed exactly
 _MOST_VALUES = 2_000  # distinct scores and labels of a table that would be larger
 _AT_ONCE = 2_000_000  # numbers held in memory
 _TAILS = (0.025, 0.975)
+_ADDED = 2  # pairs, or clusters, that the bootstrap adds
 
 
 @dataclass(frozen=True)
@@ -208,54 +209,69 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: Measure
     return _known(_alpha(units, np.ones((1, len(units))), np.asarray(values, dtype=np.float64), level)[0])
 
 
-def share(hits: Sequence[float]) -> Estimate:
+def share(hits: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Estimate:
     """Estimate the mean of values from 0 to 1, with the interval of `bounded_mean_interval`.
 
     Args:
         hits: 0, 1 or a value between them for each sample; shape (n,).
+        clusters: cluster of each sample; None if all are independent.
 
     Returns:
         The mean and its interval; no value if `hits` is empty.
     """
     if not hits:
         return Estimate(None, reason=_NOTHING)
-    return Estimate(sum(hits) / len(hits), *bounded_mean_interval(hits))
+    return Estimate(sum(hits) / len(hits), *bounded_mean_interval(hits, clusters=clusters))
 
 
 def estimates(
-    scores: Sequence[float], labels: Sequence[float], names: Sequence[str], *, seed: int = 0
+    scores: Sequence[float],
+    labels: Sequence[float],
+    names: Sequence[str],
+    *,
+    seed: int = 0,
+    clusters: Sequence[Hashable] | None = None,
 ) -> dict[str, Estimate]:
-    """Estimate statistics of scores and labels, with percentile bootstrap intervals over the pairs.
+    """Estimate statistics of scores and labels, with percentile bootstrap intervals over the pairs, or their clusters.
 
-    The bootstrap adds two pairs with independent score and label to the observed ones; otherwise full agreement in a
-    few pairs would seem certain. Resamples in which a statistic is not defined are ignored. Beyond 64 distinct values
+    The bootstrap adds two pairs to the observed ones, in which every combination of a score and a label is as likely;
+    otherwise full agreement in a few pairs, or labels that are nearly all equal, would make an estimate seem certain.
+    Resamples in which a statistic is not defined are ignored. Beyond 64 distinct values
     the bootstrap draws from 64 groups of adjacent values. The value itself is exact, unless there are more than four
     million combinations of distinct scores and labels; then it is computed from at most 2,000 groups.
 
     Coverage at 95%, simulated from n = 12 to 300 on binary values and on four grades, where the score equals the label
-    60, 80 or 97% of the time: 92% or more, except for kappa at n = 12 (90%). Up to 100% for few pairs that agree fully.
+    60, 80 or 97% of the time, and on labels of which 95 or 97% are positive: 92% or more, except for kappa at n = 12
+    (90%). Up to 100% for few pairs that agree fully.
 
     Args:
         scores: one for each pair; shape (n,).
         labels: in the same order; shape (n,).
         names: keys of `STATISTICS`.
         seed: seed of the resampling.
+        clusters: cluster of each pair, such as its conversation; None if all pairs are independent.
 
     Returns:
         Each name with its estimate; without a value if there are no pairs or the statistic is not defined.
 
-    Source: Efron 1979, doi:10.1214/aos/1176344552; the added pairs: Agresti and Min 2005, doi:10.1002/sim.1781, who
-        use them for differences.
+    Source: Efron 1979, doi:10.1214/aos/1176344552; the added pairs: half of one for each cell of a two by two table,
+        as Agresti and Min 2005, doi:10.1002/sim.1781, add for differences.
     """
     if not scores:
         return {name: Estimate(None, reason=_NOTHING) for name in names}
     tables = Tables.of(scores, labels)
     coarse = _coarse(tables)
+    if set(names) <= {*_CHANCE_CORRECTED}:  # a value that one side lacks by chance is possible there, too
+        coarse = _square(coarse)
     drawn: dict[str, list[Floats]] = {name: [] for name in names}
     rng = np.random.default_rng(seed)
     at_once = max(1, _AT_ONCE // coarse.counts.size)
     for start in range(0, _RESAMPLES, at_once):
-        resampled = _resampled(coarse, min(at_once, _RESAMPLES - start), rng)
+        times = min(at_once, _RESAMPLES - start)
+        if clusters is None:
+            resampled = _resampled(coarse, times, rng)
+        else:
+            resampled = _resampled_clusters(coarse, np.asarray(scores), np.asarray(labels), clusters, times, rng)
         for name in names:
             drawn[name].append(STATISTICS[name](resampled))
     return {name: _estimate(name, tables, coarse, np.concatenate(drawn[name])) for name in names}
@@ -319,10 +335,37 @@ def _groups(counts: Floats, values: Floats, most: int) -> tuple[NDArray[np.intp]
 
 def _resampled(tables: Tables, times: int, rng: np.random.Generator) -> Tables:
     counts, size = tables.counts[0], int(tables.size[0])
-    unrelated = np.outer(tables.of_scores[0], tables.of_labels[0]) / size**2
-    chances = (counts + 2 * unrelated).ravel()
+    chances = (counts + _ADDED / counts.size).ravel()
     drawn = rng.multinomial(size, chances / chances.sum(), size=times)
     return Tables(drawn.reshape(times, *counts.shape).astype(np.float64), tables.scores, tables.labels)
+
+
+def _resampled_clusters(
+    tables: Tables, scores: Floats, labels: Floats, clusters: Sequence[Hashable], times: int, rng: np.random.Generator
+) -> Tables:
+    """Return tables of clusters drawn with replacement, and of two added ones of mean size with one kind of pair."""
+    numbers: dict[Hashable, int] = {}
+    of_pairs = np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters])
+    sides = [_nearest(*side) for side in ((tables.scores, scores), (tables.labels, labels))]
+    cells, shape, count = sides[0] * tables.labels.size + sides[1], tables.counts[0].shape, len(numbers)
+    drawn = rng.multinomial(count, [*[1 / (count + _ADDED)] * count, _ADDED / (count + _ADDED)], size=times)
+    added = rng.multinomial(drawn[:, -1], np.full(np.prod(shape), 1 / np.prod(shape)))
+    own = np.array([np.bincount(cells, one[of_pairs], np.prod(shape)) for one in drawn[:, :-1]])
+    return Tables((own + added * scores.size / count).reshape(times, *shape), tables.scores, tables.labels)
+
+
+def _nearest(values: Floats, numbers: Floats) -> NDArray[np.intp]:
+    """Return the place of the nearest of ascending values for each number."""
+    return np.searchsorted((values[1:] + values[:-1]) / 2, numbers)
+
+
+def _square(tables: Tables) -> Tables:
+    """Return the table with every value of either side on both."""
+    values = np.union1d(tables.scores, tables.labels)
+    counts = np.zeros((1, values.size, values.size))
+    rows, columns = np.searchsorted(values, tables.scores), np.searchsorted(values, tables.labels)
+    counts[0][np.ix_(rows, columns)] = tables.counts[0]
+    return Tables(counts, values, values)
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from math import exp, inf, log
+from math import exp, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from langchain_rageval.statistics.intervals import bounded_mean_interval
 
 _SHORTEST = 6  # values between two changes
 _ROUNDING = 1e-12  # variance of equal numbers, as computed
+_SURE = 3.09  # normal quantile of 0.999
 
 
 def change_points(values: Sequence[float], error: float = 0.05) -> list[int]:
@@ -57,21 +58,44 @@ def _change_in(values: NDArray[np.float64], error: float) -> int | None:
     return _SHORTEST + int(fit[_SHORTEST - 1 : size - _SHORTEST].argmax())
 
 
-_STEPS = ((10_000, 10), (100_000, 100), (inf, 1_000))  # up to so many values, one further start in so many
+def spread_of_groups(groups: Sequence[Sequence[float]], parts: int = 1) -> float:
+    """Return the standard deviation of the means of groups beyond chance; 0.0 if chance explains it (p > 0.001).
+
+    Args:
+        groups: independent values by group, such as a day, with means of about 0.
+        parts: number of means that the values were centred with.
+
+    Source: one-way analysis of variance; its F-test with the approximation of Wilson and Hilferty 1931,
+        doi:10.1073/pnas.17.12.684.
+    """
+    counts = np.array([len(group) for group in groups], dtype=np.float64)
+    total, between, within = float(counts.sum()), len(groups) - parts, float(counts.sum()) - len(groups)
+    if between < 1 or within < 1:
+        return 0.0
+    error = sum(float(np.var(group)) * len(group) for group in groups) / within
+    excess = sum(len(group) * float(np.mean(group)) ** 2 for group in groups) / between
+    small = 2 / (9 * between), 2 / (9 * within)
+    ratio = (excess / max(error, _ROUNDING)) ** (1 / 3)
+    score = ((1 - small[1]) * ratio - (1 - small[0])) / sqrt(small[0] + ratio**2 * small[1])
+    size = (total - float((counts**2).sum()) / total) / max(1, len(groups) - 1)
+    return sqrt((excess - error) / size) if score > _SURE and excess > error else 0.0
+
+
 _MOST_STAKED = 0.75  # of the capital that the worst value could lose
 
 
 class DriftDetector:
     """Sequential test of "the mean is not below that of the baseline".
 
-    A bettor stakes on values below the baseline, and gains in the long run only if they are. One bettor starts at every
-    tenth value; their capital is averaged with weights 1/((k + 1)(k + 2)). The average exceeds 2/error with probability
-    at most error/2 (Ville's inequality); error/2 is left for the uncertainty of the baseline.
+    A bettor stakes on values below the baseline, and gains in the long run only if they are. One bettor starts in every
+    period, such as a day. Without drift, the sum of their capital exceeds `run_length` after so many periods on average
+    or later (a Shiryaev–Roberts e-detector).
 
     Args:
         baseline: values of the baseline in [0, 1] by slice; with one slice, its name may be None.
-        error: probability of an alarm without drift, over the whole watch, between 0 and 1.
+        error: twice the probability that a mean of the baseline is below its assumed lowest value, between 0 and 1.
         margin: by how much the mean may be lower, at least 0.
+        run_length: average number of periods until an alarm without drift, above 1.
 
     Attributes:
         count: number of values so far.
@@ -86,23 +110,28 @@ class DriftDetector:
     """
 
     def __init__(
-        self, baseline: Mapping[Hashable, Sequence[float]], error: float = 0.05, *, margin: float = 0.0
+        self,
+        baseline: Mapping[Hashable, Sequence[float]],
+        error: float = 0.05,
+        *,
+        margin: float = 0.0,
+        run_length: float = 365.0,
     ) -> None:
         if not 0 < error < 1:
             raise ValueError(f"error must be between 0 and 1, such as 0.05; got {error}")
         level = 1 - error / len(baseline)  # two-sided, of which the lower half counts
         self._lowest = {part: max(0.0, bounded_mean_interval(of, level)[0] - margin) for part, of in baseline.items()}
-        self._bound = log(2 / error)
+        self._bound = log(run_length)
         self.count = 0
         self.alarm: int | None = None
         self.change: int | None = None
         self._losses: list[float] = []
         self._starts: list[int] = []
-        self._weights = np.zeros(0)
+        self._period: Hashable = None
         self._capital, self._sums, self._squares = np.zeros(0), np.zeros(0), np.zeros(0)
 
-    def add(self, value: float, part: Hashable = None) -> bool:
-        """Add the next value; return True if the alarm has been raised. Values of unknown slices are ignored.
+    def add(self, value: float, part: Hashable = None, period: Hashable = None) -> bool:
+        """Add the next value, of a period; return True if the alarm has been raised. Unknown slices are ignored.
 
         Raises:
             ValueError: if the value is outside [0, 1].
@@ -111,7 +140,11 @@ class DriftDetector:
             return self.alarm is not None
         if not 0 <= value <= 1:
             raise ValueError(f"every value must be in [0, 1]; got {value}")
-        self._begin()
+        if not self._starts or period != self._period:  # a further bettor starts
+            self._period = period
+            self._starts.append(self.count)
+            grown = (np.append(array, 0.0) for array in (self._capital, self._sums, self._squares))
+            self._capital, self._sums, self._squares = grown
         lowest = self._lowest[part]
         loss = lowest - value
         numbers = self.count - np.array(self._starts)
@@ -123,7 +156,7 @@ class DriftDetector:
         self._sums += loss
         self._squares += loss**2
         self.count += 1
-        if self.alarm is None and self._log_average() >= self._bound:
+        if self.alarm is None and float(np.logaddexp.reduce(self._capital)) >= self._bound:
             self.alarm = self.count
             self.change = self._last_change()
         return self.alarm is not None
@@ -136,22 +169,3 @@ class DriftDetector:
         losses = np.array(self._losses)
         sums, numbers = np.cumsum(losses[::-1])[::-1], np.arange(len(losses), 0, -1)
         return int(np.argmax(np.maximum(sums, 0.0) ** 2 / numbers))
-
-    def _begin(self) -> None:
-        """Let a further bettor start, if one is due."""
-        step = next(step for limit, step in _STEPS if self.count < limit)
-        if self.count % step:
-            return
-        number = len(self._starts)
-        self._starts.append(self.count)
-        self._weights = np.append(self._weights, -log((number + 1) * (number + 2)))
-        self._capital, self._sums, self._squares = (
-            np.append(array, 0.0) for array in (self._capital, self._sums, self._squares)
-        )
-
-    def _log_average(self) -> float:
-        """Return the logarithm of the average capital; bettors that have not started hold 1."""
-        waiting = 1 / (len(self._starts) + 1)
-        logs: NDArray[np.float64] = self._capital + self._weights
-        highest = float(logs.max())
-        return highest + log(float(np.exp(logs - highest).sum()) + exp(min(log(waiting) - highest, 700.0)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isclose, isfinite, isnan
 from typing import Any, Literal, Unpack, get_args
@@ -22,6 +22,7 @@ LabelKind = Literal["binary", "ordinal", "pairwise"]
 Rating = Score | float | bool | None
 """A score or a label: a Score, a number or a boolean; None or NaN if it is missing."""
 Ratings = Iterable[Rating] | Mapping[str, Rating]
+_Clusters = Sequence[Hashable] | None
 
 HEADINGS = ("statistic", "value", "95% interval", "note")
 
@@ -95,6 +96,7 @@ def agreement(
     threshold: float = 0.5,
     scale: tuple[float, float] | None = None,
     raw_grades: bool = False,
+    cluster: Mapping[str, Hashable] | Sequence[Hashable] | None = None,
 ) -> Agreement:
     """Measure how well scores agree with human labels.
 
@@ -120,6 +122,8 @@ def agreement(
             whole grades on the scale of the labels.
         raw_grades: True if the scores are grades on `scale` themselves, such as those of `mean_grade_at`; they are then
             rounded but not mapped.
+        cluster: unit of each sample, by sample id or in the order of the scores, that the intervals treat as
+            independent. By default those of `report.scores`: conversations, trees of a test set, repeats of a question.
 
     Returns:
         The statistics by name. A statistic that is undefined, such as the correlation with a constant, or that belongs
@@ -131,17 +135,35 @@ def agreement(
             in both.
     """
     _check(kind, threshold, scale, raw_grades)
+    if not isinstance(scores, Mapping):
+        scores = list(scores)
     score_values, label_values, notes = _align(scores, labels)
-    scored = [(score, label) for score, label in zip(score_values, label_values, strict=True) if score is not None]
-    pairs = [(score, label) for score, label in scored if label is not None]
+    units = _units(scores, cluster)
+    scored = [one for one in zip(score_values, label_values, units, strict=True) if one[0] is not None]
+    pairs = [(score, label, unit) for score, label, unit in scored if score is not None and label is not None]
     unscored = sum(label is not None for label in label_values) - len(pairs)
     if unscored:
         notes.append(f"{unscored} of the labelled samples have no score and are left out.")
-    paired_scores, paired_labels = [score for score, _ in pairs], [label for _, label in pairs]
+    paired_scores, paired_labels = [score for score, *_ in pairs], [label for _, label, _ in pairs]
+    groups = [unit for *_, unit in pairs]
+    clusters = groups if len(set(groups)) < len(groups) else None
     if scale is not None:
         paired_scores = _to_scale(paired_scores, paired_labels, scale, raw_grades)
-    statistics = _STATISTICS_OF[kind](paired_scores, paired_labels, threshold, scale)
+    statistics = _STATISTICS_OF[kind](paired_scores, paired_labels, threshold, scale, clusters)
+    if clusters is not None:
+        notes.append(f"{len(groups)} pairs are of {len(set(groups))} independent units, which the intervals count.")
     return Agreement(kind, len(pairs), unscored, len(scored) - len(pairs), statistics, notes)
+
+
+def _units(scores: Sequence[Rating] | Mapping[str, Rating], cluster: Any) -> list[Hashable]:
+    """Return the unit of each score in order; a score without one is a unit by itself."""
+    if cluster is None:
+        cluster = getattr(scores, "units", None) or {}
+    if isinstance(scores, Mapping) and isinstance(cluster, Mapping):
+        return [cluster.get(name, ("sample", name)) for name in scores]
+    if cluster and (isinstance(cluster, Mapping) or isinstance(scores, Mapping) or len(cluster) != len(scores)):
+        raise ConfigError("pass one cluster for each score, by sample id if the scores are by id, else in their order")
+    return list(cluster or range(len(scores)))
 
 
 def rating_value(rating: Any) -> float | None:
@@ -224,28 +246,31 @@ def _list_ids(ids: Sequence[str]) -> str:
     return ", ".join(map(repr, ids[:3])) + (", …" if len(ids) > 3 else "")
 
 
-def _binary(scores: list[float], labels: list[float], threshold: float, _: Any) -> dict[str, Estimate]:
+def _binary(
+    scores: list[float], labels: list[float], threshold: float, _: Any, clusters: _Clusters
+) -> dict[str, Estimate]:
     _check_values(labels, (0, 1), "a binary label is 0 or 1, True or False", "pass kind='ordinal' for grades")
     predictions = [float(score >= threshold - _TOLERANCE) for score in scores]
     return {
-        "accuracy": share(_matches(predictions, labels)),
-        **estimates(predictions, labels, ("kappa", "krippendorff")),
-        **estimates(scores, labels, ("auc", "spearman", "kendall")),
+        "accuracy": share(_matches(predictions, labels), clusters),
+        **estimates(predictions, labels, ("kappa", "krippendorff"), clusters=clusters),
+        **estimates(scores, labels, ("auc", "spearman", "kendall"), clusters=clusters),
     }
 
 
 def _ordinal(
-    scores: list[float], labels: list[float], _: float, scale: tuple[float, float] | None
+    scores: list[float], labels: list[float], _: float, scale: tuple[float, float] | None, clusters: _Clusters
 ) -> dict[str, Estimate]:
     grades = [float(_round(score)) for score in scores] if scale else scores
     on_one_scale = scale is not None or not _look_like_shares(scores, labels)
     if on_one_scale and all(value.is_integer() for value in (*grades, *labels)):
         near = [float(abs(grade - label) <= 1) for grade, label in zip(grades, labels, strict=True)]
-        graded = {"exact": share(_matches(grades, labels)), "within_one": share(near)}
-        graded |= estimates(grades, labels, ("kappa",)) | _weighted_estimates(grades, labels)
+        graded = {"exact": share(_matches(grades, labels), clusters), "within_one": share(near, clusters)}
+        graded |= estimates(grades, labels, ("kappa",), clusters=clusters)
+        graded |= _weighted_estimates(grades, labels, clusters)
     else:
         graded = dict.fromkeys(("exact", "within_one", "kappa", *_GRADED), Estimate(None, reason=_NO_GRADES))
-    return graded | estimates(scores, labels, _RANKED)
+    return graded | estimates(scores, labels, _RANKED, clusters=clusters)
 
 
 def _look_like_shares(scores: list[float], labels: list[float]) -> bool:
@@ -253,24 +278,27 @@ def _look_like_shares(scores: list[float], labels: list[float]) -> bool:
     return bool(scores) and min(scores) >= 0 and max(scores) <= 1 < max(labels)
 
 
-def _pairwise(scores: list[float], labels: list[float], _: float, __: Any) -> dict[str, Estimate]:
+def _pairwise(scores: list[float], labels: list[float], _: float, __: Any, clusters: _Clusters) -> dict[str, Estimate]:
     for values in (scores, labels):
         _check_values(values, (-1, 0, 1), "a preference is -1, 0 or 1", "take the sign of a difference")
-    preferred = [(score, label) for score, label in zip(scores, labels, strict=True) if label]
-    right = share([(score * label + 1) / 2 for score, label in preferred])
+    units = clusters or range(len(scores))
+    preferred = [(score, label, unit) for score, label, unit in zip(scores, labels, units, strict=True) if label]
+    right = share(
+        [(score * label + 1) / 2 for score, label, _ in preferred], clusters and [unit for *_, unit in preferred]
+    )
     if scores and not preferred:
         right = Estimate(None, reason="every label is a tie")
-    kappa = estimates(scores, labels, ("kappa",))
-    ranked = estimates(scores, labels, ("spearman", "kendall"))
-    weighted = _weighted_estimates(scores, labels)
-    return {"exact": share(_matches(scores, labels)), "accuracy": right} | kappa | weighted | ranked
+    kappa = estimates(scores, labels, ("kappa",), clusters=clusters)
+    ranked = estimates(scores, labels, ("spearman", "kendall"), clusters=clusters)
+    weighted = _weighted_estimates(scores, labels, clusters)
+    return {"exact": share(_matches(scores, labels), clusters), "accuracy": right} | kappa | weighted | ranked
 
 
 _STATISTICS_OF = {"binary": _binary, "ordinal": _ordinal, "pairwise": _pairwise}
 
 
-def _weighted_estimates(scores: list[float], labels: list[float]) -> dict[str, Estimate]:
-    weighted = estimates(scores, labels, ("weighted_kappa", "krippendorff_ordinal"))
+def _weighted_estimates(scores: list[float], labels: list[float], clusters: _Clusters) -> dict[str, Estimate]:
+    weighted = estimates(scores, labels, ("weighted_kappa", "krippendorff_ordinal"), clusters=clusters)
     return dict(zip(_GRADED, weighted.values(), strict=True))
 
 

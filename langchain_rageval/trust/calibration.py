@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.page_blocks import html_table
@@ -79,6 +80,7 @@ def calibrate(
     level: float = 0.95,
     *,
     scale: tuple[float, float] = (0.0, 1.0),
+    clusters: tuple[Sequence[Hashable], Sequence[Hashable]] | None = None,
 ) -> Calibration:
     """Estimate the mean human label with prediction-powered inference.
 
@@ -95,6 +97,8 @@ def calibrate(
         unlabelled: the judge's scores of the other samples, at least 2.
         level: confidence level of the intervals, between 0 and 1.
         scale: the lowest and the highest possible label, such as (1, 5). The judge's scores may have another scale.
+        clusters: unit of each labelled and of each other sample, such as `report.scores(metric).units[id]`; None if all
+            are independent.
 
     Returns:
         The estimate with its interval, beside the means of the labels and of the judge alone. The interval of the
@@ -112,8 +116,11 @@ def calibrate(
     if not 0 < level < 1:
         raise ConfigError(f"level must be between 0 and 1, such as 0.95; got {level!r}")
     labelled_pairs, others = [_pair(item) for item in labelled], [rating_value(score) for score in unlabelled]
-    pairs = [(human, judge) for human, judge in labelled_pairs if human is not None and judge is not None]
-    scores = [score for score in others if score is not None]
+    units = _units(clusters, len(labelled_pairs), len(others))
+    known = zip(labelled_pairs, units[0], strict=True)
+    pairs = [(human, judge, unit) for (human, judge), unit in known if human is not None and judge is not None]
+    scored = [(score, unit) for score, unit in zip(others, units[1], strict=True) if score is not None]
+    scores = [score for score, _ in scored]
     if len(pairs) < LEAST_LABELLED:
         raise ConfigError(
             f"calibrate takes at least {LEAST_LABELLED} labelled samples, a random part of all, got {len(pairs)}: "
@@ -121,14 +128,22 @@ def calibrate(
         )
     if len(scores) < 2:
         raise ConfigError(f"calibrate takes at least 2 scores of unlabelled samples, got {len(scores)}")
-    outside = next((human for human, _ in pairs if not scale[0] <= human <= scale[1]), None)
+    outside = next((human for human, *_ in pairs if not scale[0] <= human <= scale[1]), None)
     if outside is not None:
         raise ConfigError(
             f"labels lie on the scale from {scale[0]:g} to {scale[1]:g}, got {outside:g}: pass the lowest and the "
             "highest possible label, such as scale=(1, 5)"
         )
     left_out = len(labelled_pairs) - len(pairs) + len(others) - len(scores)
-    return _estimate([h for h, _ in pairs], [j for _, j in pairs], scores, level, scale, left_out)
+    groups = None if clusters is None else ([unit for *_, unit in pairs], [unit for _, unit in scored])
+    return _estimate([h for h, *_ in pairs], [j for _, j, _ in pairs], scores, level, scale, left_out, groups)
+
+
+def _units(clusters: Any, labelled: int, others: int) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
+    units = (range(labelled), range(others)) if clusters is None else clusters
+    if len(units) != 2 or (len(units[0]), len(units[1])) != (labelled, others):
+        raise ConfigError(f"clusters are one for each of the {labelled} labelled and of the {others} other samples")
+    return units
 
 
 def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
@@ -138,12 +153,18 @@ def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
 
 
 def _estimate(
-    human: list[float], judge: list[float], others: list[float], level: float, scale: tuple[float, float], left_out: int
+    human: list[float],
+    judge: list[float],
+    others: list[float],
+    level: float,
+    scale: tuple[float, float],
+    left_out: int,
+    groups: tuple[Sequence[Hashable], Sequence[Hashable]] | None,
 ) -> Calibration:
     lowest, highest = scale
-    powered = prediction_powered_mean(human, judge, others, level, scale)
+    powered = prediction_powered_mean(human, judge, others, level, scale, groups)
     unit = highest - lowest
-    alone = bounded_mean_interval([(label - lowest) / unit for label in human], level)
+    alone = bounded_mean_interval([(label - lowest) / unit for label in human], level, groups and groups[0])
     return Calibration(
         mean=powered.mean,
         low=powered.low,

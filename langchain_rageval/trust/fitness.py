@@ -177,17 +177,21 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
     }
     labelled = labelled_verdicts(first.values())
     lost = [result.error for result in results if result.lost]
-    said = Counter(answer.verdict for _, answer in labelled)
-    valid = [float(not result.error and not result.log.repeated) for result in reached if step != EMBEDDING_STEP]
+    said = Counter(answer.verdict for _, answer, _ in labelled)
+    valid = [
+        (float(not result.error and not result.log.repeated), result.probe.item.id)
+        for result in reached
+        if step != EMBEDDING_STEP
+    ]
     statistics: dict[str, Any] = {
-        "right": Proportion.mean(float(answer.verdict in label.accepted) for label, answer in labelled),
-        "unread": _unread_share(step, [label.accepted for label, _ in labelled]),
+        "right": _right_share(labelled),
+        "unread": _unread_share(step, [label.accepted for label, *_ in labelled]),
         "said": dict(said.most_common()),
-        "answered": Proportion.mean(float(not result.error) for result in reached),
-        "valid": Proportion.mean(valid),
-        "flips": Proportion.mean(_flip_rates(answered)),
-        "order_bias": Proportion.mean(_changes(first, answered, "reverse")),
-        "length_bias": Proportion.mean(_changes(first, answered, "padded")),
+        "answered": Proportion.of_units((float(not result.error), result.probe.item.id) for result in reached),
+        "valid": Proportion.of_units(valid),
+        "flips": Proportion.of_units(_flip_rates(answered)),
+        "order_bias": Proportion.of_units(_changes(first, answered, "reverse")),
+        "length_bias": Proportion.of_units(_changes(first, answered, "padded")),
         "citations": _citations(labelled),
         "lost": len(lost),
         "error": lost[0] if lost else "",
@@ -201,7 +205,10 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
         words=words,
         verdict=verdict,
         reasons=reasons,
-        right_by_kind={kind: _right_share(first.values(), kind) for kind in kinds},
+        right_by_kind={
+            kind: _right_share(labelled_verdicts(one for one in first.values() if one.probe.item.kind == kind))
+            for kind in kinds
+        },
         rung=rungs.most_common(1)[0][0] if rungs else None,
         calls=usage.calls,
         tokens=sum(token_counts) if token_counts else None,
@@ -211,10 +218,9 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
     )
 
 
-def _right_share(results: Iterable[ProbeResult], kind: str) -> Proportion:
-    """Return the share of the labelled verdicts on items of a kind that are right."""
-    labelled = labelled_verdicts(result for result in results if result.probe.item.kind == kind)
-    return Proportion.mean(float(answer.verdict in label.accepted) for label, answer in labelled)
+def _right_share(labelled: Iterable[tuple[Label, CitedVerdict, str]]) -> Proportion:
+    """Return the share of labelled verdicts that are right."""
+    return Proportion.of_units((float(answer.verdict in label.accepted), item) for label, answer, item in labelled)
 
 
 def _unread_share(step: str, accepted: Sequence[Sequence[str]]) -> float:
@@ -228,22 +234,24 @@ def _unread_share(step: str, accepted: Sequence[Sequence[str]]) -> float:
     return max(Counter(verdict for verdicts in accepted for verdict in verdicts).values()) / len(accepted)
 
 
-def _flip_rates(answered: Sequence[ProbeResult]) -> list[float]:
-    """Return for each labelled verdict the share of pairs of repeats that disagree; skip items with one repeat."""
+def _flip_rates(answered: Sequence[ProbeResult]) -> list[tuple[float, str]]:
+    """Return the share of pairs of repeats that disagree for each labelled verdict, with its item; skip single ones."""
     repeats: dict[str, list[ProbeResult]] = {}
     for result in answered:
         if result.probe.variant == "plain":
             repeats.setdefault(result.probe.item.id, []).append(result)
     return [
-        sum(one != other for one, other in pairs) / len(pairs)
-        for results in repeats.values()
+        (sum(one != other for one, other in pairs) / len(pairs), item)
+        for item, results in repeats.items()
         for place, label in enumerate(results[0].probe.item.labels)
         if label.accepted and (pairs := list(combinations([result.verdicts[place].verdict for result in results], 2)))
     ]
 
 
-def _changes(first: Mapping[str, ProbeResult], answered: Sequence[ProbeResult], variant: Variant) -> list[float]:
-    """Return 1 for each labelled verdict that a variant (such as reversed chunks) changes, and 0 for each other one.
+def _changes(
+    first: Mapping[str, ProbeResult], answered: Sequence[ProbeResult], variant: Variant
+) -> list[tuple[float, str]]:
+    """Return 1 for each labelled verdict that a variant (such as reversed chunks) changes, else 0, with its item.
 
     Args:
         first: id of an item to the result of its first plain probe.
@@ -256,26 +264,28 @@ def _changes(first: Mapping[str, ProbeResult], answered: Sequence[ProbeResult], 
         if result.probe.variant == variant and result.probe.item.id in first
     ]
     return [
-        float(before.verdict != after.verdict)
+        (float(before.verdict != after.verdict), plain.probe.item.id)
         for plain, varied in pairs
         for label, before, after in zip(plain.probe.item.labels, plain.verdicts, varied.verdicts, strict=True)
         if label.accepted
     ]
 
 
-def _citations(labelled: Sequence[tuple[Label, CitedVerdict]]) -> Citations | None:
+def _citations(labelled: Sequence[tuple[Label, CitedVerdict, str]]) -> Citations | None:
     """Return how often right verdicts cite the labelled sentences; None if no label requires a citation."""
-    required = [(label, answer) for label, answer in labelled if label.evidence]
+    required = [one for one in labelled if one[0].evidence]
     if not required:
         return None
-    right = [(label.evidence, answer.cites) for label, answer in required if answer.verdict in label.accepted]
-    hits = [[_is_evidence(cite, evidence) for cite in cites] for evidence, cites in right]
-    cited = [cite for _, cites in right for cite in cites]
-    chunks = [evidence[0].partition(".")[0] for evidence, _ in right]
+    right = [
+        (label.evidence, answer.cites, item) for label, answer, item in required if answer.verdict in label.accepted
+    ]
+    hits = [([_is_evidence(cite, evidence) for cite in cites], item) for evidence, cites, item in right]
+    cited = [(float(cite.startswith("1.")), item) for _, cites, item in right for cite in cites]
+    chunks = [evidence[0].partition(".")[0] for evidence, *_ in right]
     return Citations(
-        precision=Proportion.mean(sum(cite_hits) / len(cite_hits) for cite_hits in hits if cite_hits),
-        recall=Proportion.mean(float(any(cite_hits)) for cite_hits in hits),
-        first=Proportion.mean(float(cite.startswith("1.")) for cite in cited),
+        precision=Proportion.of_units((sum(own) / len(own), item) for own, item in hits if own),
+        recall=Proportion.of_units((float(any(own)), item) for own, item in hits),
+        first=Proportion.of_units(cited),
         due_first=chunks.count("1") / max(1, len(chunks)),
     )
 
@@ -284,7 +294,11 @@ def _is_evidence(cite: str, evidence: Sequence[str]) -> bool:
     return any(cite == number or cite.startswith(f"{number}.") for number in evidence)
 
 
-def labelled_verdicts(results: Iterable[ProbeResult]) -> list[tuple[Label, CitedVerdict]]:
-    """Return the scored labels of probe results, each with the verdict that the judge gave."""
-    pairs = (pair for result in results for pair in zip(result.probe.item.labels, result.verdicts, strict=True))
-    return [(label, answer) for label, answer in pairs if label.accepted]
+def labelled_verdicts(results: Iterable[ProbeResult]) -> list[tuple[Label, CitedVerdict, str]]:
+    """Return the scored labels of probe results, each with the verdict that the judge gave and the id of the item."""
+    return [
+        (label, answer, result.probe.item.id)
+        for result in results
+        for label, answer in zip(result.probe.item.labels, result.verdicts, strict=True)
+        if label.accepted
+    ]

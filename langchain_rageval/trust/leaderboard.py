@@ -28,6 +28,7 @@ from langchain_rageval.report.comparison import compare_rows
 from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
+from langchain_rageval.report.units import AUTO
 from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.statistics import holm
 from langchain_rageval.text.language import detect_language
@@ -358,7 +359,7 @@ def _compare_neighbours(
     """Return the standings in order, each with place and difference to the standing above, and notes."""
     compared, notes = [replace(standings[0], place=1)], list[str]()
     for place, (above, own) in enumerate(pairwise(standings), 2):
-        pair = compare_rows(by_model[own.model], by_model[above.model], 0.0, None, True)
+        pair = compare_rows(by_model[own.model], by_model[above.model], 0.0, AUTO, True)
         comparison = pair.get(metric)
         notes += [note for note in pair.notes if code_of(note) in ("different-instruments", "no-common-sample")]
         if comparison is None or not comparison.pairs:

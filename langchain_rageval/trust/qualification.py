@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
@@ -50,6 +51,7 @@ class Proportion:
         value: `hits` divided by `of`, from 0 to 1; None if there are no values.
         low: lower end of the interval; None without a value.
         high: upper end of the interval; None without a value.
+        units: number of independent units, such as labelled items with several values; None if each value is one.
     """
 
     hits: float
@@ -57,19 +59,28 @@ class Proportion:
     value: float | None
     low: float | None
     high: float | None
+    units: int | None = None
 
     @classmethod
     def mean(cls, values: Iterable[float]) -> Proportion:
         """Return the mean of values from 0 to 1 as a proportion; its `value` is None if there are no values."""
-        values = list(values)
-        if not values:
+        return cls.of_units((value, place) for place, value in enumerate(values))
+
+    @classmethod
+    def of_units(cls, values: Iterable[tuple[float, Hashable]]) -> Proportion:
+        """Return the mean of values from 0 to 1, each with its unit, as a proportion."""
+        pairs = list(values)
+        if not pairs:
             return cls(0, 0, None, None, None)
-        low, high = bounded_mean_interval(values)
-        return cls(sum(values), len(values), sum(values) / len(values), low, high)
+        numbers, units = [value for value, _ in pairs], [unit for _, unit in pairs]
+        shared = len(set(units)) if len(set(units)) < len(units) else None
+        low, high = bounded_mean_interval(numbers, clusters=units if shared else None)
+        return cls(sum(numbers), len(numbers), sum(numbers) / len(numbers), low, high, shared)
 
     def __str__(self) -> str:
-        """Return the proportion as text, such as "45 of 50, 90% [79%, 96%]"; "–" without a value."""
-        return _NONE if self.value is None else f"{self.hits:.3g} of {self.of}, {self.percent} {self.interval}"
+        """Return the proportion as text, such as "45 of 50 in 20 items, 90% [79%, 96%]"; "–" without a value."""
+        items = "" if self.units is None else f" in {pluralize(self.units, 'item')}"
+        return _NONE if self.value is None else f"{self.hits:.3g} of {self.of}{items}, {self.percent} {self.interval}"
 
     @property
     def percent(self) -> str:
@@ -86,7 +97,7 @@ class Proportion:
         """The complementary proportion, `1 - value`, with the mirrored interval."""
         if self.value is None or self.low is None or self.high is None:
             return self
-        return Proportion(self.of - self.hits, self.of, 1 - self.value, 1 - self.high, 1 - self.low)
+        return Proportion(self.of - self.hits, self.of, 1 - self.value, 1 - self.high, 1 - self.low, self.units)
 
 
 @dataclass(frozen=True)

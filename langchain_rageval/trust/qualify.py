@@ -146,8 +146,8 @@ def qualify_judge(
 
     About 830 calls of a thousand tokens with two repeats. Every item is run `repeats` times; items with chunks or lists
     of statements of some steps once more in reverse order, and items with chunks of some steps once more with an
-    irrelevant sentence in each chunk. Repeats bypass the model's cache. In the intervals, each labelled verdict counts
-    as one.
+    irrelevant sentence in each chunk. Repeats bypass the model's cache. In the intervals, each labelled item counts as
+    one, with all of its verdicts.
 
     Args:
         judge: a chat model, another Runnable, or a Judge with the options that you will use.
@@ -274,7 +274,7 @@ def _word_overlap_baseline(language: str) -> dict[str, float]:
     right: dict[str, list[bool]] = {}
     for item in labelled_items(language):
         result = run_probe(Probe(item), embeddings if item.step == EMBEDDING_STEP else judge, run)
-        verdicts = [answer.verdict in label.accepted for label, answer in labelled_verdicts([result])]
+        verdicts = [answer.verdict in label.accepted for label, answer, _ in labelled_verdicts([result])]
         right.setdefault(item.step, []).extend(verdicts)
     return {step: sum(verdicts) / len(verdicts) for step, verdicts in right.items()}
 

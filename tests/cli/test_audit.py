@@ -18,11 +18,11 @@ def strict(request):
 
 @pytest.fixture
 def samples(tmp_path):
-    """A file of twenty samples with supported answers."""
+    """A file of eighty samples with supported answers."""
     path = tmp_path / "samples.jsonl"
     lines = [
         {"question": f"Что такое товар {n}?", "answer": f"Товар {n} — лампа.", "contexts": [f"Товар {n} — лампа."]}
-        for n in range(20)
+        for n in range(80)
     ]
     path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines), encoding="utf-8")
     return path
@@ -44,14 +44,14 @@ def test_the_table_shows_the_strong_judges_mean_and_the_gate_takes_it(rageval, s
     )
     assert code == 1
     found = Report.load(out).audit["faithfulness"]
-    assert (found.mean, found.own_mean, found.audited, found.agreement) == (0.0, 1.0, 5, 0.0)
+    assert (found.mean, found.own_mean, found.audited, found.agreement) == (0.0, 1.0, 20, 0.0)
     assert complaints.splitlines()[-1] == (
-        f"rageval: faithfulness is 0.000 [0.000, {found.high:.3f}] by the audit of 5 samples (1.000 by its own judge), "
-        "at least 0.5 is required [below-threshold-by-audit]"
+        f"rageval: faithfulness is 0.000 [0.000, {found.high:.3f}] by the audit of 20 samples (1.000 by its own "
+        "judge), at least 0.5 is required [below-threshold-by-audit]"
     )
     assert "Audit by strong, 95% intervals" in told
-    assert "5 of 20" in told
-    assert server.calls == 10
+    assert "20 of 80" in told
+    assert server.calls == 40
 
 
 def test_json_has_the_audit(rageval, samples, audit):
@@ -59,9 +59,9 @@ def test_json_has_the_audit(rageval, samples, audit):
     code, told, _ = rageval("evaluate", samples, *words, "--quiet", "--json")
     found = json.loads(told)["audit"]["faithfulness"]
     assert code == 0
-    assert (found["mean"], found["own_mean"], found["agreement"], found["audited"]) == (0.0, 1.0, 0.0, 5)
-    assert (found["calls"], found["calls_spared"]) == (10, 30)
-    assert [one["strong"] for one in found["parted"]] == [0.0] * 5
+    assert (found["mean"], found["own_mean"], found["agreement"], found["audited"]) == (0.0, 1.0, 0.0, 20)
+    assert (found["calls"], found["calls_spared"]) == (40, 120)
+    assert [one["strong"] for one in found["parted"]] == [0.0] * 10
 
 
 def test_a_resumed_run_keeps_its_audit(rageval, samples, audit, tmp_path):
@@ -86,7 +86,7 @@ def test_a_merge_request_shows_the_strong_judges_mean_and_its_gate(rageval, samp
     )
     cells = lines[place + 4].split(" | ")
     assert cells[:2] == ["| faithfulness", "0.000"]
-    assert cells[3:] == ["1.000", "0%", "5 of 20", "10", "30 |"]
+    assert cells[3:] == ["1.000", "0%", "20 of 80", "40", "120 |"]
     assert any("❌ mean at least 0.5" in line for line in lines)
 
 
@@ -108,21 +108,21 @@ def test_options_of_an_audit_need_its_judge(rageval, samples):
 
 def test_a_strong_judge_that_fails_is_reported_on_stderr(rageval, samples, audit):
     server, words = audit
-    server.reply = lambda request: "I cannot say."
+    server.reply = lambda request: "I cannot say." if "Товар 7" in str(request) else strict(request)
     code, _, complaints = rageval("evaluate", samples, *words, "--quiet")
     assert code == 0
-    assert complaints.startswith("rageval: failed scores of the audit: 5; first failure: JudgeOutputError: ")
+    assert complaints.startswith("rageval: failed scores of the audit: 2; first failure: JudgeOutputError: ")
 
 
 def test_plan_shows_audit_waves_and_the_samples_that_a_pilot_expects(rageval, samples, audit):
     _, words = audit
     code, told, _ = rageval("plan", samples, *words, "--batch", "--json")
     found = json.loads(told)
-    assert (code, found["audit"]["faithfulness"]["calls"], found["total"]["calls"]) == (0, 10, 50)
-    assert (found["waves"], found["asked"]) == (2, 20)
+    assert (code, found["audit"]["faithfulness"]["calls"], found["total"]["calls"]) == (0, 40, 200)
+    assert (found["waves"], found["asked"]) == (2, 80)
     gate = ["--fail-under", "faithfulness=0.5", "--until-decided"]
     found = json.loads(rageval("plan", samples, *gate, "--pilot", "5", "--json")[1])
-    assert found["asked"] <= 20
+    assert found["asked"] <= 80
     assert rageval("plan", samples, "--until-decided")[2] == (
         "rageval: --until-decided needs a gate to decide; add --fail-under METRIC=NUMBER\n"
     )

@@ -60,7 +60,7 @@ NOTES = {
         "величины; выберите один в against=...",
     ),
     "one conversation": (
-        Note("conversations", samples=3, conversations=1),
+        Note("conversations", samples=3, units=1),
         "3 samples are turns of 1 conversation: the intervals treat conversations, not samples, as independent.",
         "Примеров из диалогов: 3, диалогов: 1; в интервалах независимыми считаются диалоги, а не примеры.",
     ),

@@ -5,6 +5,7 @@ from statistics import fmean
 
 import pytest
 from helpers.each import each
+from helpers.reports import failed, row, scored
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
@@ -122,7 +123,13 @@ def test_turns_of_one_conversation_count_as_one_unit_of_the_interval():
     report, _, _ = audited()
     turns = [with_metadata(row, {"conversation": f"c{row.index % 20}"}) for row in report.rows]
     alone, together = report.audit["grade"], Report(turns).audit["grade"]
-    assert (together.mean, together.agreement) == (alone.mean, alone.agreement)
+    assert together.agreement == alone.agreement
+    assert together.mean == pytest.approx(alone.mean, abs=0.02)  # the weights are computed from other conversations
+    assert (together.units, together.unit) == (
+        len({row.index % 20 for row in report.rows if row.audit}),
+        "conversation",
+    )
+    assert f"50 of 200 samples audited in {together.units} conversations" in str(together)
     assert (together.low, together.high) != (alone.low, alone.high)
     same = [with_metadata(row, {}) for row in report.rows]
     assert Report(same).audit["grade"] == alone
@@ -183,10 +190,55 @@ def test_a_share_of_one_gives_the_strong_judges_own_mean():
     assert (audit.audited, audit.spared.calls) == (200, 0)
 
 
-def test_at_least_one_sample_is_audited():
-    audit = audited(share=0.01, count=5)[0].audit["grade"]
-    assert audit.audited == 1
+@pytest.mark.parametrize(("count", "asked"), [(5, 5), (20, 20), (150, 20)])
+def test_at_least_twenty_samples_are_audited_or_all(count, asked):
+    audit = audited(share=0.01, count=count)[0].audit["grade"]
+    assert (audit.audited, audit.decides) == (asked, True)
     assert 0 <= audit.low < audit.high <= 1
+
+
+def test_fewer_audited_samples_decide_nothing():
+    report, _, _ = audited(share=0.1)
+    numbers = [row.index for row in report.rows if row.audit][:19]
+    rows = [row if row.index in numbers else row.model_copy(update={"audit": {}}) for row in report.rows]
+    audit = Report(rows).audit["grade"]
+    assert (audit.audited, audit.decides) == (19, False)
+    assert str(audit).endswith("decides nothing: 20 samples are needed, or all)")
+    assert audit.to_dict()["decides"] is False
+
+
+def audit_of(values):
+    """Audit of rows with a cheap and a strong value each: None is a failure, "-" no score at all."""
+
+    def score(value):
+        return failed("grade") if value is None else scored(value, "grade")
+
+    return Report(
+        [
+            row(place, score(cheap), id=f"s{place}").model_copy(
+                update={"audit": {} if strong == "-" else {"grade": score(strong)}}
+            )
+            for place, (cheap, strong) in enumerate(values)
+        ]
+    ).audit["grade"]
+
+
+def test_samples_that_the_cheap_judge_failed_on_take_part_with_its_mean():
+    """The cheap judge is right, or fails on bad samples: without these the estimate would be 1."""
+    drawn = [(1.0, 1.0)] * 16 + [(None, 0.0)] * 4
+    audit = audit_of([*drawn, *[(1.0, "-")] * 160, *[(None, "-")] * 40])
+    assert (audit.audited, audit.samples, audit.own_mean) == (20, 220, 1.0)
+    assert audit.mean == pytest.approx(0.8)
+    assert audit.low < 0.8 < audit.high < 1
+
+
+def test_the_interval_covers_what_the_strong_judge_failed_on():
+    drawn = [(1.0, 1.0)] * 20
+    rest = [(1.0, "-")] * 80
+    sure, unsure = (audit_of([*drawn, *more, *rest]) for more in ([], [(1.0, None)] * 5))
+    assert (unsure.mean, unsure.failed, unsure.audited) == (1.0, 5, 20)
+    assert unsure.high == 1.0
+    assert unsure.low < 0.8 - 0.1 < sure.low - 0.1
 
 
 async def test_aevaluate_and_iterators_are_audited_too():
@@ -234,11 +286,11 @@ def test_a_strong_judge_that_fails_is_counted_and_stops_no_gate_unseen():
     mute = Judge(RunnableLambda(lambda messages: "I cannot say."), version="mute", attempts=1)
     report = evaluate(samples(20), grades(own), audit=Audit(mute, share=0.2), progress=False)
     audit = report.audit["grade"]
-    assert (audit.mean, audit.low, audit.agreement, audit.audited, audit.failed) == (None, None, None, 0, 4)
-    assert str(audit) == "grade: no sample has scores of both judges (4 failed)"
+    assert (audit.mean, audit.low, audit.agreement, audit.audited, audit.failed) == (None, None, None, 0, 20)
+    assert str(audit) == "grade: no sample has a score of the strong judge (20 failed)"
     with pytest.raises(BelowThreshold) as raised:
         report.check({"grade": 0.5})
-    assert str(raised.value) == ("grade has no audited score, at least 0.5 is required [nothing-audited]")
+    assert raised.value.codes == ["nothing-audited", "incomplete"]
 
 
 def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
@@ -250,9 +302,13 @@ def test_a_gate_fails_if_the_strong_judge_failed_on_too_many_samples():
 
     strong = Judge(RunnableLambda(reply), version="strict", attempts=1)
     report = evaluate(samples(), grades(own), audit=Audit(strong, share=1), progress=False, max_concurrency=1)
-    report.check({"grade": 0.9}, max_failed=0.25)
+    assert report.audit["grade"].low < 0.8  # the worst is assumed where the strong judge failed
+    report.check({"grade": 0.6}, max_failed=0.25)
+    with pytest.raises(BelowThreshold, match=r"which does not decide whether it is at least 0\.9") as raised:
+        report.check({"grade": 0.9}, max_failed=0.25)
+    assert raised.value.codes == ["undecided-by-audit"]
     with pytest.raises(BelowThreshold) as raised:
-        report.check({"grade": 0.9}, max_failed=0.2)
+        report.check({"grade": 0.6}, max_failed=0.2)
     assert str(raised.value) == "the audit of grade failed on 50 of 200 samples, at most 20% may [audit-failed]"
 
 
@@ -302,10 +358,10 @@ def test_every_judge_of_every_metric_is_replaced_also_juries_and_verifiers():
 
 def test_a_budget_leaves_out_scores_of_the_audit_and_says_so():
     report, own, strong = audited(count=40, budget=Budget(calls=45), max_concurrency=1)
-    left_out = 50 - len(own) - len(strong)
+    left_out = 60 - len(own) - len(strong)
     assert left_out > 0
     assert len(report.left_out) == 40 - len(own)
-    missing = 10 - len(strong)
+    missing = 20 - len(strong)
     assert not missing or (
         f"Scores left out of the audit: {missing}; the budget or the judge ended first." in report.notes
     )

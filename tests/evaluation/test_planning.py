@@ -539,13 +539,13 @@ SIX = [
 
 def test_the_audit_costs_its_share_and_is_part_of_the_total():
     metrics = [faithfulness(OfflineJudge()), exact_match()]
-    plain = plan(town_samples(), metrics)
-    audited = plan(town_samples(), metrics, audit=Audit(Judge(OfflineJudge(), max_statements=5), share=0.25))
+    plain = plan(town_samples(80), metrics)
+    audited = plan(town_samples(80), metrics, audit=Audit(Judge(OfflineJudge(), max_statements=5), share=0.25))
     assert audited["faithfulness"] == plain["faithfulness"]
-    assert audited.audit["faithfulness"].calls == plain["faithfulness"].calls / 4 == 10
+    assert audited.audit["faithfulness"].calls == plain["faithfulness"].calls / 4 == 40
     assert list(audited.audit) == ["faithfulness"]
-    assert audited.calls == plain.calls + 10
-    assert "audit of faithfulness 10 calls, " in repr(audited)
+    assert audited.calls == plain.calls + 40
+    assert "audit of faithfulness 40 calls, " in repr(audited)
 
 
 def test_six_metrics_need_three_waves():
@@ -601,7 +601,7 @@ def test_a_pilot_measures_what_repeated_requests_cost_and_stores_its_scores(tmp_
 def test_the_strong_judge_scores_all_samples_of_a_pilot():
     strong = Judge(OfflineJudge(), max_statements=5)
     planned = plan(town_samples(100), faithfulness(OfflineJudge()), audit=Audit(strong, share=0.1), pilot=10)
-    assert (planned["faithfulness"].calls, planned.audit["faithfulness"].calls) == (200, 20)
+    assert (planned["faithfulness"].calls, planned.audit["faithfulness"].calls) == (200, 40)
 
 
 @each(

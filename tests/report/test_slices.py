@@ -1,5 +1,7 @@
 """Summaries by slice, and with samples that are tied together."""
 
+from dataclasses import replace
+
 import pytest
 from helpers.each import each
 from helpers.reports import failed, report_of, row, scored, unscored
@@ -157,7 +159,8 @@ def test_turns_of_one_conversation_count_as_one_unless_clusters_are_turned_off()
     groups = ["a", "a", "a", "b", "b", "alone", "c"]
     assert (given.low, given.high) == bounded_mean_interval(values, clusters=groups)
     assert (alone.low, alone.high) == bounded_mean_interval(values)
-    assert given == told.summary(cluster="conversation")["faithfulness"]
+    assert (given.units, given.unit, given.counted) == (4, "conversation", "7 in 4 conversations")
+    assert replace(given, unit="cluster") == told.summary(cluster="conversation")["faithfulness"]
     assert given != alone
 
 

@@ -2,12 +2,14 @@
 
 import random
 from datetime import UTC, datetime, timedelta, timezone
+from statistics import fmean
 
 import pytest
 from helpers.each import each
 from helpers.reports import report_of, row, scored
 
 from langchain_rageval import ConfigError, Report, Row, Sample, trend
+from langchain_rageval.data.notes import code_of
 from langchain_rageval.errors import BelowThreshold
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
@@ -57,10 +59,10 @@ def test_a_fall_raises_an_alarm_that_says_since_when():
 
 
 def test_changes_are_dated_both_ways_and_without_a_baseline():
-    found = trend(stream([0.95] * 4 + [0.3] * 4 + [0.95] * 4))
+    found = trend(stream([0.95] * 12 + [0.3] * 12 + [0.95] * 12))
     first, second = found.changes["faithfulness"]
-    for change, day in ((first, 4), (second, 8)):
-        assert abs(change.since - (START + timedelta(days=day))) <= timedelta(hours=24)
+    for change, day in ((first, 12), (second, 24)):
+        assert change.since == START + timedelta(days=day)
     assert first.before > 0.8 > 0.4 > first.after == second.before
     assert second.after > 0.8
     assert str(first) == (
@@ -73,8 +75,60 @@ def test_changes_are_dated_both_ways_and_without_a_baseline():
 
 def test_a_stable_stream_has_no_changes_and_a_better_one_no_alarm():
     assert trend(stream([0.9] * 20), BASELINE).changes == {}
-    better = trend(stream([0.9] * 5 + [1.0] * 5), BASELINE)
+    better = trend(stream([0.9] * 10 + [1.0] * 10), BASELINE)
     assert (better.alarms, list(better.changes)) == ({}, ["faithfulness"])
+
+
+def with_days(spread, days=30, seed=0):
+    """A month whose long-run mean is 0.85, with days that differ."""
+    rng = random.Random(seed)
+    return stream([min(1.0, max(0.0, 0.85 + rng.gauss(0, spread))) for _ in range(days)], per_day=40, seed=seed + 500)
+
+
+def test_days_that_differ_are_no_changes_but_a_note():
+    months = [trend(with_days(0.1, seed=seed)) for seed in range(30)]
+    assert sum(bool(month.changes) for month in months) <= 3
+    notes = [note for month in months for note in month.notes]
+    assert {code_of(note) for note in notes} == {"days-differ"}
+    assert len(notes) >= 28
+    assert fmean(note.fields["spread"] for note in notes) == pytest.approx(0.1, abs=0.03)
+    assert not any(trend(with_days(0, seed=seed)).notes for seed in range(20))
+
+
+def test_weekends_are_no_changes():
+    month = stream([0.7 if day % 7 >= 5 else 0.9 for day in range(30)])
+    assert trend(month).changes == {}
+
+
+def test_hours_are_the_blocks_of_a_history_of_a_few_days():
+    times = [START + timedelta(minutes=15 * number) for number in range(4 * 24)]
+    rows = [row(n, scored(float(n < 48 or n % 4 == 0)), id=str(n)) for n in range(len(times))]
+    rows = [one.model_copy(update={"time": time}) for one, time in zip(rows, times, strict=True)]
+    (change,) = trend(Report(rows)).changes["faithfulness"]
+    assert change.since == START + timedelta(hours=12)
+
+
+def test_repeats_of_a_question_count_once_a_day_and_again_on_the_next():
+    report = Report(
+        [
+            row(n, scored(value), id="q").model_copy(update={"time": START + timedelta(hours=n)})
+            for n, value in enumerate([1.0] * 24 + [0.0] * 24)
+        ]
+    )
+    assert trend(report, BASELINE).alarms == {}  # two values
+    many = [one.model_copy(update={"index": n, "time": START + timedelta(days=n)}) for n, one in enumerate(report.rows)]
+    assert trend(Report(many), BASELINE).alarms["faithfulness"].since == START + timedelta(days=24)
+
+
+def test_an_alarm_ends_with_since():
+    rows = stream([0.9] * 10 + [0.3] * 3 + [0.9] * 10)
+    assert trend(rows, BASELINE).alarms
+    for since in ("2026-11-15", START + timedelta(days=13), datetime(2026, 11, 15, 3)):
+        assert trend(rows, BASELINE, since=since).alarms == {}
+    assert trend(rows, BASELINE, since="2026-11-14").alarms
+    assert list(trend(rows, BASELINE, since="2027-01-01")) == list(trend(rows))
+    with pytest.raises(ConfigError, match=r"^since is a time, such as '2025-03-01' or a datetime, got 'yesterday'$"):
+        trend(rows, BASELINE, since="yesterday")
 
 
 def test_a_fall_after_a_long_calm_is_dated_where_it_begins():

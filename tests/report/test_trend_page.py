@@ -147,7 +147,7 @@ def test_changes_of_a_mean_are_marked_and_named_in_both_languages(opened):
 
 
 def test_a_change_stands_between_the_periods_that_it_separates():
-    found = charts_of([0.95] * 5 + [0.3] * 5)["faithfulness"]
+    found = charts_of([0.95] * 6 + [0.3] * 6)["faithfulness"]
     ((place, change),) = found.changes
     period = next(number for number, point in enumerate(found.points) if point.period == f"{change.since:%Y-%m-%d}")
     assert found.points[period - 1].x < place < found.points[period + 1].x

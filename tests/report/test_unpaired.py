@@ -68,9 +68,8 @@ def chats(start, values, turns=3):
 def test_the_turns_of_a_conversation_are_one_cluster_unless_clusters_are_turned_off():
     live, plain = chats("prod", shares(20, 40)), chats("test", shares(36, 40), turns=1)
     found = live.compare(plain, paired=False)
-    assert found.notes == [
-        "120 samples of the candidate are turns of 40 conversations, and each conversation is one cluster."
-    ]
+    note = "120 samples are turns of 40 conversations: the intervals treat conversations, not samples, as independent."
+    assert found.notes == [f"In the candidate: {note}"]
     alone = chats("prod", shares(20, 40), turns=1).compare(plain, paired=False)["faithfulness"]
     metric = found["faithfulness"]
     assert (metric.low, metric.high) == pytest.approx((alone.low, alone.high), abs=0.01)
@@ -78,9 +77,7 @@ def test_the_turns_of_a_conversation_are_one_cluster_unless_clusters_are_turned_
     assert independent.notes == []
     assert independent["faithfulness"].high - independent["faithfulness"].low < metric.high - metric.low
     both = live.compare(chats("test", shares(36, 40)), paired=False)
-    assert both.notes[1] == (
-        "120 samples of the baseline are turns of 40 conversations, and each conversation is one cluster."
-    )
+    assert both.notes[1] == f"In the baseline: {note}"
 
 
 def mixed(start, easy, hard):
@@ -131,3 +128,25 @@ def test_lost_coverage_is_a_problem():
 def test_reweighting_pairs_is_refused():
     with pytest.raises(ConfigError, match=r"^reweight= is for paired=False$"):
         report_of().compare(report_of(), reweight="language")
+
+
+@pytest.mark.parametrize(("hard", "verdict"), [(50, "inconclusive"), (4, "no worse")])
+def test_slices_that_the_candidate_lacks_are_named_and_decide_nothing(hard, verdict):
+    def run(prefix, easy, hard):
+        topics = ["easy"] * easy + ["hard"] * hard
+        return Report(
+            [
+                row(n, scored(float(topic == "easy")), id=f"{prefix}{n}", metadata={"topic": topic})
+                for n, topic in enumerate(topics)
+            ]
+        )
+
+    found = run("c", 300, 0).compare(run("b", 100 - hard, hard), 0.1, paired=False, reweight="metadata.topic")
+    assert found["faithfulness"].verdict == verdict
+    (note,) = [note for note in found.notes if note.code == "slices-dropped"]
+    assert note == (
+        f"{hard}% of the baseline's samples (hard) have no counterpart in the candidate and are left out of "
+        "faithfulness."
+    )
+    full = run("c", 300, 300).compare(run("b", 50, 50), 0.2, paired=False, reweight="metadata.topic")
+    assert (full["faithfulness"].verdict, [note.code for note in full.notes]) == ("no worse", ["reweighted"])

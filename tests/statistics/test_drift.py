@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from langchain_rageval.statistics import bounded_mean_interval
-from langchain_rageval.statistics.drift import DriftDetector
+from langchain_rageval.statistics.drift import DriftDetector, spread_of_groups
 
 
 def shares(rng, size, mean):
@@ -12,18 +12,20 @@ def shares(rng, size, mean):
     return np.where(rng.random(size) < 2 * mean - 1, 1.0, rng.integers(0, 5, size) / 4)
 
 
-def alarm_of(baseline, values, **options):
+def alarm_of(baseline, values, per_day=100, **options):
     detector = DriftDetector({None: list(baseline)}, **options)
-    for value in values:
-        if detector.add(float(value)):
+    for number, value in enumerate(values):
+        if detector.add(float(value), period=number // per_day):
             break
     return detector
 
 
-def test_a_stable_stream_raises_an_alarm_in_at_most_one_of_twenty_watches():
+def test_a_stable_stream_raises_one_alarm_in_a_year_of_days_at_the_most():
+    """The baseline's mean is known nearly exactly here, so that its uncertainty does not hide alarms."""
     rng = np.random.default_rng(1)
-    alarms = [alarm_of(shares(rng, 100, 0.85), shares(rng, 1000, 0.85)).alarm for _ in range(60)]
-    assert sum(alarm is not None for alarm in alarms) <= 3
+    days = 20
+    alarms = [alarm_of(shares(rng, 20_000, 0.85), shares(rng, 10 * days, 0.85), per_day=10).alarm for _ in range(60)]
+    assert sum(alarm is not None for alarm in alarms) <= 60 * days / 365 + 2 * (60 * days / 365) ** 0.5
 
 
 @pytest.mark.parametrize("before", [0, 500])
@@ -66,17 +68,15 @@ def test_invalid_numbers_are_refused(error, value):
         DriftDetector({None: [1.0] * 10}, error).add(value)
 
 
-def alarm_after(values, lowest, error):
-    """Return after how many values the average capital of all bettors is 2 / error, each bettor by itself.
+def alarm_after(values, lowest, run_length, per_day):
+    """Return after how many values the sum of the capital of all bettors is the run length, each bettor by itself.
 
-    One starts at every tenth value, bets by mean and square of its own losses so far, half a value and a quarter of a
-    square added as in the paper, and stakes at most what loses 3/4 of its capital on the best value.
+    One starts on every day, bets by mean and square of its own losses so far, half a value and a quarter of a square
+    added as in the paper, and stakes at most what loses 3/4 of its capital on the best value.
     """
-    starts = range(0, len(values), 10)
     for end in range(1, len(values) + 1):
-        begun = [start for start in starts if start < end]
-        average = 1 / (len(begun) + 1)
-        for number, start in enumerate(begun):
+        total = 0.0
+        for start in range(0, end, per_day):
             capital, losses = 1.0, []
             for value in values[start:end]:
                 mean = sum(losses) / (len(losses) + 1)
@@ -84,29 +84,30 @@ def alarm_after(values, lowest, error):
                 stake = min(max(mean, 0.0) / spread, 0.75 / (1 - lowest))
                 losses.append(lowest - value)
                 capital *= 1 + stake * losses[-1]
-            average += capital / ((number + 1) * (number + 2))
-        if average >= 2 / error:
+            total += capital
+        if total >= run_length:
             return end
     return None
 
 
-@pytest.mark.parametrize("error", [0.05, 0.3])
+@pytest.mark.parametrize("run_length", [30, 365])
 @pytest.mark.parametrize(("fall", "margin"), [(0.0, 0.0), (0.6, 0.0), (0.35, 0.1), (0.9, 0.02)])
-def test_the_alarm_comes_when_the_average_bettor_has_twice_the_capital_that_one_side_would_need(error, fall, margin):
+def test_the_alarm_comes_when_the_bettors_together_have_the_run_length(run_length, fall, margin):
     rng = np.random.default_rng(7)
     baseline = rng.beta(8, 1, size=200)
     values = np.concatenate([rng.beta(8, 1, size=35), np.maximum(rng.beta(8, 1, size=60) - fall, 0.0)]).tolist()
-    detector = DriftDetector({None: baseline.tolist()}, error, margin=margin)
-    lowest = bounded_mean_interval(baseline.tolist(), 1 - error)[0] - margin
-    for value in values:
-        detector.add(value)
-    assert detector.alarm == alarm_after(values, lowest, error)
+    detector = DriftDetector({None: baseline.tolist()}, 0.05, margin=margin, run_length=run_length)
+    lowest = bounded_mean_interval(baseline.tolist(), 0.95)[0] - margin
+    for number, value in enumerate(values):
+        detector.add(value, period=number // 8)
+    assert detector.alarm == alarm_after(values, lowest, run_length, 8)
 
 
-def test_fewer_and_fewer_bettors_start():
-    detector = DriftDetector({None: [0.5] * 20})
-    counts = (0, 5, 10, 9_990, 10_010, 10_100, 99_900, 100_100, 101_000, 1_000_000)
-    for count in counts:
-        detector.count = count
-        detector._begin()
-    assert detector._starts == [0, 10, 9_990, 10_100, 99_900, 101_000, 1_000_000]
+def test_the_spread_of_days_is_estimated_and_chance_is_none():
+    rng = np.random.default_rng(5)
+    same = [[rng.normal(0, 0.3, 100) for _ in range(30)] for _ in range(60)]
+    assert sum(spread_of_groups(days) > 0 for days in same) <= 1
+    found = [spread_of_groups([rng.normal(rng.normal(0, 0.1), 0.3, 100) for _ in range(30)]) for _ in range(60)]
+    assert min(found) > 0
+    assert np.mean(found) == pytest.approx(0.1, abs=0.01)
+    assert (spread_of_groups([[0.5, 0.5]]), spread_of_groups([[0.1], [0.9]]), spread_of_groups([])) == (0.0, 0.0, 0.0)

@@ -3,17 +3,18 @@
 import gzip
 import json
 import math
+import random
 from pathlib import Path
 
 import numpy as np
 import pandas
 import pytest
 from helpers.each import each
-from helpers.reports import failed, report_of, scored, unscored
+from helpers.reports import failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, agreement
+from langchain_rageval import ConfigError, Report, agreement
 from langchain_rageval.statistics.agreement import Estimate, cohen_kappa
 
 DATA = Path(__file__).parents[1] / "fixtures"
@@ -237,3 +238,40 @@ def test_published_correlations_of_ragchecker_with_people_are_reproduced(aspect,
     assert found.pairs == 172
     assert [round(100 * found[name].value, 1) for name in ("pearson", "spearman")] == [pearson, spearman]
     assert found["pearson"].low > 0.2
+
+
+def test_turns_of_conversations_are_no_independent_pairs():
+    """Intervals of agreement count the units of `report.scores`, or those that are given."""
+    rng, chats = random.Random(3), {True: [], False: []}
+    for _ in range(30):
+        right, label = rng.random() < 0.7, rng.random() < 0.6
+        for turns in chats.values():
+            turns += [(float(label == right), float(label))] * 5
+    rows = [
+        row(n, scored(score), id=str(n), metadata={"conversation": f"c{n // 5}"})
+        for n, (score, _) in enumerate(chats[True])
+    ]
+    scores, labels = Report(rows).scores("faithfulness"), {str(n): label for n, (_, label) in enumerate(chats[True])}
+    together = agreement(scores, labels)
+    alone = agreement(dict(scores), labels)
+    assert together["kappa"].value == alone["kappa"].value
+    for name in ("accuracy", "kappa", "krippendorff", "spearman", "auc"):
+        widths = [found[name].high - found[name].low for found in (together, alone)]
+        assert 1.7 < widths[0] / widths[1] < 3  # five equal turns count as one: the root of 5 is 2.2
+    assert together.notes == ["150 pairs are of 30 independent units, which the intervals count."]
+    given = agreement(list(scores.values()), list(labels.values()), cluster=[n // 5 for n in range(150)])
+    assert dict(given) == dict(together)
+    assert dict(agreement(dict(scores), labels, cluster=scores.units)) == dict(together)
+    for wrong in ([1, 2], {"0": 1}):
+        with pytest.raises(ConfigError, match="pass one cluster for each score"):
+            agreement(list(scores.values()), list(labels.values()), cluster=wrong)
+
+
+def test_the_interval_of_alpha_covers_where_nearly_all_labels_are_positive():
+    """Resamples of the pairs alone would cover in 60% of the runs with 20 pairs."""
+    rng, covers = np.random.default_rng(9), 0
+    for _ in range(60):
+        labels = rng.random(20) < 0.95
+        alpha = agreement(np.where(rng.random(20) < 0.9, labels, ~labels) * 1.0, labels * 1.0)["krippendorff"]
+        covers += alpha.value is None or (alpha.low is not None and alpha.low <= 0.418 <= alpha.high)
+    assert covers >= 54

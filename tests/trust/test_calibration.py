@@ -138,3 +138,16 @@ def test_it_shows_the_labels_alone_beside_both():
     assert told[0] == "Estimated mean human label from 150 labels and 850 more scores, 95% intervals"
     assert told[1] == f"labels and judge {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
     assert "labels alone" in found._repr_html_()
+
+
+def test_units_widen_the_intervals_and_missing_values_keep_their_place():
+    human, judge = judged(200)
+    pairs, others = parted(np.repeat(human, 5), np.repeat(judge, 5))
+    units = [n // 5 for n in range(1000)]
+    alone, together = calibrate(pairs, others), calibrate(pairs, others, clusters=(units[:150], units[150:]))
+    assert together.high - together.low > 1.6 * (alone.high - alone.low)
+    assert together.classical_high - together.classical_low > 1.6 * (alone.classical_high - alone.classical_low)
+    gaps = calibrate([(None, 1.0), *pairs], [None, *others], clusters=([9999, *units[:150]], [9999, *units[150:]]))
+    assert (gaps.mean, gaps.low, gaps.high) == (together.mean, together.low, together.high)
+    with pytest.raises(ConfigError, match="one for each of the 150 labelled and of the 850 other samples"):
+        calibrate(pairs, others, clusters=(units, units))

@@ -1,0 +1,197 @@
+"""Units and slices: which samples of a run count as one, and which part of the run a sample belongs to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from math import isnan
+from typing import Any
+
+from langchain_rageval.data.loading import original_ids
+from langchain_rageval.data.notes import Note
+from langchain_rageval.data.schema import Sample, Score
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.text.language import detect_language
+
+By = str | Callable[[Sample], Any]
+
+NONE = "(none)"
+"""Slice of the rows without a value."""
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+class Slicer:
+    """Function from a sample to the name of its slice.
+
+    Args:
+        by: a function of the sample; or the name or dotted path of a field, such as "metadata.split", where
+            "metadata." may be left out. A "language" that is not in the metadata is detected from the question.
+
+    Raises:
+        ConfigError: if `by` is neither a text nor a function.
+    """
+
+    def __init__(self, by: By) -> None:
+        if not isinstance(by, str) and not callable(by):
+            raise ConfigError(f"a slice or cluster is a path such as 'metadata.split', or a function, got {by!r}")
+        self._by = by
+        self._seen = self._known = False
+        self._metadata: set[str] = set()
+
+    def slice_of(self, sample: Sample) -> str | None:
+        """Return the value as text, or None if it is missing or blank."""
+        label = _text(_value_at(sample, self._by) if isinstance(self._by, str) else self._by(sample))
+        self._seen, self._known = True, self._known or label is not None
+        self._metadata.update(sample.metadata)
+        return label
+
+    def check_known(self) -> None:
+        """Raise ConfigError if there were samples and none of them had a value."""
+        if self._seen and not self._known:
+            fields = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
+            raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {fields or 'empty'}")
+
+
+def in_reading_order(labels: Iterable[str]) -> list[str]:
+    """Return the names of slices in their order; in numeric order if all are numbers, such as those of turns."""
+    names = list(labels)
+    return sorted(names, key=float) if all(map(_NUMBER.fullmatch, names)) else names
+
+
+def _value_at(sample: Sample, path: str) -> Any:
+    head, _, rest = path.partition(".")
+    if head in Sample.model_fields:
+        return _inside(getattr(sample, head), rest)
+    value = _inside(sample.metadata, path)
+    return detect_language(sample.question) if value is None and path == "language" else value
+
+
+def _inside(value: Any, path: str) -> Any:
+    if not path or value is None:
+        return value
+    if not isinstance(value, Mapping):
+        return None
+    if path in value:
+        return value[path]
+    head, _, rest = path.partition(".")
+    return _inside(value.get(head), rest) if rest else None
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return (value or "").strip() or None
+    if isinstance(value, float) and isnan(value):
+        return None
+    try:
+        return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    except TypeError:  # keys of types that JSON lacks, or that cannot be sorted
+        return str(value)
+
+
+AUTO = "auto"
+"""Cluster by the rule of `Units`; no path of a sample is called so."""
+
+_NAMED = {"conversation": "conversation", "tree": "tree_id"}
+_NOTES = {"conversation": "conversations", "tree": "trees", "question": "repeats"}
+_PAIRED_NOTES = {"conversation": "paired-conversations", "tree": "trees", "question": "repeated-samples"}
+
+
+class Units:
+    """Independent units of a run: groups of samples that intervals and tests count as one.
+
+    A unit is a conversation (`metadata.conversation`), else a tree of a generated test set (`metadata.tree_id`), else
+    the repeats of one question (samples whose ids differ in an appended number only, with the same question and
+    references), else a sample.
+
+    Args:
+        samples: samples of the run, in order; `add` takes more.
+        cluster: path or function of a sample that replaces this rule; None if every sample is a unit.
+    """
+
+    def __init__(self, samples: Iterable[Sample] = (), cluster: By | None = AUTO) -> None:
+        self._slicer = None if cluster in (None, AUTO) else Slicer(cluster)
+        self._none = cluster is None
+        self._keys: list[tuple[str, str, int]] = []  # kind, name, and what tells samples with one id apart
+        self._known: list[int] = []
+        for sample in samples:
+            self.add(sample)
+
+    def add(self, sample: Sample) -> None:
+        """Add the next sample."""
+        self._keys.append(self._key(sample))
+
+    def _key(self, sample: Sample) -> tuple[str, str, int]:
+        if self._none:
+            return "sample", "", len(self._keys)
+        if self._slicer is not None:  # a sample without a value is a cluster by itself
+            label = self._slicer.slice_of(sample)
+            return ("sample", "", len(self._keys)) if label is None else ("cluster", label, 0)
+        for kind, name in _NAMED.items():
+            if (label := _text(sample.metadata.get(name))) is not None:
+                return kind, label, 0
+        return "question", sample.id, hash((sample.question, *(sample.references or ())))
+
+    @property
+    def _numbers(self) -> list[int]:
+        """Number of the unit of each sample."""
+        if len(self._known) == len(self._keys):
+            return self._known
+        names = iter(original_ids([key[1:] for key in self._keys if key[0] == "question"]))
+        numbers: dict[Hashable, int] = {}
+        keys = ((kind, next(names) if kind == "question" else name, other) for kind, name, other in self._keys)
+        self._known = [numbers.setdefault(key, len(numbers)) for key in keys]
+        return self._known
+
+    def groups(self, places: Iterable[int] | None = None) -> list[int] | None:
+        """Return the unit of each sample, or of those at `places`; None if each sample is a unit by itself.
+
+        Raises:
+            ConfigError: if there are samples, and none of them has a value for `cluster`.
+        """
+        if self._slicer is not None:
+            self._slicer.check_known()
+        numbers = self._numbers if places is None else list(map(self._numbers.__getitem__, places))
+        return numbers if self._slicer is not None or len(set(numbers)) < len(numbers) else None
+
+    def kind(self, places: Iterable[int]) -> str:
+        """Return what the units with several samples are: "conversation", "tree", "question", "cluster" or "unit"."""
+        counts = Counter((self._keys[place][0], self._numbers[place]) for place in places)
+        kinds = {kind for (kind, _), count in counts.items() if count > 1} or {"cluster"}
+        return kinds.pop() if len(kinds) == 1 else "unit"
+
+    def notes(self, *, paired: bool = False) -> list[Note]:
+        """Return notes on the units with several samples, and on samples that lack the id that others have."""
+        notes = []
+        for kind, code in (_PAIRED_NOTES if paired else _NOTES).items():
+            own = [number for number, key in zip(self._numbers, self._keys, strict=True) if key[0] == kind]
+            if len(set(own)) < len(own):
+                notes.append(Note(code, samples=len(own), units=len(set(own))))
+                loose = sum(key[0] == "question" for key in self._keys)
+                if kind in _NAMED and loose:
+                    notes.append(Note("without-unit", count=loose, samples=len(self._keys), field=_NAMED[kind]))
+        return notes
+
+
+class ScoresById(dict[str, Score]):
+    """Scores of a metric by sample id.
+
+    Args:
+        scores: the scores.
+        units: unit of each sample by its id, see `Units`; empty if each sample is a unit by itself.
+    """
+
+    def __init__(self, scores: Mapping[str, Score], units: Mapping[str, int]) -> None:
+        super().__init__(scores)
+        self.units = units
+
+
+def units_of(samples: Iterable[Sample], cluster: By | None = AUTO) -> list[int] | None:
+    """Return the unit of each sample by the rule of `Units`; None if each sample is a unit by itself.
+
+    Raises:
+        ConfigError: if there are samples, and none of them has a value for `cluster`.
+    """
+    return Units(samples, cluster).groups()

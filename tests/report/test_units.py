@@ -1,0 +1,158 @@
+"""What counts as one: conversations, trees of a test set, repeats of a question; and ranges that travel with scores."""
+
+import numpy as np
+import pytest
+from helpers.reports import row, scored
+
+from langchain_rageval import ConfigError, OfflineJudge, Report, Sample, abstention, evaluate, leaderboard, metric
+from langchain_rageval.data.notes import code_of
+from langchain_rageval.report.units import Units, units_of
+
+NAN = float("nan")
+
+
+def samples(*fields):
+    return [
+        Sample(**{"id": f"s{place}", "question": "When?", "answer": "Now.", "references": ["Now."], **own})
+        for place, own in enumerate(fields)
+    ]
+
+
+def with_metadata(*metadata):
+    return samples(*({"metadata": own} for own in metadata))
+
+
+def clustered(rng, count, size, icc, mean=0.8):
+    """0/1 values of clusters that share a probability of success."""
+    a = mean * (1 - icc) / icc
+    chances = rng.beta(a, a * (1 - mean) / mean, count)
+    return ((rng.random((count, size)) < chances[:, None]) * 1.0).ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "units"),
+    [
+        (with_metadata({}, {}), None),
+        (with_metadata({"conversation": "a"}, {"conversation": "b"}), None),
+        (with_metadata({"conversation": "a"}, {}, {"conversation": "a"}), [0, 1, 0]),
+        (with_metadata({"conversation": 7}, {"conversation": 7}, {"conversation": " "}), [0, 0, 1]),
+        (with_metadata({"tree_id": "t"}, {"tree_id": "t"}, {"tree_id": ""}), [0, 0, 1]),
+        (with_metadata({"tree_id": "t", "conversation": "a"}, {"tree_id": "t", "conversation": "b"}), None),
+        (with_metadata({"tree_id": "x"}, {"conversation": "x"}, {"conversation": "x"}), [0, 1, 1]),
+        (with_metadata({"conversation": NAN}, {"conversation": NAN}), None),
+        (samples({"id": "q"}, {"id": "q-2"}, {"id": "q-10"}, {"id": "p-2"}), [0, 0, 0, 1]),
+        (samples({"id": "q"}, {"id": "q-2", "question": "Why?"}), None),
+        (samples({"id": "q", "references": ["1"]}, {"id": "q-2", "references": ["2"]}), None),
+    ],
+)
+def test_a_unit_is_a_conversation_else_a_tree_else_the_repeats_of_a_question(given, units):
+    assert units_of(given) == units
+    assert units_of(given, None) is None
+
+
+def test_another_cluster_replaces_the_rule():
+    given = with_metadata({"conversation": "a", "page": 1}, {"conversation": "a", "page": 2}, {"page": 2}, {})
+    assert units_of(given, "page") == [0, 1, 1, 2]
+    assert units_of(given, lambda sample: sample.id) == [0, 1, 2, 3]
+    with pytest.raises(ConfigError, match="no sample has a value for 'chapter'"):
+        units_of(given, "chapter")
+
+
+def test_the_number_of_units_stands_beside_the_mean():
+    trees = [{"metadata": {"tree_id": f"t{n // 4}"}} for n in range(100)]
+    report = Report([row(n, scored(1.0), id=str(n), **own) for n, own in enumerate(trees)])
+    mean = report.summary()["faithfulness"]
+    assert (mean.scored, mean.units, mean.unit, mean.counted) == (100, 25, "tree", "100 in 25 trees")
+    assert "(100 in 25 trees scored, 0 unscored, 0 failed" in repr(report)
+    alone = report.summary(cluster=None)["faithfulness"]
+    assert (alone.units, alone.unit, alone.counted) == (None, "", "100")
+    mixed = [*report.rows, *(row(100 + n, scored(1.0), id="q") for n in range(2))]
+    assert Report(mixed).summary()["faithfulness"].counted == "102 in 26 units"
+
+
+def test_samples_without_the_id_that_others_have_are_named():
+    given = with_metadata(*({"conversation": "a"} if n < 6 else {} for n in range(9)))
+    text = (
+        "3 of 9 samples have no metadata.conversation although others have: each of them counts as independent, and "
+        "intervals may be too narrow."
+    )
+    assert Units(given).notes()[1] == text
+    report = evaluate(given, abstention(OfflineJudge()), progress=False)
+    assert text in report.notes
+    stored = Report(report.rows)
+    assert text in stored.summary().notes
+    assert (repr(stored).count(text), repr(report).count(text)) == (1, 1)
+    assert [code_of(note) for note in Units(with_metadata({"conversation": "a"}, {})).notes()] == []
+
+
+def test_repeats_are_named():
+    found = Units(samples(*({"id": f"q-{n}" if n else "q"} for n in range(3)))).notes()
+    assert [(note.code, note.fields) for note in found] == [("repeats", {"samples": 3, "units": 1})]
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "icc", "fields"),
+    [
+        (20, 5, 0.6, lambda n: {"id": f"q{n // 5}"}),
+        (25, 4, 0.5, lambda n: {"id": str(n), "metadata": {"tree_id": f"t{n // 4}"}}),
+        (25, 4, 0.6, lambda n: {"id": str(n), "metadata": {"conversation": f"c{n // 4}"}}),
+    ],
+)
+def test_intervals_cover_and_equal_systems_are_equal_where_the_package_ties_samples_together(count, size, icc, fields):
+    """Intervals of rows would cover in 69 to 80% of runs, and call equal systems different in 25%."""
+    rng, covers, different = np.random.default_rng(5), 0, 0
+    for _ in range(60):
+        values = (clustered(rng, count, size, icc), clustered(rng, count, size, icc))
+        one, other = (Report([row(n, scored(value), **fields(n)) for n, value in enumerate(own)]) for own in values)
+        mean = one.summary()["faithfulness"]
+        covers += mean.low <= 0.8 <= mean.high
+        different += one.compare(other)["faithfulness"].verdict in ("better", "worse")
+    assert covers >= 54
+    assert different <= 6
+
+
+def test_a_leaderboard_counts_conversations():
+    rng, parted = np.random.default_rng(6), 0
+    for _ in range(40):
+        rows = [
+            row(
+                n + 150 * model,
+                scored(value),
+                id=f"q{n}@{model}",
+                metadata={"model": str(model), "conversation": f"c{n // 6}"},
+            )
+            for model in range(2)
+            for n, value in enumerate(clustered(rng, 25, 6, 0.6))
+        ]
+        parted += not leaderboard(Report(rows), "faithfulness").rows[1].tied
+    assert parted <= 4
+
+
+@metric(reads={"answer"}, range=(0, 3), name="grade")
+def grade(sample):
+    """Return the grade that stands in the answer."""
+    return float(sample.answer)
+
+
+@metric(reads={"answer"}, range=(float("-inf"), float("inf")), name="logit")
+def logit(sample):
+    """Return the number that stands in the answer."""
+    return float(sample.answer)
+
+
+def test_a_range_travels_with_the_scores(tmp_path):
+    given = samples(*({"answer": str(value)} for value in [0, 1, 1, 0, 1, 1, 0, 1]))
+    report = evaluate(given, [grade, logit], out=tmp_path / "report.jsonl", progress=False)
+    found = Report.load(tmp_path / "report.jsonl").summary()
+    mean = found["grade"]
+    assert mean.range == (0, 3)
+    assert 0 < mean.low < mean.mean == 5 / 8 < mean.high
+    assert mean.high > 1.2  # values that happen to be 0 and 1 say little about grades from 0 to 3
+    assert (found["logit"].range, found["logit"].low) == (None, None)
+    assert [score.range for score in report.rows[0].scores.values()] == [(0, 3), (None, None)]
+    assert found.aspects["answer"].metrics == []
+
+
+def test_scores_of_older_files_have_the_range_that_their_values_show():
+    assert Report([row(n, scored(n % 2 + 1e-12)) for n in range(9)]).summary()["faithfulness"].range == (0, 1)
+    assert Report([row(n, scored(n % 3)) for n in range(9)]).summary()["faithfulness"].interval == ""
