@@ -38,7 +38,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `retry=None`: a RetryPolicy for calls that failed in transit, by default ten attempts;
             * `price=None`: prices of models, {"model": (input, output)} per million tokens, for `usage.money`;
             * `journal=None`: path of a file that stores finished scores, so that a second call resumes the run;
-            * `budget=None`: a Budget that limits what the run may spend;
+            * `budget=None`: a Budget that limits what the run may spend, on samples in random order;
             * `progress=True`: show the progress on stderr;
             * `on_failure="record"`: store a failure in its score, or "raise" the first one;
             * `fields=None`: mapping from fields of Sample to your names for them;
@@ -74,11 +74,10 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     job = job.audited(chosen["audit"], source, exact=chosen["until"] is None)
     warn_of_long_requests(source, job.metrics)
     job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
+    job, drawn = job.in_order(source, is_file=isinstance(samples, str | Path))
     with job.open_output(chosen["out"], samples) as output:
         try:
-            with closing(
-                _with_progress(job, source if job.sequential is None else job.sequential, chosen["progress"])
-            ) as rows:
+            with closing(_with_progress(job, drawn, chosen["progress"])) as rows:
                 for row in rows:
                     output.append(row)
         except KeyboardInterrupt:
@@ -98,10 +97,9 @@ async def aevaluate(
     job = job.audited(chosen["audit"], source, exact=chosen["until"] is None)
     warn_of_long_requests(source, job.metrics)
     job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
+    job, drawn = job.in_order(source, is_file=isinstance(samples, str | Path))
     with job.open_output(chosen["out"], samples) as output:
-        async with aclosing(
-            _awith_progress(job, source if job.sequential is None else job.sequential, chosen["progress"])
-        ) as rows:
+        async with aclosing(_awith_progress(job, drawn, chosen["progress"])) as rows:
             async for row in rows:
                 output.append(row)
         return job.build_report(output)
@@ -132,7 +130,8 @@ async def _stream(
     job = Evaluation.of(metrics, options)
     source = prepare_samples(samples, job.metrics, strict=job.strict, fields=options["fields"])
     warn_of_long_requests(source, job.metrics)
-    async with aclosing(_awith_progress(job, source, options["progress"])) as rows:
+    job, drawn = job.in_order(source, is_file=isinstance(samples, str | Path))
+    async with aclosing(_awith_progress(job, drawn, options["progress"])) as rows:
         async for row in rows:
             yield row
     job.raise_if_left_out()

@@ -37,8 +37,10 @@ from langchain_rageval.evaluation.inputs import (
     check_complete_sample,
     flatten_metrics,
     id_notes,
+    in_random_order,
     locate_message,
     locate_sample_error,
+    size_of,
 )
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
@@ -68,6 +70,7 @@ from langchain_rageval.run.usage import tokens_in
 
 T = TypeVar("T")
 
+_ORDER_SEED = 0
 _TOKENS_OF_A_PROMPT = 800  # instruction, examples and the reply
 _TEXTS_COMPARED = 2
 
@@ -100,6 +103,7 @@ class Evaluation:
         draw: samples of the audit; None if there is no audit.
         unaudited: names of metrics whose judge cannot be replaced.
         audit_left_out: index and name of each score of the audit that did not fit the budget.
+        order: note on the order of the samples of a run with a budget; None without one.
     """
 
     metrics: Sequence[AnyMetric]
@@ -119,6 +123,7 @@ class Evaluation:
     draw: AuditDraw | None = None
     unaudited: Sequence[str] = ()
     audit_left_out: list[tuple[int, str]] = field(default_factory=list)
+    order: Note | None = None
 
     @classmethod
     def of(cls, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions) -> Evaluation:
@@ -276,6 +281,25 @@ class Evaluation:
         share = self.draw.share if self.draw is not None else None
         return replace(self, sequential=SequentialRun(rule, samples, metrics, self._lead(samples), audited, share))
 
+    def in_order(self, samples: Any, *, is_file: bool) -> tuple[Evaluation, Any]:
+        """Return the evaluation, and its samples in the order in which they are asked about.
+
+        With a budget that order is random, so that the samples that it covers stand for all. That takes a list, a file
+        or a sized data set; the number of samples of another source is unknown.
+
+        Args:
+            samples: the prepared samples.
+            is_file: True if they are read from a file.
+        """
+        if self.sequential is not None:
+            return self, self.sequential
+        if self.budget_tracker.budget is None:
+            return self, samples
+        if size_of(samples) is None and not is_file:
+            return replace(self, order=Note("file-order")), samples
+        order = Note("random-order", seed=_ORDER_SEED)
+        return replace(self, order=order), in_random_order(samples, _ORDER_SEED)
+
     def _lead(self, samples: Any) -> int:
         """Return how many samples may be drawn before the first of them is counted: one for each worker.
 
@@ -377,11 +401,13 @@ class Evaluation:
         yield from ()
 
     def _budget_notes(self) -> Iterator[str]:
-        """Yield a sentence about the scores that did not fit the budget, if there are any."""
+        """Yield notes on the scores that did not fit the budget and the order of the samples, if there are any."""
         if self.left_out:
             code = "budget-spent-unread" if self.scheduler.stopped_reading.is_set() else "budget-spent"
             first, _ = min(self.left_out)
             yield Note(code, budget=self.budget_tracker.budget, count=len(self.left_out), first=first)
+            if self.order is not None:
+                yield self.order
 
     def _do(self, task: Task, results: SimpleQueue[Result]) -> None:
         """Do a task, and pass on its sample if the task was its last one; drop the scores if the run was stopped."""

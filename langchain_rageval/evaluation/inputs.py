@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +129,19 @@ class Drawn:
 
     index: int
     item: Any
+
+
+def in_random_order(samples: Iterable[Any], seed: int) -> list[Drawn]:
+    """Return samples in random order, each with its place in the input and the id that it has in that order.
+
+    Raises:
+        SampleError: if two samples with different questions have one id.
+    """
+    ids, places = SampleIds(), []
+    for index, item in enumerate(samples):
+        checked = ids.checked(item, describe_place(index, item.question)) if isinstance(item, Sample) else item
+        places.append(Drawn(index, checked))
+    return random.Random(seed).sample(places, len(places))
 
 
 def prepare_samples(

@@ -49,8 +49,10 @@ OnFailure = Literal["record", "raise"]
 class StreamOptions(RunOptions, total=False):
     """Options of an evaluation whose rows are streamed.
 
-    A score that does not fit the budget is left out, as are all after it. Of a list, the scores in the journal are
-    still reported; of an iterator or a file, no more samples are read.
+    With a budget, the samples of a list or a file, which is then read as a whole, are asked about in random order,
+    always the same one, and reported in the order of the input; an iterator keeps its order. A score that does not fit
+    the budget is left out, as are all after it. Of a list or a file, the scores in the journal are still reported; of
+    an iterator, no more samples are read.
 
     Attributes:
         on_failure: "record", the default, stores a failure in its score; "raise" raises the first failure.

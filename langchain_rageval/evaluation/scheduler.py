@@ -182,7 +182,7 @@ class Scheduler:
                 return
             index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
             groups = self._groups_of(index, item, ids)
-            if self._is_among_last(index, samples):
+            if self._is_among_last(place, samples):
                 last += groups
             else:
                 yield from groups
@@ -196,7 +196,7 @@ class Scheduler:
                 return
             index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
             groups = self._groups_of(index, item, ids)
-            if self._is_among_last(index, samples):
+            if self._is_among_last(place, samples):
                 last += groups
             else:
                 for group in groups:
@@ -205,12 +205,12 @@ class Scheduler:
         for group in self._longest_first(last):
             yield group
 
-    def _is_among_last(self, index: int, samples: Any) -> bool:
+    def _is_among_last(self, place: int, samples: Any) -> bool:
         """Return True if all remaining tasks, from this sample on, can be in progress together.
 
         False for anything but a sequence: collecting samples from a slow source would keep the workers waiting.
         """
-        return isinstance(samples, Sequence) and (len(samples) - index) * len(self._groups) <= self.n_workers(samples)
+        return isinstance(samples, Sequence) and (len(samples) - place) * len(self._groups) <= self.n_workers(samples)
 
     def _longest_first(self, groups: list[TaskGroup]) -> list[TaskGroup]:
         """Sort the last tasks by their number of sequential calls, so that the longest ones start first."""

@@ -10,14 +10,17 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from copy import deepcopy
 from dataclasses import dataclass, field
 from math import isfinite
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
+from warnings import warn
 
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Direction, Row, Score
+from langchain_rageval.data.schema import Direction, Row, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
 from langchain_rageval.metrics.structure import metrics_in, names_of
-from langchain_rageval.report.files import Decision, Outcome
+from langchain_rageval.report.comparison import LEAST_PAIRS
+from langchain_rageval.report.files import Bound, Decision, Outcome
 from langchain_rageval.report.gates import AGAINST_BASELINE
 from langchain_rageval.report.report import Report
 from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
@@ -30,9 +33,15 @@ class Decided:
     Samples are asked about in random order. The answer to "may we stop?" is checked after each of them by confidence
     sequences, so looking often does not cause wrong decisions. `report.decisions` has the verdicts.
 
+    Failed scores are taken out of the mean while they are at most 5% of the samples asked about; if they are more, a
+    gate passes only if the mean with all of them at the worst value reaches its threshold, and fails only if that with
+    all of them at the best value does not. A blank answer that is unscored has the worst value, unless the metadata say
+    `answerable=False`. If more than half of the samples are unscored for another reason, no gate passes.
+
     Args:
         gates: name of a metric to its threshold, the lowest accepted mean, or the highest if lower is better.
-        error: probability of a wrong decision about any of the gates, between 0 and 1.
+        error: probability that all gates pass although one should not, and that any fails although it should not,
+            between 0 and 1.
         seed: seed of the random order.
 
     Raises:
@@ -61,13 +70,16 @@ class Decided:
     def against(cls, report: Report, margin: float = 0.02, *, error: float = 0.05, seed: int = 0) -> Self:
         """Return the rule to stop as soon as the run is known to be better, no worse or worse than a baseline.
 
-        Samples are paired by id. "No worse" means that the mean falls by at most the margin. While the mean gain so far
-        is above the margin, a run that is no worse goes on until it is known to be better.
+        Samples are paired by id and question. "No worse" means that the mean falls by at most the margin. While the
+        mean gain so far is above the margin, a run that is no worse goes on until it is known to be better. If more
+        than 5% of the baseline's scored samples have no partner, their gain counts as unknown; with fewer than six
+        pairs nothing is decided. Both are said before the first call.
 
         Args:
             report: the baseline; every metric that both runs have is compared.
             margin: in the units of the metrics, at least 0.
-            error: probability of a wrong decision about any of the metrics, between 0 and 1.
+            error: probability that all metrics are "no worse" although one is worse, and that any is wrongly called
+                better or worse, between 0 and 1.
             seed: seed of the random order.
 
         Raises:
@@ -79,22 +91,20 @@ class Decided:
             raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
         return cls({}, error, seed, report, margin)
 
-    def _questions(self, metrics: Mapping[str, _Bounds], size: int) -> list[_Question]:
+    def _questions(self, metrics: Mapping[str, _Bounds], samples: Sequence[Any]) -> list[_Question]:
         if unknown := [name for name in self.gates if name not in metrics]:
             raise ConfigError(f"no metric of this run is called {unknown[0]!r}; it has {', '.join(metrics)}")
-        compared = {} if self._baseline is None else self._compared(self._baseline, metrics)
-        error = self.error / (len(self.gates) + len(compared))
-        gates = [_Gate(name, metrics[name], size, error, threshold) for name, threshold in self.gates.items()]
-        paired = [
-            _PairedGate(name, metrics[name], size, error, self._margin, scores) for name, scores in compared.items()
-        ]
+        compared, rows = ([], []) if self._baseline is None else self._compared(self._baseline, metrics)
+        errors, size = (self.error, self.error / (len(self.gates) + len(compared))), len(samples)
+        gates = [_Gate(name, metrics[name], size, errors, threshold) for name, threshold in self.gates.items()]
+        paired = [_PairedGate(name, metrics[name], samples, errors, self._margin, rows) for name in compared]
         for question in paired:
             if question.metric in self.gates:
                 question.key = f"{question.metric}{AGAINST_BASELINE}"
         return [*gates, *paired]
 
-    def _compared(self, baseline: Report, metrics: Mapping[str, _Bounds]) -> dict[str, Mapping[str, Score]]:
-        """Return the baseline's scores, by sample id, of the metrics that are compared with it."""
+    def _compared(self, baseline: Report, metrics: Mapping[str, _Bounds]) -> tuple[list[str], Sequence[Row]]:
+        """Return the names of the metrics that are compared with the baseline, and its rows."""
         measured = {name for row in baseline.rows for name in row.scores}
         shared = {name: bounds for name, bounds in metrics.items() if name in measured}
         if not shared:
@@ -108,7 +118,7 @@ class Decided:
                     f"another instrument (judge, prompts, options or version) scored {name} in the baseline: the "
                     "difference cannot be attributed to the systems; score both alike"
                 )
-        return {name: baseline.scores(name) for name in shared}
+        return list(shared), baseline.rows
 
 
 @dataclass(frozen=True)
@@ -136,14 +146,15 @@ class Precise:
         if isinstance(width, bool) or not isinstance(width, int | float) or not isfinite(width) or width <= 0:
             raise ConfigError(f"half_width must be a number above 0, got {width!r}")
 
-    def _questions(self, metrics: Mapping[str, _Bounds], size: int) -> list[_Question]:
-        error = self.error / len(metrics)
-        return [_Precision(name, bounds, size, error, self.half_width) for name, bounds in metrics.items()]
+    def _questions(self, metrics: Mapping[str, _Bounds], samples: Sequence[Any]) -> list[_Question]:
+        error = self.error / 2 / len(metrics)
+        return [_Precision(name, bounds, len(samples), error, self.half_width) for name, bounds in metrics.items()]
 
 
 Until = Decided | Precise
 
 _ENDLESS = 10**9  # samples
+_MOST_UNKNOWN, _MOST_UNSCORED = 0.05, 0.5  # of the samples, as in `Report.check`
 
 
 class _Bounds(NamedTuple):
@@ -154,6 +165,7 @@ class _Bounds(NamedTuple):
         high: highest value.
         direction: which values are better.
         instrument: identifies the configuration.
+        reads_answer: True if the metric reads the answer, so that a blank one is bad.
         audited: share of the samples that a strong judge scores, too; None if the metric is not audited.
     """
 
@@ -161,17 +173,65 @@ class _Bounds(NamedTuple):
     high: float
     direction: Direction
     instrument: str
+    reads_answer: bool = True
     audited: float | None = None
+
+    @property
+    def width(self) -> float:
+        """Length of the range."""
+        return self.high - self.low
+
+    @property
+    def gains(self) -> tuple[float, float]:
+        """Lowest and highest value, with the sign that makes higher values better."""
+        return (self.low, self.high) if self.direction == "higher" else (-self.high, -self.low)
+
+    def gain(self, score: Score, sample: Sample) -> float | None:
+        """Return the value of a score with that sign, the worst one for a blank answer; None if there is none."""
+        blank = (
+            self.reads_answer and not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
+        )
+        if score.unscored and blank:
+            return self.gains[0]
+        return score.value if score.value is None or self.direction == "higher" else -score.value
 
 
 class _Question(ABC):
-    """A question about the mean of one metric, with the key of its decision; subclasses say when it is answered."""
+    """A question about a mean, with the key of its decision; subclasses say when it is answered.
+
+    Values have the sign that makes higher ones better. Those of failed scores are unknown: one sequence leaves them
+    out, one assumes the lowest value for each, and one the highest. The first decides while their share is tolerated.
+
+    Args:
+        metric: name of the metric.
+        bounds: its range and direction.
+        ends: lowest and highest value.
+        size: number of samples.
+        errors: probabilities that the lower and the upper end of the interval are ever wrong.
+        watched: means that the question asks about.
+
+    Attributes:
+        required: text of what is to be decided.
+        proofs: verdicts that rest on one end of the interval, and that end.
+    """
 
     required = ""
+    proofs: Mapping[Outcome, Bound] = MappingProxyType({})
 
-    def __init__(self, metric: str, low: float, high: float, size: int, error: float, watched: Sequence[float]) -> None:
+    def __init__(
+        self,
+        metric: str,
+        bounds: _Bounds,
+        ends: tuple[float, float],
+        size: int,
+        errors: tuple[float, float],
+        watched: Sequence[float],
+    ) -> None:
         self.metric = self.key = metric
-        self.sequence = ConfidenceSequence(size, error, low=low, high=high, watched=watched)
+        self._bounds, self._tolerated = bounds, _MOST_UNKNOWN if bounds.audited is None else 0.0
+        self._known = ConfidenceSequence(size, *errors, low=ends[0], high=ends[1], watched=watched)
+        self._lowest = self._highest = self._known  # sequences of their own as soon as a value is unknown
+        self._asked = self._unknown = self._unscored = 0
 
     def add(self, row: Row, *, is_audited: bool) -> None:
         """Take the next row of the random order into account; without a score, which the budget left out, ignore it."""
@@ -179,18 +239,55 @@ class _Question(ABC):
             self._count(row.scores[self.metric], row, is_audited)
 
     @property
+    def sequences(self) -> tuple[ConfidenceSequence, ConfidenceSequence]:
+        """The sequences of the lower and of the upper end."""
+        return (self._lowest, self._highest) if self._is_widened else (self._known, self._known)
+
+    @property
+    def _is_widened(self) -> bool:
+        return self._unknown > self._tolerated * self._asked
+
+    @property
     def interval(self) -> tuple[float, float]:
         """Interval of the mean."""
-        return self.sequence.interval
+        lower, upper = self.sequences
+        return lower.interval[0], upper.interval[1]
 
     @property
     def note(self) -> Note | None:
-        """Note for the report; None if there is nothing to say."""
-        return None
+        """Note on unknown values that widen the interval; None if there are none."""
+        code = "unknown-values" if self._bounds.audited is None else "audit-without-score"
+        return Note(code, metric=self.metric, count=self._unknown, asked=self._asked) if self._is_widened else None
+
+    @property
+    def is_covered(self) -> bool:
+        """True if few enough samples are unscored for the mean to stand for all."""
+        return self._unscored <= _MOST_UNSCORED * self._asked
+
+    def _add(self, low: float, high: float) -> None:
+        """Add a value that is between two numbers; equal ones if it is known."""
+        self._asked += 1
+        self._unknown += low != high
+        if low != high and self._lowest is self._known:
+            self._lowest, self._highest = deepcopy(self._known), deepcopy(self._known)
+        if self._lowest is not self._known:
+            self._lowest.add(low)
+            self._highest.add(high)
+        if low == high:
+            self._known.add(low)
+        else:
+            self._known.skip()
+
+    def _skip(self, *, unscored: bool) -> None:
+        """Take a sample out of the set, because it is unscored or not asked about."""
+        self._asked += unscored
+        self._unscored += unscored
+        for sequence in {self._known, self._lowest, self._highest}:
+            sequence.skip()
 
     @abstractmethod
     def _count(self, score: Score, row: Row, is_audited: bool) -> None:
-        """Add the value of a score to the sequence, or take a sample without one out of the set."""
+        """Add the value of a score, or take a sample without one out of the set."""
 
     @abstractmethod
     def verdict(self) -> Outcome:
@@ -205,109 +302,134 @@ class _MeanQuestion(_Question):
     """A question about the mean of a metric, or, if it is audited, about the strong judge's mean.
 
     The value of an audited metric is the cheap judge's, corrected where the strong judge scored: by their difference
-    over the share of the audit. Its expectation is the strong judge's mean, its range is wider, and the values are
-    draws from a set without end, because the strong judge's are unknown for most samples.
+    over the share of the audit. Its expectation is the strong judge's mean, whatever the cheap judge's values are, so
+    that a constant replaces those that failed. Its range is wider, and the values are draws from a set without end,
+    because the strong judge's are unknown for most samples.
 
     Where the strong judge should have given a score and gave none, the lower end of the interval assumes the lowest
     value, and the upper end the highest one.
     """
 
-    def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, watched: Sequence[float]) -> None:
-        self._limits, self._share = (bounds.low, bounds.high), bounds.audited
-        low, high = self._limits
-        if self._share is not None:
-            width, size = (high - low) / self._share, _ENDLESS
-            low, high = high - width, low + width
-        super().__init__(metric, low, high, size, error, watched)
-        self._highest = self.sequence  # a sequence of its own as soon as a value is unknown
-        self._unknown = 0
-        self._whose = "" if self._share is None else " of the strong judge's mean"
+    def __init__(
+        self, metric: str, bounds: _Bounds, size: int, errors: tuple[float, float], watched: Sequence[float]
+    ) -> None:
+        ends, self._whose = bounds.gains, ""
+        if bounds.audited is not None:
+            width, size, self._whose = bounds.width / bounds.audited, _ENDLESS, " of the strong judge's mean"
+            ends = ends[1] - width, ends[0] + width
+        super().__init__(metric, bounds, ends, size, errors, watched)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Interval of the mean, within the range of the metric."""
-        (low, _), (_, high) = self.sequence.interval, self._highest.interval
-        return max(low, self._limits[0]), min(high, self._limits[1])
-
-    @property
-    def note(self) -> Note | None:
-        """Note on audited samples without a score of the strong judge; None if there are none."""
-        return Note("audit-without-score", metric=self.metric, count=self._unknown) if self._unknown else None
+        """Interval of the mean, within the range of the metric and in its units."""
+        low, high = super().interval
+        low, high = max(low, self._bounds.gains[0]), min(high, self._bounds.gains[1])
+        return (low, high) if self._bounds.direction == "higher" else (0 - high, 0 - low)
 
     def _count(self, score: Score, row: Row, is_audited: bool) -> None:
-        if score.value is None:
-            self._skip()
-        elif self._share is None or not is_audited:
-            self._add(score.value, score.value)
+        value, ends, share = self._bounds.gain(score, row.sample), self._bounds.gains, self._bounds.audited
+        if value is None and score.failure is None:
+            self._skip(unscored=True)
+            return
+        if share is None:
+            self._add(*(ends if value is None else (value, value)))
+            return
+        value = sum(ends) / 2 if value is None else value
+        if is_audited:
+            strong = self._bounds.gain(row.audit[self.metric], row.sample) if self.metric in row.audit else None
+            ends = ends if strong is None else (strong, strong)
         else:
-            strong = row.audit[self.metric].value if self.metric in row.audit else None
-            self._unknown += strong is None
-            ends = self._limits if strong is None else (strong, strong)
-            lowest, highest = (score.value + (end - score.value) / self._share for end in ends)
-            self._add(lowest, highest)
-
-    def _add(self, lowest: float, highest: float) -> None:
-        if lowest != highest and self._highest is self.sequence:
-            self._highest = deepcopy(self.sequence)
-        self.sequence.add(lowest)
-        if self._highest is not self.sequence:
-            self._highest.add(highest)
-
-    def _skip(self) -> None:
-        self.sequence.skip()
-        if self._highest is not self.sequence:
-            self._highest.skip()
+            ends, share = (value, value), 1.0
+        low, high = (value + (end - value) / share for end in ends)
+        self._add(low, high)
 
 
 class _Gate(_MeanQuestion):
-    def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, threshold: float) -> None:
-        super().__init__(metric, bounds, size, error, [threshold])
-        self._threshold, self._direction = threshold, bounds.direction
-        least = "least" if bounds.direction == "higher" else "most"
+    def __init__(self, metric: str, bounds: _Bounds, size: int, errors: tuple[float, float], threshold: float) -> None:
+        is_higher = bounds.direction == "higher"
+        self._threshold, least = (threshold, "least") if is_higher else (-threshold, "most")
+        super().__init__(metric, bounds, size, errors, [self._threshold])
+        self.proofs = {"passed": "low", "failed": "high"} if is_higher else {"passed": "high", "failed": "low"}
         self.required = f"at {least} {threshold:g} is required{self._whose}"
 
     def verdict(self) -> Outcome:
-        above, below = self.sequence.exceeds(self._threshold), self._highest.stays_below(self._threshold)
-        if not (above or below):
-            return "undecided"
-        return "passed" if above == (self._direction == "higher") else "failed"
+        lower, upper = self.sequences
+        if lower.exceeds(self._threshold):
+            return "passed" if self.is_covered else "undecided"
+        return "failed" if upper.stays_below(self._threshold) else "undecided"
 
 
 class _PairedGate(_Question):
-    """Question about the mean gain over the baseline, which is positive if this run is better."""
+    """Question about the mean gain over the baseline, which is positive if this run is better.
+
+    Samples of the baseline without a partner are unknown, too. Their share is known before the first call, so that the
+    means asked about are those that the pairs need to have for the mean over all.
+    """
+
+    proofs = MappingProxyType({"better": "low", "no worse": "low", "worse": "high"})
 
     def __init__(
-        self, metric: str, bounds: _Bounds, size: int, error: float, margin: float, baseline: Mapping[str, Score]
+        self,
+        metric: str,
+        bounds: _Bounds,
+        samples: Sequence[Any],
+        errors: tuple[float, float],
+        margin: float,
+        baseline: Sequence[Row],
     ) -> None:
-        width = bounds.high - bounds.low
-        super().__init__(metric, -width, width, size, error, [0.0, -margin])
-        self._margin, self._sign, self._baseline = margin, 1 if bounds.direction == "higher" else -1, baseline
+        rows = [row for row in baseline if metric in row.scores]
+        values = {_pair_key(row.sample): bounds.gain(row.scores[metric], row.sample) for row in rows}
+        self._baseline = {key: value for key, value in values.items() if value is not None}
+        ours = dict(_pair_key(sample) for sample in samples if sample is not None)  # None in the simulation of a plan
+        pairs = sum(not ours or ours.get(name) == question for name, question in self._baseline)
+        self._has_pairs = pairs >= LEAST_PAIRS
+        lost = 1 - pairs / max(len(self._baseline), 1)
+        self._few: Note | None = None
+        if not self._has_pairs or lost > _MOST_UNKNOWN:
+            reworded = sum(name in ours for name, _ in self._baseline) - pairs
+            counts = {"pairs": pairs, "samples": len(self._baseline), "reworded": reworded, "least": LEAST_PAIRS}
+            self._few = Note("until-few-pairs", metric=metric, **counts)
+            warn(self._few, UserWarning, stacklevel=2)
+        lost, width = lost if _MOST_UNKNOWN < lost < 1 else 0.0, bounds.width
+        self._better, self._no_worse = ((mean + lost * width) / (1 - lost) for mean in (0.0, -margin))
+        self._worse = (-margin - lost * width) / (1 - lost)
+        watched = [self._better, self._no_worse, self._worse]
+        self._margin, self._error_of_better = margin, errors[1] / 2
+        super().__init__(metric, bounds, (-width, width), len(samples), (errors[0], self._error_of_better), watched)
         self.required = f"gain over the baseline, at least {-margin:g} is no worse"
 
+    @property
+    def note(self) -> Note | None:
+        """Note on missing pairs, or on unknown values; None if there are none."""
+        return self._few or super().note
+
     def _count(self, score: Score, row: Row, is_audited: bool) -> None:
-        other = self._baseline.get(row.sample.id)
-        if score.value is None or other is None or other.value is None:
-            self.sequence.skip()
+        before, value = self._baseline.get(_pair_key(row.sample)), self._bounds.gain(score, row.sample)
+        if before is None or (value is None and score.failure is None):
+            self._skip(unscored=before is not None)
         else:
-            self.sequence.add(self._sign * (score.value - other.value))
+            ends = self._bounds.gains if value is None else (value, value)
+            self._add(ends[0] - before, ends[1] - before)
 
     def verdict(self) -> Outcome:
-        low, _ = self.sequence.interval
-        if low > 0:
-            return "better"
-        if self.sequence.exceeds(-self._margin):
-            return "no worse"
-        return "worse" if self.sequence.stays_below(-self._margin) else "undecided"
+        lower, upper = self.sequences
+        if not self._has_pairs or lower.count < LEAST_PAIRS:
+            return "undecided"
+        if lower.exceeds(self._no_worse):
+            if not self.is_covered:
+                return "undecided"
+            return "better" if lower.exceeds(self._better, self._error_of_better) else "no worse"
+        return "worse" if upper.stays_below(self._worse) else "undecided"
 
     def is_answered(self) -> bool:
         """Return False also for a run that is no worse if it may soon be known to be better."""
-        verdict, mean = self.verdict(), self.sequence.mean
+        verdict, mean = self.verdict(), self._known.mean
         return verdict != "undecided" and not (verdict == "no worse" and mean is not None and mean > self._margin)
 
 
 class _Precision(_MeanQuestion):
     def __init__(self, metric: str, bounds: _Bounds, size: int, error: float, half_width: float) -> None:
-        super().__init__(metric, bounds, size, error, [])
+        super().__init__(metric, bounds, size, (error, error), [])
         self._half_width = half_width
         self.required = f"at most ±{half_width:g} is required{self._whose}"
 
@@ -355,7 +477,7 @@ class SequentialRun:
         bounds = {
             name: one._replace(audited=share) if name in audited else one for name, one in _bounds_of(metrics).items()
         }
-        self._questions = until._questions(bounds, len(samples)) if samples else []
+        self._questions = until._questions(bounds, samples) if samples else []
         self._ended = False
         self._counting, self._was_counted = threading.Condition(), asyncio.Event()
 
@@ -423,12 +545,12 @@ class SequentialRun:
     def decisions(self) -> dict[str, Decision]:
         """Decision about each metric that the rule names."""
         error = self._until.error
-        return {
-            question.key: Decision(
-                question.verdict(), *question.interval, question.sequence.count, error, question.required
-            )
-            for question in self._questions
-        }
+        decisions = {}
+        for question in self._questions:
+            verdict, count = question.verdict(), question.sequences[0].count
+            known = question.proofs.get(verdict, "")
+            decisions[question.key] = Decision(verdict, *question.interval, count, error, question.required, known)
+        return decisions
 
     @property
     def notes(self) -> list[str]:
@@ -437,7 +559,8 @@ class SequentialRun:
             return []
         decisions = [f"{name} {decision}" for name, decision in self.decisions.items()]
         drawn, count, error = self._drawn - self._left_out, len(self._samples), self._until.error
-        first = Note("sequential", drawn=drawn, count=count, decisions=decisions, error=error)
+        code = "sequential-precise" if isinstance(self._until, Precise) else "sequential"
+        first = Note(code, drawn=drawn, count=count, decisions=decisions, error=error)
         return [first, *filter(None, (question.note for question in self._questions))]
 
 
@@ -452,8 +575,13 @@ def _bounds_of(metrics: Sequence[AnyMetric]) -> dict[str, _Bounds]:
             raise ConfigError(f"until= needs metrics with a finite range; that of {name} is {low:g} to {high:g}")
         direction: Direction = getattr(part, "direction", "higher")
         instrument = str(getattr(part, "instrument", "unknown"))
-        bounds[name] = _Bounds(low, high, direction, instrument)
+        bounds[name] = _Bounds(low, high, direction, instrument, "answer" in getattr(part, "reads", {"answer"}))
     return bounds
+
+
+def _pair_key(sample: Sample) -> tuple[str, str]:
+    """Return the id and the question, with single spaces, that a sample and its partner have in common."""
+    return sample.id, " ".join(sample.question.split())
 
 
 def _check_error(error: Any) -> None:

@@ -32,14 +32,16 @@ if TYPE_CHECKING:
 
 
 Outcome = Literal["passed", "failed", "better", "no worse", "worse", "precise", "undecided"]
+Bound = Literal["low", "high", ""]
+"""End of an interval that proves a verdict; "" if both do, or none."""
 
 
 @dataclass(frozen=True)
 class Decision:
     """Decision of a run with `until=` about one metric.
 
-    The interval is for the mean over all samples of the run that have a score, or for the mean difference from the
-    baseline. It holds whenever the run stops.
+    The interval is for the mean over all samples of the run that have a score, or for the mean gain over the baseline.
+    Each end holds whenever the run stops; a gate rests on one of them.
 
     Attributes:
         verdict: "passed" or "failed" for a gate; "better", "no worse" or "worse" than a baseline; "precise" if the
@@ -47,8 +49,10 @@ class Decision:
         low: lower end of the interval.
         high: upper end of the interval.
         samples: number of samples that the interval is computed from.
-        error: probability that any interval of the run misses its mean at any time.
+        error: probability that all gates of the run pass wrongly, and that any fails wrongly; of a run with `Precise`,
+            that any interval ever misses its mean.
         required: what was to be decided, such as "at least 0.8".
+        known: end of the interval that proves the verdict, "low" or "high"; "" if both do, or none.
     """
 
     verdict: Outcome
@@ -57,11 +61,14 @@ class Decision:
     samples: int
     error: float
     required: str = ""
+    known: Bound = ""
 
     def __str__(self) -> str:
-        """Return verdict, interval, requirement and number of samples as text."""
+        """Return verdict, the bound that proves it or the interval, requirement and number of samples as text."""
         required = f", {self.required}" if self.required else ""
-        return f"{self.verdict} [{self.low:.3f}, {self.high:.3f}]{required}, after {self.samples} samples"
+        interval = f" [{self.low:.3f}, {self.high:.3f}]"
+        found = {"low": f": at least {self.low:.3f}", "high": f": at most {self.high:.3f}"}.get(self.known, interval)
+        return f"{self.verdict}{found}{required}, after {self.samples} samples"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as data for JSON."""
@@ -77,8 +84,11 @@ class Decision:
         try:
             if data["verdict"] not in get_args(Outcome):
                 raise ValueError(f"unknown verdict {data['verdict']!r}")
+            if data.get("known", "") not in get_args(Bound):
+                raise ValueError(f"unknown bound {data['known']!r}")
             numbers = {name: float(data[name]) for name in ("low", "high", "error")}
-            return cls(data["verdict"], samples=int(data["samples"]), required=str(data.get("required", "")), **numbers)
+            required, known = str(data.get("required", "")), data.get("known", "")
+            return cls(data["verdict"], samples=int(data["samples"]), required=required, known=known, **numbers)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a decision: {error}") from None
 

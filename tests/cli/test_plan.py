@@ -128,7 +128,7 @@ def test_a_budget_is_not_exceeded_and_left_out_scores_are_reported(
     assert f"{rows} samples" in told
     assert ("is spent" in told) == (bound is not None)
     if bound:
-        assert f"The budget of {bound} is spent: {20 - rows} scores were left out, from sample" in told
+        assert f"The budget of {bound} is spent: {20 - rows} scores were left out." in told
 
 
 def test_tokens_and_texts_are_bounded_too(rageval, samples, judged, tmp_path):

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import count
@@ -38,6 +39,7 @@ from langchain_rageval import (
     jury,
     suite,
 )
+from langchain_rageval.data.notes import code_of
 from langchain_rageval.run.usage import tokens_in
 
 DOORS = ("evaluate", "aevaluate", "astream_evaluate")
@@ -56,6 +58,11 @@ def sample(number, **more):
 
 
 SAMPLES = [sample(number) for number in range(40)]
+
+
+def drawn_order(size):
+    """Return the places of that many samples in the order in which a run with a budget asks about them."""
+    return random.Random(0).sample(range(size), size)
 
 
 @dataclass
@@ -218,15 +225,50 @@ async def test_a_budget_of_nothing_sends_nothing(run):
     found = await run(SAMPLES, faithfulness(judge), budget=Budget(calls=0))
     assert judge.asked == []
     assert found.rows == {}
-    assert "The budget of 0 calls is spent: 40 scores were left out, from sample 0 on." in found.told
+    assert "The budget of 0 calls is spent: 40 scores were left out." in found.told
     nothing_is_lost(found, SAMPLES, "faithfulness")
 
 
 @every_door
-async def test_what_is_done_is_the_head_of_the_list(run):
-    found = await run(SAMPLES, faithfulness(answering(offline_reply)), budget=Budget(calls=31), max_concurrency=4)
+@each("kind", ["list", "file", "iterator"])
+async def test_what_is_done_is_the_head_of_the_random_order_or_of_an_iterator(run, tmp_path, kind):
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(given) + "\n" for given in SAMPLES))
+    given = {"list": SAMPLES, "file": path, "iterator": iter(SAMPLES)}[kind]
+    judge = answering(offline_reply)
+    found = await run(given, faithfulness(judge), budget=Budget(calls=31), max_concurrency=4)
     assert len(found.rows) == 15
-    assert max(found.rows) < 15 + 2 * 4  # workers, of which one may be let in before another
+    order = range(len(SAMPLES)) if kind == "iterator" else drawn_order(len(SAMPLES))
+    assert {*found.rows} <= {*order[: 15 + 2 * 4]}  # workers, of which one may be let in before another
+    assert all(row.sample.id == f"q-{index}" for index, row in found.rows.items())
+    if found.report is not None:
+        codes = {code_of(note) for note in found.report.notes}
+        assert codes & {"random-order", "file-order"} == {"file-order" if kind == "iterator" else "random-order"}
+        assert [*found.rows] == sorted(found.rows)
+
+
+async def test_a_budget_over_a_file_whose_head_is_good_does_not_hide_that_the_rest_is_bad(run):
+    given = [sample(n) if n < 6 else sample(n, answer="Elephants fly to Mars at night.") for n in range(300)]
+    found = await run(given, faithfulness(answering(offline_reply)), budget=Budget(calls=24))
+    values = [row.scores["faithfulness"].value for row in found.rows.values()]
+    assert len(values) == 12
+    assert sum(values) <= 2
+
+
+async def test_repeated_ids_of_a_list_and_a_file_are_numbered_in_the_order_of_the_input(run, tmp_path):
+    repeated = [{**sample(n // 2), "answer": f"Town {n // 2:04} was founded in {1158 + n % 2}."} for n in range(20)]
+    path = tmp_path / "samples.jsonl"
+    path.write_text("".join(json.dumps(given) + "\n" for given in [*repeated, {"no": "sample"}]))
+    for given in (repeated, path):
+        found = await run(given, faithfulness(answering(offline_reply)), budget=Budget(calls=30))
+        for index, row in found.rows.items():
+            if index < 20:
+                assert row.sample.id == f"q-{index // 2}" + "-2" * (index % 2)
+
+
+async def test_a_budget_without_a_need_to_choose_says_nothing_of_the_order(run):
+    found = await run(SAMPLES[:2], faithfulness(answering(offline_reply)), budget=Budget(calls=40))
+    assert "order" not in found.told
 
 
 async def test_samples_that_cost_nothing_do_not_make_others_seem_free(run):
@@ -248,7 +290,8 @@ async def test_samples_that_embed_nothing_do_not_make_others_seem_free(run):
 async def test_scores_that_cost_more_than_expected_do_not_exceed_it(run):
     judge = answering(offline_reply)
     long = " ".join(f"Fact {number} is in the book." for number in range(120))
-    given = [sample(n) if n < 10 else sample(n, answer=long) for n in range(20)]
+    first = drawn_order(20)[:10]
+    given = [sample(n) if n in first else sample(n, answer=long) for n in range(20)]
     found = await run(given, faithfulness(judge), budget=Budget(calls=30), max_concurrency=2)
     assert len(judge.asked) <= 30
     assert {failure.error for failure in failures(found)} == {"BudgetExceeded"}
@@ -472,15 +515,6 @@ async def test_an_endless_async_iterator_ends_and_is_closed(door):
     assert len(judge.asked) == 20
 
 
-async def test_a_file_is_read_no_further_than_the_budget_reaches(run, tmp_path):
-    path = tmp_path / "samples.jsonl"
-    path.write_text("".join(json.dumps(given) + "\n" for given in SAMPLES))
-    judge = answering(offline_reply)
-    found = await run(path, faithfulness(judge), budget=Budget(calls=20), max_concurrency=2)
-    assert len(found.rows) == 10
-    assert "later samples were not read" in found.told
-
-
 # With a journal
 
 
@@ -537,8 +571,13 @@ async def test_a_row_with_some_of_its_scores_is_in_the_report():
         budget=Budget(calls=4),
         max_concurrency=1,
     )
-    assert [sorted(row.scores) for row in report.rows] == [["context_relevance", "faithfulness"], ["context_relevance"]]
-    assert report.left_out[:2] == [(1, "faithfulness"), (2, "context_relevance")]
+    assert sorted(sorted(row.scores) for row in report.rows) == [
+        ["context_relevance"],
+        ["context_relevance", "faithfulness"],
+    ]
+    begun = drawn_order(len(SAMPLES))[:2]
+    assert {row.index: len(row.scores) for row in report.rows} == dict(zip(begun, (2, 1), strict=True))
+    assert (begun[1], "faithfulness") in report.left_out
     assert report.summary()["faithfulness"].scored == 1
 
 

@@ -3,6 +3,7 @@
 import random
 import re
 import threading
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,9 @@ from langchain_rageval import (
     faithfulness,
     metric,
 )
+from langchain_rageval.data.notes import code_of
 from langchain_rageval.errors import BelowThreshold
+from langchain_rageval.report.files import Decision
 
 VALUES = [1.0] * 700 + [0.5] * 200 + [0.0] * 100
 random.Random(0).shuffle(VALUES)
@@ -42,8 +45,8 @@ def value(sample):
 
 
 @metric(reads={"answer"}, aspect="style")
-def rarely_scored(sample):
-    return Value(float(sample.answer)) if sample.id.endswith(("1", "2", "3")) else Value.without("not applicable")
+def often_scored(sample):
+    return Value(float(sample.answer)) if sample.id[-1] in "123456" else Value.without("not applicable")
 
 
 def worsened(by):
@@ -57,6 +60,8 @@ def test_a_run_ends_when_its_gate_is_decided(threshold, verdict):
     assert decision.verdict == verdict
     assert decision.samples == len(report.rows) < 300
     assert decision.low <= MEAN <= decision.high
+    assert decision.known == ("low" if verdict == "passed" else "high")
+    assert decision.low >= threshold if verdict == "passed" else decision.high <= threshold
     assert decision.required == f"at least {threshold:g} is required"
     assert len(report.left_out) == 1000 - len(report.rows)
     assert {row.index for row in report.rows}.isdisjoint(index for index, _ in report.left_out)
@@ -68,9 +73,9 @@ def test_the_note_gives_the_verdict_and_what_the_interval_means():
     report = evaluate(samples(), value, until=Decided({"value": 0.5}), progress=False, max_concurrency=1)
     decision = report.decisions["value"]
     assert report.notes == [
-        f"{len(report.rows)} of 1000 samples were asked about, in random order: value passed [{decision.low:.3f}, "
-        f"{decision.high:.3f}], at least 0.5 is required, after {decision.samples} samples. These intervals hold "
-        "whenever a run stops; the probability that any of them is wrong is at most 0.05."
+        f"{len(report.rows)} of 1000 samples were asked about, in random order: value passed: at least "
+        f"{decision.low:.3f}, at least 0.5 is required, after {decision.samples} samples. These bounds hold whenever a "
+        "run stops; the probability that they all pass wrongly, or that any is wrongly failed, is at most 0.05."
     ]
 
 
@@ -137,7 +142,9 @@ def test_a_baseline_of_another_judge_is_refused():
 
 def test_a_baseline_without_pairs_decides_nothing():
     baseline = evaluate([Sample(id="other", question="?", answer="1.0")], value, progress=False)
-    report = evaluate(samples(VALUES[:30]), value, until=Decided.against(baseline), progress=False)
+    with pytest.warns(UserWarning, match=r"^value: 0 of the baseline's 1 scored samples are in this run"):
+        report = evaluate(samples(VALUES[:30]), value, until=Decided.against(baseline), progress=False)
+    assert "until-few-pairs" in map(code_of, report.notes)
     assert report.decisions["value"].verdict == "undecided"
     assert report.decisions["value"].samples == 0
 
@@ -193,10 +200,158 @@ def test_an_error_ends_a_run_in_which_samples_wait_for_a_slow_one():
 
 
 def test_samples_without_a_score_do_not_count():
-    report = evaluate(samples(), rarely_scored, until=Decided({"rarely_scored": 0.6}), progress=False)
-    decision = report.decisions["rarely_scored"]
+    report = evaluate(samples(), often_scored, until=Decided({"often_scored": 0.6}), progress=False)
+    decision = report.decisions["often_scored"]
     assert decision.verdict == "passed"
     assert decision.samples < len(report.rows)
+
+
+def fails_on(share):
+    """Return a metric that fails on that share of the samples, evenly spread by their number."""
+
+    @metric(reads={"answer"}, aspect="style")
+    def failing(sample):
+        if int(sample.id[1:]) % 100 < 100 * share:
+            raise RuntimeError("no reply")
+        return float(sample.answer)
+
+    return failing
+
+
+@each(
+    ("share", "scored", "threshold", "verdict"),
+    [
+        (0.04, 1.0, 0.9, "passed"),
+        (0.04, 0.8, 0.9, "failed"),
+        (0.4, 1.0, 0.8, "undecided"),
+        (0.4, 1.0, 0.5, "passed"),
+        (0.4, 0.2, 0.8, "failed"),
+    ],
+)
+def test_failed_scores_above_five_percent_may_have_had_any_value(share, scored, threshold, verdict):
+    """With 40% unknown and 1.0 scored elsewhere, the mean is from .6 to 1; with .2 elsewhere, from .12 to .52."""
+    rule = Decided({"failing": threshold})
+    report = evaluate(samples([scored] * 300), fails_on(share), until=rule, progress=False, max_concurrency=1)
+    decision = report.decisions["failing"]
+    assert decision.verdict == verdict
+    assert ("unknown-values" in map(code_of, report.notes)) == (share > 0.05)
+    if verdict == "undecided":
+        assert len(report.rows) == 300
+        assert (decision.low, decision.high) == pytest.approx((0.6, 1.0))
+
+
+def test_no_gate_passes_if_most_samples_are_unscored():
+    @metric(reads={"answer"}, aspect="style")
+    def hardly_scored(sample):
+        return float(sample.answer) if sample.id.endswith("1") else None
+
+    report = evaluate(samples([1.0] * 100), hardly_scored, until=Decided({"hardly_scored": 0.5}), progress=False)
+    assert report.decisions["hardly_scored"].verdict == "undecided"
+
+
+@each(("answer", "metadata", "verdict"), [("  ", {}, "failed"), ("  ", {"answerable": False}, "passed")])
+def test_an_unscored_blank_answer_counts_as_the_worst_value(answer, metadata, verdict):
+    rows = [
+        Sample(id=f"s{n}", question=f"{n}?", answer=answer if n % 5 < 2 else "1.0", metadata=metadata)
+        for n in range(100)
+    ]
+
+    @metric(reads={"answer"}, aspect="style")
+    def of_facts(sample):
+        return float(sample.answer) if sample.answer.strip() else None
+
+    report = evaluate(rows, of_facts, until=Decided({"of_facts": 0.9}), progress=False)
+    assert report.decisions["of_facts"].verdict == verdict
+
+
+def test_a_blank_answer_is_the_highest_value_where_lower_is_better():
+    @metric(reads={"answer"}, aspect="style", direction="lower")
+    def noise(sample):
+        return float(sample.answer) if sample.answer else None
+
+    rows = [Sample(id=f"s{n}", question=f"{n}?", answer="" if n % 2 else "0.0") for n in range(100)]
+    decision = evaluate(rows, noise, until=Decided({"noise": 0.2}), progress=False).decisions["noise"]
+    assert (decision.verdict, decision.known) == ("failed", "low")
+    assert 0.2 <= decision.low <= 0.5
+
+
+def test_a_mean_at_the_threshold_of_a_metric_whose_lower_values_are_better_passes():
+    @metric(reads={"answer"}, aspect="style", direction="lower")
+    def noise(sample):
+        return float(sample.answer)
+
+    report = evaluate(samples([1.0, 0.0, 1.0, 1.0]), noise, until=Decided({"noise": 0.75}), progress=False)
+    assert report.decisions["noise"].verdict == "passed"
+
+
+def test_another_question_under_the_id_is_no_pair():
+    baseline = evaluate(samples([0.9] * 30), value, progress=False)
+    other = [sample.model_copy(update={"question": f"Другой {sample.question}"}) for sample in samples([0.9] * 30)]
+    with pytest.warns(UserWarning, match="30 have another question"):
+        report = evaluate(other, value, until=Decided.against(baseline, 0.5), progress=False)
+    assert report.decisions["value"].verdict == "undecided"
+
+
+@each(("kept", "by", "verdict"), [(96, 0.0, "no worse"), (90, 0.0, "undecided"), (90, 0.9, "worse")])
+def test_samples_of_the_baseline_that_are_missing_are_unknown_above_five_percent(kept, by, verdict):
+    baseline = evaluate(samples([1.0] * 100), value, progress=False)
+    found = pytest.warns(UserWarning, match="more than 5% of the baseline") if kept < 95 else nullcontext()
+    with found:
+        report = evaluate(samples([1.0 - by] * kept), value, until=Decided.against(baseline, 0.05), progress=False)
+    assert report.decisions["value"].verdict == verdict
+
+
+def test_nothing_is_decided_by_fewer_pairs_than_a_comparison_needs():
+    baseline = evaluate(samples([1.0] * 20), value, progress=False)
+    report = evaluate(samples([0.0] * 20), value, until=Decided.against(baseline, 0.1, error=0.5), progress=False)
+    assert report.decisions["value"].verdict == "worse"
+    assert report.decisions["value"].samples >= 6
+    with pytest.warns(UserWarning, match=r"^value: 5 of the baseline's 5 "):
+        report = evaluate(
+            samples([0.0] * 5),
+            value,
+            until=Decided.against(evaluate(samples([1.0] * 5), value, progress=False)),
+            progress=False,
+        )
+    assert report.decisions["value"].verdict == "undecided"
+
+
+def test_six_gates_that_all_pass_take_no_more_samples_than_the_slowest_of_them():
+    names = [f"gate_{number}" for number in range(6)]
+    parts = [value.model_copy(update={"name": name}) for name in names]
+    one, six = (
+        evaluate(
+            samples(),
+            parts[:count],
+            until=Decided(dict.fromkeys(names[:count], 0.7)),
+            max_concurrency=1,
+            progress=False,
+        )
+        for count in (1, 6)
+    )
+    assert {decision.samples for decision in six.decisions.values()} == {one.decisions["gate_0"].samples}
+    assert {decision.verdict for decision in six.decisions.values()} == {"passed"}
+
+
+def test_one_of_six_gates_fails_only_by_the_evidence_that_none_of_six_fails_wrongly():
+    names = [f"gate_{number}" for number in range(6)]
+    parts = [value.model_copy(update={"name": name}) for name in names]
+    needed = []
+    for gates, error in ((dict.fromkeys(names, 0.9), 0.05), ({"gate_0": 0.9}, 0.05 / 6)):
+        rule = Decided(gates, error=error)
+        report = evaluate(samples(), parts[: len(gates)], until=rule, max_concurrency=1, progress=False)
+        needed.append(report.decisions["gate_0"].samples)
+    assert needed[0] == needed[1]
+
+
+def test_a_decision_of_an_earlier_version_loads():
+    old = {"verdict": "passed", "low": 0.75, "high": 1.0, "samples": 30, "error": 0.05, "required": "at least 0.5"}
+    assert str(Decision.from_dict(old)) == "passed [0.750, 1.000], at least 0.5, after 30 samples"
+    decision = Decision.from_dict({**old, "known": "low"})
+    assert str(decision) == "passed: at least 0.750, at least 0.5, after 30 samples"
+    assert Decision.from_dict(decision.to_dict()) == decision
+    with pytest.raises(ValueError, match=r"^unknown bound 'both'$"):
+        Decision.from_dict({**old, "known": "both"})
 
 
 def test_a_budget_that_ends_first_leaves_the_gate_undecided():

@@ -26,33 +26,75 @@ def stop_at(values, threshold, error=0.05):
 
 
 def decided_after(values, candidate, error):
-    """Return after how many values one of two bettors has 2 / error times the first capital, each value by itself.
+    """Return after how many values the bettors of one side have 1 / error times their first capital, one by one.
 
-    They bet on higher and on lower values than the candidate mean would leave, after the formulas of the paper:
-    variance and mean with half a value and a quarter of a squared deviation added, at most 3/4 of the capital at stake.
+    They bet on higher and on lower values than the candidate mean would leave, each with a share of its capital.
     """
-    size, seen = len(values), []
-    higher = lower = 1.0
-    for value in values:
-        rest = (size * candidate - sum(seen)) / (size - len(seen))
+    size, total = len(values), 0.0
+    shares = (0.8, 0.4, 0.2)  # of 300 values
+    higher, lower = [1.0] * len(shares), [1.0] * len(shares)
+    for count, value in enumerate(values, 1):
+        rest = (size * candidate - total) / (size - count + 1)
         if not 0 <= rest <= 1:
-            return len(seen)
-        mean = (0.5 + sum(seen)) / (len(seen) + 1)
-        variance = (0.25 + sum((one - mean) ** 2 for one in seen)) / (len(seen) + 1)
-        stake = (mean - rest) / (variance + (mean - rest) ** 2)
-        higher *= 1 + min(max(stake, 0), 0.75 / rest) * (value - rest) if rest else 1
-        lower *= 1 - min(max(-stake, 0), 0.75 / (1 - rest)) * (value - rest) if rest < 1 else 1
-        seen.append(value)
-        if max(higher, lower) >= 2 / error:
-            return len(seen)
+            return count - 1
+        for number, share in enumerate(shares):
+            higher[number] *= 1 + share / rest * (value - rest) if rest else 1
+            lower[number] *= 1 - share / (1 - rest) * (value - rest) if rest < 1 else 1
+        total += value
+        if max(sum(higher), sum(lower)) / len(shares) >= 1 / error:
+            return count
     return size
 
 
 @pytest.mark.parametrize("error", [0.05, 0.01, 0.2])
 @pytest.mark.parametrize("threshold", [0.2, 0.45, 0.71, 0.9, 0.97])
-def test_a_candidate_is_ruled_out_when_a_bettor_has_twice_the_capital_that_one_side_would_need(error, threshold):
+def test_a_candidate_is_ruled_out_when_one_side_has_multiplied_its_capital_by_one_over_the_error(error, threshold):
     values = np.random.default_rng(5).permutation(scores_like_faithfulness(np.random.default_rng(4), 300, 0.7))
     assert stop_at(values, threshold, error)[0] == decided_after(values.tolist(), threshold, error)
+
+
+def test_a_gate_at_the_mean_is_decided_wrongly_as_often_as_the_error_allows(monkeypatch):
+    """As many ones as zeros, and a gate on their mean: each side wins 1 / error with probability error, or hardly less.
+
+    Half the error would make both shares too small, twice the error too large.
+    """
+    monkeypatch.setattr("langchain_rageval.statistics.confidence_sequence._GRID", 2)
+    rng, error, runs = np.random.default_rng(6), 0.4, 150
+    passed = failed = 0
+    for _ in range(runs):
+        sequence = ConfidenceSequence(200, error, watched=[0.5])
+        for value in rng.permutation([0.0, 1.0] * 100)[:120]:
+            sequence.add(value)
+        passed += sequence.exceeds(0.5)
+        failed += sequence.stays_below(0.5)
+    noise = 3 * (error * (1 - error) / runs) ** 0.5
+    for wrong in (passed, failed):
+        assert 0.6 * error < wrong / runs <= error + noise
+
+
+def test_the_two_ends_have_errors_of_their_own():
+    for value, error, error_above in ((1.0, 0.05, 0.001), (0.0, 0.001, 0.05)):
+        sequence = ConfidenceSequence(1000, error, error_above, watched=[0.5])
+        for _ in range(8):
+            sequence.add(value)
+        assert sequence.exceeds(0.5) == (value == 1.0)
+        assert sequence.stays_below(0.5) == (value == 0.0)
+        assert not sequence.exceeds(0.5, 0.001)
+        opposite = ConfidenceSequence(1000, error_above, error, watched=[0.5])
+        for _ in range(8):
+            opposite.add(value)
+        assert not opposite.exceeds(0.5)
+        assert not opposite.stays_below(0.5)
+
+
+@pytest.mark.parametrize(
+    ("means", "statements", "most"), [((0.9, 0.7), 1, 112), ((0.95, 0.65), 1, 52), ((0.9, 0.7), 5, 60)]
+)
+def test_a_gate_of_point_eight_is_decided_after_few_of_a_thousand_values(monkeypatch, means, statements, most):
+    monkeypatch.setattr("langchain_rageval.statistics.confidence_sequence._GRID", 2)
+    rng = np.random.default_rng(8)
+    counts = [stop_at(rng.binomial(statements, mean, 1000) / statements, 0.8)[0] for mean in means for _ in range(60)]
+    assert np.mean(counts) <= most
 
 
 @pytest.mark.parametrize(("distance", "most"), [(0.15, 80), (0.10, 150)])
@@ -161,6 +203,7 @@ def test_more_values_than_the_set_has_are_refused():
 def test_the_interval_excludes_a_watched_mean_as_soon_as_it_is_ruled_out(value, threshold):
     sequence = ConfidenceSequence(1000, watched=[threshold])
     while not (sequence.exceeds(threshold) or sequence.stays_below(threshold)):
+        assert sequence.interval[0] < threshold < sequence.interval[1]
         sequence.add(value)
     low, high = sequence.interval
     assert low >= threshold if value else high <= threshold

@@ -22,7 +22,7 @@ def test_the_document_holds_a_table_without_more_errors_than_promised(stopping):
     _, _, rest = stopping.DOCUMENT.read_text(encoding="utf-8").partition(stopping.BEGIN)
     lines, _, _ = rest.partition(stopping.END)
     shares = [float(share) for share in re.findall(r"([\d.]+)%", lines)]
-    rows = len(stopping.DISTANCES) + len(stopping.DISTANCES_OF_CHATS)
+    rows = len(stopping.DISTANCES) + 2 * len(stopping.DISTANCES_OF_OTHERS)
     assert len(shares) == 2 * rows * len(stopping.SIZES)
     noise = 2 * (0.05 * 0.95 / stopping.RUNS) ** 0.5
     assert max(shares) <= 100 * (0.05 + noise)
