@@ -28,6 +28,7 @@ from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures
 from langchain_rageval.evaluation.score_store import JudgeBreaker, ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
+from langchain_rageval.report.free_checks import FreeChecks
 from langchain_rageval.report.units import Units
 from langchain_rageval.run.budget import BudgetTracker
 from langchain_rageval.run.threads import DaemonThreads
@@ -465,6 +466,7 @@ class ScoringPipeline:
             evaluation,
             run=run,
             mixed_measures=MixedMeasures(),
+            free_checks=FreeChecks(),
             units=Units(),
             left_out=[],
             judge_breaker=JudgeBreaker(),

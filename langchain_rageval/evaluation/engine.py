@@ -62,11 +62,12 @@ from langchain_rageval.metrics.structure import (
     with_instruments,
 )
 from langchain_rageval.report.files import ReportFile, head_of
+from langchain_rageval.report.free_checks import FreeChecks
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.units import Units
 from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
 from langchain_rageval.run.run import Run, build_run, has_callbacks
-from langchain_rageval.run.usage import tokens_in
+from langchain_rageval.run.usage import model_label, tokens_in
 
 T = TypeVar("T")
 
@@ -94,6 +95,7 @@ class Evaluation:
         score_store: scores in the journal.
         budget_tracker: what is spent of the budget.
         mixed_measures: metrics whose scores have different meanings.
+        free_checks: broken and repeated answers, and verdicts without citations.
         units: independent units of the samples.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
         judge_breaker: ends the calls to judges that never answer.
@@ -114,6 +116,7 @@ class Evaluation:
     score_store: ScoreStore
     budget_tracker: BudgetTracker
     mixed_measures: MixedMeasures = field(default_factory=MixedMeasures)
+    free_checks: FreeChecks = field(default_factory=FreeChecks)
     units: Units = field(default_factory=Units)
     left_out: list[tuple[int, str]] = field(default_factory=list)
     judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
@@ -378,6 +381,9 @@ class Evaluation:
         yield from dict.fromkeys(note for judge in self._judges if (note := judge._endpoint.probabilities_note))
         yield from cascade_notes(self.run.meter.events)
         yield from self.mixed_measures.notes()
+        yield from self.free_checks.notes()
+        for embeddings, texts in self.run.embedding_queues.alike():
+            yield Note("one-vector", model=model_label(embeddings), texts=texts)
         yield from self.units.notes()
         yield from self.score_store.notes()
         if self.score_store.journal is None:
@@ -579,6 +585,7 @@ class Evaluation:
         row = result.row()
         if row.scores:
             self.mixed_measures.add(row)
+            self.free_checks.add(row)
             self.units.add(row.sample)
             yield row
         else:

@@ -23,6 +23,7 @@ from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures
 from langchain_rageval.evaluation.options import StreamOptions
 from langchain_rageval.metrics.structure import names_of
+from langchain_rageval.report.free_checks import FreeChecks
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, fill_defaults
@@ -184,7 +185,7 @@ def report_of(dataset: Dataset) -> Report:
     for row in rows:
         mixed.add(row)
     notes = dict.fromkeys(note for record in records for note in record["notes"])
-    return Report(rows, [*notes, *mixed.notes()])
+    return Report(rows, [*notes, *mixed.notes(), *FreeChecks(rows).notes()])
 
 
 class EvaluationWorker:
@@ -213,11 +214,11 @@ class EvaluationWorker:
         places = [None if self._index is None else _pop_index(record, self._index) for record in records]
         parsed = [self._parse(record, place) for record, place in zip(records, places, strict=True)]
         run = replace(self._evaluation.run, meter=UsageMeter(prices=self._evaluation.run.meter.prices))
-        job = replace(self._evaluation, run=run, mixed_measures=MixedMeasures())
+        job = replace(self._evaluation, run=run, mixed_measures=MixedMeasures(), free_checks=FreeChecks())
         with closing(job.rows([error or sample for sample, error in parsed])) as rows:
             report = job.build_report(list(rows))
-        mixed = set(job.mixed_measures.notes())  # report_of recomputes these notes over all batches
-        notes = [note for note in report.notes if note not in mixed]
+        recomputed = {*job.mixed_measures.notes(), *job.free_checks.notes()}  # by report_of, over all batches
+        notes = [note for note in report.notes if note not in recomputed]
         lines = [
             _line(row.scores, sample, place) | {"notes": notes}
             for row, (sample, _), place in zip(report.rows, parsed, places, strict=True)

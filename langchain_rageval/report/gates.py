@@ -14,6 +14,7 @@ from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.adapters import reaches
 from langchain_rageval.report.audit import MetricAudit, summarise_audit
 from langchain_rageval.report.files import Decision, ReportData, check_metric
+from langchain_rageval.report.free_checks import FreeChecks, is_blank
 from langchain_rageval.report.summary import MetricSummary, summarise
 
 LEAST_SCORED = 5
@@ -109,11 +110,6 @@ def decide(values: Values, threshold: float, max_unknown: float) -> GateVerdict:
     return "undecided" if _reaches(best, threshold, values.direction) else "failed"
 
 
-def is_blank(sample: Sample) -> bool:
-    """Return True if a sample has no answer or an empty one, unless its question is known to have none."""
-    return not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
-
-
 def value_of(sample: Sample, score: Score | None) -> float | None:
     """Return the value of a score; the worst one if it has none and the answer is blank; None if it is unknown.
 
@@ -199,6 +195,17 @@ def threshold_gates(data: ReportData, thresholds: Mapping[str, float], limits: L
         _gate(data, metric, threshold, values[metric], summary.get(metric), audit.get(metric), limits)
         for metric, threshold in thresholds.items()
     ]
+
+
+_OF_THE_RUN = ("one-vector", "canaries-failed")
+"""Codes of the notes of a run that fail its gates."""
+
+
+def run_gates(data: ReportData, limits: Limits) -> list[Gate]:
+    """Return a gate about the run as a whole if its answers, its judge or its embeddings are broken; else none."""
+    reasons = FreeChecks(data.rows).problems(limits.failed, limits.allow)
+    reasons += [note for note in data.notes if isinstance(note, Note) and note.code in {*_OF_THE_RUN} - {*limits.allow}]
+    return [Gate.of("", "answers, judge and embeddings that work", "failed", reasons)] if reasons else []
 
 
 def _gate(

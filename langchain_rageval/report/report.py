@@ -27,7 +27,7 @@ from langchain_rageval.report.files import (
     to_data_frame,
     write_report,
 )
-from langchain_rageval.report.gates import Gate, Limits, check_gates, decided_gates, threshold_gates
+from langchain_rageval.report.gates import Gate, Limits, check_gates, decided_gates, run_gates, threshold_gates
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import write_page
@@ -380,7 +380,8 @@ class Report(ReportData):
         Raises:
             ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
         """
-        gates = threshold_gates(self, thresholds, Limits(max_failed, max_unscored, allow))
+        limits = Limits(max_failed, max_unscored, allow)
+        gates = [*threshold_gates(self, thresholds, limits), *run_gates(self, limits)]
         if baseline is None:
             return gates
         comparison = self.compare(baseline, margin, require=require)

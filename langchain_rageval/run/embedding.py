@@ -26,6 +26,7 @@ Vector = NDArray[np.float64]
 
 BATCH_SIZE = 64
 MAX_WAIT = 1.0  # seconds until a caller whose texts are still unsent starts a further worker
+_LEAST_ALIKE = 3
 _MAX_CACHED = 1024  # texts; a vector of 1,536 numbers takes 12 kB
 _STATUS_OF_ONE_TEXT = (None, 400, 413, 422)  # refusals that the content of a single text may have caused
 
@@ -51,6 +52,9 @@ class EmbeddingQueue:
         self._unsent: dict[str, Future[Vector]] = {}
         self._sent: OrderedDict[str, Future[Vector]] = OrderedDict()  # the most recently used last
         self._workers = 0
+        self._first: Vector | None = None
+        self.alike = 0
+        """Number of different texts embedded so far, while all had one vector; -1 as soon as two vectors differ."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._callers = 0
 
@@ -127,11 +131,18 @@ class EmbeddingQueue:
             return
         for text, vector in zip(texts, vectors, strict=True):
             try:
-                batch[text].set_result(np.array(vector, dtype=np.float64))
+                result = np.array(vector, dtype=np.float64)
+                self._compare(result)
+                batch[text].set_result(result)
             except (TypeError, ValueError):
                 self._fail(
                     {text: batch[text]}, ModelOutputError(f"the embeddings returned no vector for {text[:100]!r}")
                 )
+
+    def _compare(self, vector: Vector) -> None:
+        if self.alike >= 0:
+            self._first = vector if self._first is None else self._first
+            self.alike = self.alike + 1 if np.array_equal(vector, self._first) else -1
 
     def _has(self, text: str) -> bool:
         if text in self._sent:
@@ -177,6 +188,11 @@ class EmbeddingQueues:
         """Return the queue of an embeddings object, created on first use."""
         with self._lock:
             return self._queues.setdefault(id(embeddings), EmbeddingQueue(embeddings))
+
+    def alike(self) -> list[tuple[Embeddings, int]]:
+        """Return the embeddings that gave three or more different texts one vector, with the number of texts."""
+        with self._lock:
+            return [(one.embeddings, one.alike) for one in self._queues.values() if one.alike >= _LEAST_ALIKE]
 
     def leave(self, queue: EmbeddingQueue) -> None:
         """Record that a caller no longer waits for a queue; a queue with cancelled workers is replaced on next use."""

@@ -1,0 +1,121 @@
+"""Checks of a run that cost no call: broken and repeated answers, and verdicts without citations."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from langchain_rageval.data.notes import Note
+from langchain_rageval.data.schema import Row, Sample
+from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
+
+_BEGINNINGS = {
+    "html": re.compile(
+        r"""\s*(?: <!doctype\b | <html\b
+        | (?:<h1>\s*)? (?:error\s+)? (?:403|429|50[0-4])\s+ (?:forbidden | too\ many\ requests | internal\ server\ error
+            | bad\ gateway | service\ (?:temporarily\ )?unavailable | gateway\ time-?out)
+        | (?:internal\ server\ error | bad\ gateway | gateway\ time-?out)\s*$)""",
+        re.IGNORECASE | re.VERBOSE,
+    ),
+    "stack-trace": re.compile(
+        r"""\s*(?: Traceback\ \(most\ recent\ call\ last\) | Exception\ in\ thread[ ] | panic:[ ]
+        | Unhandled\ (?:exception|rejection)
+        | (?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b | (?:Uncaught\ )?[A-Z]\w*Error:\ .*\n\s+at\ )""",
+        re.VERBOSE,
+    ),
+    "outage": re.compile(
+        r"""\s*(?: (?: (?:we\ are\ |we're\ |i'm\ |i\ am\ )?(?:so\ |very\ )?sorry | (?:we\ )?apologi[sz]e\w*
+            | unfortunately | oops
+            | извините | простите | к\ сожалению | приносим\ извинения
+            | entschuldigung | leider | es\ tut\ (?:mir|uns)\ leid) [\s,.:!–—-]* )?
+        (?: (?:but|our|the|this|но|наш|этот|ist|das|die|der|dieser|unser)\s+ )*
+        (?: service | server | system | assistant | сервис | сервер | система | dienst )\b [^.!?]{0,50}
+        (?: unavailable | not\ available | overloaded | \bdown\b | недоступ | перегружен | не\ отвечает
+            | nicht\ verfügbar | nicht\ erreichbar | überlastet )""",
+        re.IGNORECASE | re.VERBOSE,
+    ),
+}
+"""By code, how an answer begins that no working application gives."""
+
+MOST_ALIKE = 0.2
+"""Share of the answers that may have one text, and of the supported statements that may cite nothing."""
+_LEAST_ALIKE = 5
+_LEAST_WORDS = 8
+_LONGEST_APOLOGY = 60  # words; a longer answer says more than that the service is down
+
+
+def is_blank(sample: Sample) -> bool:
+    """Return True if a sample has no answer or an empty one, unless its question is known to have none."""
+    return not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
+
+
+@dataclass
+class _Text:
+    """Samples whose answers have one text."""
+
+    questions: set[int] = field(default_factory=set)
+    references: set[int] = field(default_factory=set)
+
+
+class FreeChecks:
+    """Counts of answers and verdicts over the rows of a run; `notes` names what was found."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._samples = self._supported = self._uncited = 0
+        self._counts: Counter[str] = Counter()
+        self._texts: dict[int, _Text] = {}
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Row) -> None:
+        """Count the answer and the verdicts of a row."""
+        self._samples += 1
+        answer = row.sample.answer or ""
+        if is_blank(row.sample) and any(score.aspect not in ("context", "ranking") for score in row.scores.values()):
+            self._counts["blank"] += 1
+        words = len(answer.split(maxsplit=_LONGEST_APOLOGY))
+        for code, beginning in _BEGINNINGS.items():
+            if (code != "outage" or words < _LONGEST_APOLOGY) and beginning.match(answer):
+                self._counts[code] += 1
+                break
+        if words >= _LEAST_WORDS and not any(s.unscored in (NO_FACTS, NEITHER_FACTS) for s in row.scores.values()):
+            text = self._texts.setdefault(hash(" ".join(answer.split())), _Text())
+            text.questions.add(hash(row.sample.question))
+            text.references.add(hash(tuple(row.sample.references)))
+        for score in row.scores.values():
+            if score.usage.calls:  # a verifier without a judge has no citations
+                supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
+                self._supported += len(supported)
+                self._uncited += sum(not one.cites for one in supported)
+
+    def notes(self) -> Iterator[Note]:
+        """Yield a note for each check that found something."""
+        for code in ("blank", *_BEGINNINGS):
+            if count := self._counts[code]:
+                yield Note(code, count=count, total=self._samples)
+        if (alike := self._alike()) > 1:
+            yield Note("same-answer", count=alike, total=self._samples)
+        if self._uncited:
+            yield Note("no-citations", count=self._uncited, total=self._supported)
+
+    def problems(self, max_failed: float, allow: Collection[str]) -> list[Note]:
+        """Return the notes that fail a gate: broken answers above `max_failed`, the others above a fifth.
+
+        Blank answers are none of them: a gate counts each as the worst value.
+        """
+        limits = {**dict.fromkeys(_BEGINNINGS, max_failed), "same-answer": MOST_ALIKE, "no-citations": MOST_ALIKE}
+        return [
+            note
+            for note in self.notes()
+            if note.code in limits.keys() - set(allow)
+            and note.fields["count"] > limits[note.code] * note.fields["total"]
+            and (note.code in _BEGINNINGS or note.fields["count"] >= _LEAST_ALIKE)
+        ]
+
+    def _alike(self) -> int:
+        """Return the number of different questions with one answer although their references differ."""
+        texts = (text for text in self._texts.values() if len(text.references) > 1)
+        most = max((len(text.questions) for text in texts), default=0)
+        return most if most >= _LEAST_ALIKE else 0

@@ -1,0 +1,147 @@
+"""Checks of a run that cost no call."""
+
+import pytest
+from helpers.each import each
+from helpers.reports import STATEMENT, paid, report_of, row, scored, unscored
+from langchain_core.embeddings import Embeddings
+
+from langchain_rageval import (
+    BelowThreshold,
+    HashingEmbeddings,
+    OfflineJudge,
+    Report,
+    answer_relevance,
+    answer_similarity,
+    evaluate,
+)
+from langchain_rageval.data.notes import code_of
+from langchain_rageval.report.free_checks import FreeChecks
+
+BROKEN = {
+    "html": ["<!DOCTYPE html><html>", "<html><body>502</body>", "502 Bad Gateway", "<h1>503 Service Unavailable</h1>"],
+    "stack-trace": [
+        "Traceback (most recent call last):\n  File",
+        'Exception in thread "main" java.lang.NullPointerException',
+        "java.util.concurrent.TimeoutException: 30 s",
+        "TypeError: x is undefined\n    at main (app.js:1)",
+    ],
+    "outage": [
+        "Sorry, the service is temporarily unavailable.",
+        "Извините, сервис временно недоступен. Попробуйте позже.",
+        "К сожалению, сервер сейчас перегружен.",
+        "Leider ist der Dienst derzeit nicht verfügbar.",
+        "Es tut mir leid, der Dienst ist zurzeit nicht erreichbar.",
+    ],
+}
+HEALTHY = [
+    "Yes.",
+    "Да, до первого марта.",
+    "I do not know.",
+    "Das steht nicht in den Unterlagen.",
+    "Спросите куратора: в регламенте этого нет.",
+    "Error 502 means that the gateway got no answer; call the help desk.",
+    "If the service is unavailable, write to the help desk.",
+    "Служба поддержки работает с девяти.",
+    "HTML pages begin with <html>.",
+    "A Traceback shows where an exception was raised.",
+    "Sorry, but the fee is not refunded.",
+    "The service is available from nine to five.",
+    "ValueError is raised for an invalid number.",
+]
+
+
+def answering(*answers, **sample):
+    return Report([row(n, scored(1.0), answer=answer, question=f"Q{n}?", **sample) for n, answer in enumerate(answers)])
+
+
+@each(("code", "answer"), [(code, answer) for code, answers in BROKEN.items() for answer in answers])
+def test_an_answer_that_no_working_application_gives_is_named(code, answer):
+    (note,) = FreeChecks(answering(answer, *HEALTHY).rows).notes()
+    assert (note.code, note.fields) == (code, {"count": 1, "total": 1 + len(HEALTHY)})
+    with pytest.raises(BelowThreshold) as caught:
+        answering(answer, *HEALTHY).check({"faithfulness": 0.5})
+    assert caught.value.codes == [code]
+    answering(answer, *HEALTHY).check({"faithfulness": 0.5}, allow={code})
+    answering(answer, *HEALTHY * 4).check({"faithfulness": 0.5})  # under 5%: a note
+
+
+def test_honest_answers_have_no_note():
+    assert list(FreeChecks(answering(*HEALTHY).rows).notes()) == []
+
+
+SAME = "The fee is due on the first of March of each year."
+
+
+@each(
+    ("same", "others", "references", "score", "codes"),
+    [
+        (5, 10, True, scored(1.0), ["same-answer"]),
+        (4, 0, True, scored(1.0), []),
+        (5, 25, True, scored(1.0), []),  # under a fifth: a note
+        (9, 0, False, scored(1.0), []),
+        (9, 0, True, unscored(), []),  # refusals in the team's own words
+    ],
+)
+def test_one_answer_to_questions_with_different_references_is_a_problem(same, others, references, score, codes):
+    rows = [
+        row(n, score, answer=SAME, question=f"Q{n}?", references=[f"R{n if references else 0}"]) for n in range(same)
+    ]
+    rows += [row(n, score, answer=f"Number {n}.", question=f"Q{n}?") for n in range(same, same + others)]
+    checks = FreeChecks(rows)
+    assert [note.code for note in checks.problems(0.05, ())] == codes
+    assert [note.code for note in checks.notes()] == (
+        ["same-answer"] if references and same >= 5 and score.value else []
+    )
+    assert checks.problems(0.05, {"same-answer"}) == []
+
+
+def test_verdicts_without_citations_are_a_problem_above_a_fifth():
+    def verdicts(cited, uncited):
+        bare = STATEMENT.model_copy(update={"cites": []})
+        scores = [
+            scored(1.0, findings=[one], usage=paid(1, 1, 1, 0.0)) for one in [STATEMENT] * cited + [bare] * uncited
+        ]
+        return FreeChecks(report_of(*scores).rows)
+
+    assert [note.code for note in verdicts(10, 20).problems(0.05, ())] == ["no-citations"]
+    assert [note.fields for note in verdicts(20, 5).notes()] == [{"count": 5, "total": 25}]
+    assert verdicts(20, 5).problems(0.05, ()) == []
+    assert list(verdicts(20, 0).notes()) == []
+
+
+@each(("answer", "more", "count"), [("", {}, 1), (" \n", {}, 1), (None, {}, 1), ("", {"answerable": False}, 0)])
+def test_blank_answers_are_counted_but_for_questions_without_an_answer(answer, more, count):
+    rows = [row(0, scored(1.0)), row(1, unscored(), answer=answer, metadata=more)]
+    assert [note.fields["count"] for note in FreeChecks(rows).notes()] == ([1] if count else [])
+    ranked = [row(1, scored(1.0, aspect="ranking"), answer=answer)]
+    assert list(FreeChecks(ranked).notes()) == []
+
+
+class OneVector(Embeddings):
+    def embed_documents(self, texts):
+        return [[1.0, 0.0] for _ in texts]
+
+    def embed_query(self, text):
+        return [1.0, 0.0]
+
+
+@each(("embeddings", "codes"), [(OneVector(), ["one-vector"]), (HashingEmbeddings(), ["offline-embeddings"])])
+def test_one_vector_for_all_texts_is_named_and_fails_a_gate(embeddings, codes):
+    rows = [
+        {
+            "question": f"Когда платят взнос {n}?",
+            "answer": f"Слон {n} летит.",
+            "references": [f"Взнос {n}."],
+            "contexts": [],
+        }
+        for n in range(6)
+    ]
+    report = evaluate(rows, answer_similarity(embeddings), progress=False)
+    assert [code_of(note) for note in report.notes] == codes
+    if codes == ["one-vector"]:
+        assert report.summary()["answer_similarity"].mean == 1.0
+        with pytest.raises(BelowThreshold, match=r"OneVector gave all of 12 different texts the same vector") as caught:
+            report.check({"answer_similarity": 0.5})
+        assert caught.value.codes == ["one-vector"]
+    both = evaluate(rows, answer_relevance(OfflineJudge(), embeddings), progress=False)
+    assert ("one-vector" in map(code_of, both.notes)) == (codes == ["one-vector"])
