@@ -71,7 +71,7 @@ def records_of_json(path: Path, is_head: IsHead) -> Records:
         content = json.loads(text)
     except json.JSONDecodeError as error:
         if error.msg == "Extra data" and _is_json(text.lstrip().partition("\n")[0]):
-            yield from line_records(text.splitlines())
+            yield from line_records(text.split("\n"))
             return
         problem = f"{path.name}, line {error.lineno} is not valid JSON ({error.msg})"
         raise ConfigError(f"{problem}; correct it, or use the suffix .jsonl if each line is a sample") from error

@@ -79,10 +79,11 @@ class BatchedEvaluation(Evaluation):
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """Score samples in waves and yield each row when it is finished."""
         try:
-            for pending in self._finished_samples(samples):
-                for row in self._rows_of(pending):
-                    yield row
-                    del self.scheduler.begun[row.index]  # after the yield: an interrupted caller still finds the row
+            with self.waves.claimed():
+                for pending in self._finished_samples(samples):
+                    for row in self._rows_of(pending):
+                        yield row
+                        del self.scheduler.begun[row.index]  # after the yield: an interrupted caller finds the row
             self.mixed_measures.warn()
         except BaseException:
             self.run.stop()

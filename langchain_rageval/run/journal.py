@@ -73,6 +73,26 @@ class Journal:
                 raise
             connection.execute("COMMIT")
 
+    @contextmanager
+    def claimed(self, what: str) -> Iterator[None]:
+        """Hold a claim on the journal, such as on its batches; it ends with the block, or with the process.
+
+        Raises:
+            JournalError: if another run holds the claim.
+        """
+        file = sqlite3.connect(f"{self.path}-{what}", timeout=0, isolation_level=None, check_same_thread=False)
+        try:
+            try:
+                file.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError as error:
+                raise JournalError(
+                    f"another run uses the {what} of the journal {self.path} ({error}): wait until it has ended; "
+                    "the same call then reads its replies"
+                ) from None
+            yield
+        finally:
+            file.close()
+
     def close(self) -> None:
         """Close the file; the next use opens it again."""
         self._file.close()

@@ -3,6 +3,7 @@
 import _thread
 import asyncio
 import json
+import re
 import time
 from types import SimpleNamespace
 
@@ -35,7 +36,7 @@ from langchain_rageval import (
     noise_sensitivity,
 )
 from langchain_rageval.cli.main import run as cli
-from langchain_rageval.errors import JudgeUnavailable
+from langchain_rageval.errors import JournalError, JudgeUnavailable
 from langchain_rageval.run.batch.recorder import ReplyStore, StoredReply
 from langchain_rageval.run.journal import Journal
 
@@ -482,3 +483,54 @@ def test_refusals_that_the_user_may_resolve_are_not_kept_unless_asked_for(tmp_pa
     assert all(store.get(str(status)).status == status for status in statuses)
     later = ReplyStore(Journal(tmp_path / f"{keeps_refusals}.db"))
     assert [status for status in statuses if later.get(str(status))] == kept
+
+
+class RawServer(BatchServer):
+    """Writes output files as unescaped JSON, as pydantic does, and changes them."""
+
+    def __init__(self, change):
+        super().__init__(offline, polls=1)
+        self._change = change
+
+    def _end(self, batch):
+        super()._end(batch)
+        name = f"{batch['id']}-output"
+        if name in self.files:
+            lines = self.files[name].decode().splitlines()
+            raw = "".join(json.dumps(json.loads(line), ensure_ascii=False) + "\n" for line in lines)
+            self.files[name] = self._change(raw).encode()
+
+
+@each("separator", ["\u2028", "\u2029", "\u0085"])
+def test_a_reply_may_hold_any_separator_but_a_line_feed(tmp_path, separator):
+    def with_separator(raw):
+        return re.sub(r"(?<=[a-zа-я]) (?=[a-zа-я])", separator, raw)
+
+    with RawServer(with_separator) as server:
+        report = batched(server, faithfulness(model(server)), journal=tmp_path / f"{ord(separator)}.db")
+    assert [row.scores["faithfulness"].failure for row in report.rows] == [None] * len(RICH)
+    assert any(separator in finding.text for row in report.rows for finding in row.scores["faithfulness"].findings)
+
+
+def test_a_cut_off_output_file_is_named_and_its_whole_lines_are_kept(tmp_path):
+    cut = [True]
+
+    with RawServer(lambda raw: raw[:-20] if cut[0] else raw) as server:
+        with pytest.raises(JudgeUnavailable, match=r"^line \d+ of the output file batch_?\S* is cut off or damaged \("):
+            batched(server, faithfulness(model(server)), journal=tmp_path / "run.db")
+        cut[0] = False
+        server._end(server.batches["batch_1"])  # the whole file now
+        report = batched(server, faithfulness(model(server)), journal=tmp_path / "run.db")
+    assert all(row.scores["faithfulness"].failure is None for row in report.rows)
+
+
+def test_a_second_run_on_the_journal_of_one_under_way_is_refused_before_it_pays(tmp_path):
+    journal = Journal(tmp_path / "run.db")
+    with BatchServer(offline) as server, journal.claimed("batches"):
+        with pytest.raises(JournalError, match=r"another run uses the batches of the journal .*run\.db .*: wait until"):
+            batched(server, faithfulness(model(server)), journal=tmp_path / "run.db")
+        assert (server.calls, server.batches) == (0, {})
+        assert evaluate(RICH[:1], faithfulness(OfflineJudge()), journal=journal, progress=False).rows
+    with BatchServer(offline) as server:
+        report = batched(server, faithfulness(model(server)), journal=tmp_path / "run.db")
+    assert all(row.scores["faithfulness"].failure is None for row in report.rows)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, JudgeUnavailable
 from langchain_rageval.run.batch.recorder import BatchApi, BatchReply, BatchState, RecordedRequest, Recorder
 
 _KEY = "rageval"
@@ -62,9 +62,24 @@ class OpenAIBatches(BatchApi):
         batch = self.client.batches.retrieve(batch_id)
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:
-                for line in self.client.files.content(file_id).text.splitlines():
-                    if line.strip():
-                        yield batch_reply(json.loads(line))
+                yield from _replies_in(self.client.files.content(file_id).text, file_id)
+
+
+def _replies_in(text: str, file_id: str) -> Iterator[BatchReply]:
+    """Yield the replies in an output file, whose lines end at line feeds only: a reply may hold any other separator.
+
+    Raises:
+        JudgeUnavailable: if a line is cut off or damaged.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield batch_reply(json.loads(line))
+            except ValueError as error:
+                raise JudgeUnavailable(
+                    f"line {number} of the output file {file_id} is cut off or damaged ({error}): start the run again "
+                    "with the same journal, which has the replies of the lines before it"
+                ) from None
 
 
 def batch_line(request: RecordedRequest) -> str:

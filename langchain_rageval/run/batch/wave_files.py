@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,10 @@ class FileWaves:
     def __init__(self, recorder: Recorder, journal: Journal, path: Path | None) -> None:
         self.interruption_notes: Sequence[Note] = ()
         self._recorder, self._journal, self._path = recorder, journal, path
+
+    def claimed(self) -> AbstractContextManager[None]:
+        """Return a context that does nothing: files are written once, whoever reads them."""
+        return nullcontext()
 
     def resume(self) -> None:
         """Do nothing: replies are read by another command."""

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 
 from langchain_rageval.data.notes import Note
@@ -91,6 +92,14 @@ class Waves:
         self.under_way: list[SentBatch] = []
         self._recorder, self._journal, self._poll = recorder, journal, poll
         self._stopped, self._ceiling = stopped, ceiling
+
+    def claimed(self) -> AbstractContextManager[None]:
+        """Return a context in which no other process sends batches of this journal, so that none is paid for twice.
+
+        Raises:
+            JournalError: on entry, if another process does.
+        """
+        return nullcontext() if self._journal is None else self._journal.claimed("batches")
 
     def resume(self) -> None:
         """Wait for the batches of the journal that have not ended, and store their replies.
