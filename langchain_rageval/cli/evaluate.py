@@ -89,6 +89,7 @@ def _evaluate(options: argparse.Namespace) -> _Outcome:
         until=until,
         audit=build_audit(options),
         batch=Batch() if options.batch else None,
+        canaries=not options.no_canaries and bool(gates or getattr(options, "baseline", None)),
     )
     name = "" if options.file == PIPE else Path(options.file).stem
     report = replace(report, name=name, unreadable=options.unreadable)

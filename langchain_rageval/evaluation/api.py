@@ -47,7 +47,8 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `out=None`: path of a file for the rows, which then take no memory;
             * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the samples asked about suffice;
             * `audit=None`: `Audit(strong_judge)`, to have a random part of the samples scored by a strong judge, too.
-            * `batch=None`: `Batch()`, to send the requests through the provider's batch API, at half the price.
+            * `batch=None`: `Batch()`, to send the requests through the provider's batch API, at half the price;
+            * `canaries=None`: True asks each judge plain statements with known verdicts first; None if there is a gate.
 
     Returns:
         The report, with its rows in the order of the samples. `report.left_out` lists the scores that did not fit the
@@ -75,6 +76,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     warn_of_long_requests(source, job.metrics)
     job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
     job, drawn = job.in_order(source, is_file=isinstance(samples, str | Path))
+    job = job.with_canaries(chosen, source)
     with job.open_output(chosen["out"], samples) as output:
         try:
             with closing(_with_progress(job, drawn, chosen["progress"])) as rows:
@@ -98,6 +100,7 @@ async def aevaluate(
     warn_of_long_requests(source, job.metrics)
     job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
     job, drawn = job.in_order(source, is_file=isinstance(samples, str | Path))
+    job = await job.awith_canaries(chosen, source)
     with job.open_output(chosen["out"], samples) as output:
         async with aclosing(_awith_progress(job, drawn, chosen["progress"])) as rows:
             async for row in rows:

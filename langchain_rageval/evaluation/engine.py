@@ -27,9 +27,10 @@ from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Row, Score, Usage
+from langchain_rageval.data.schema import Row, Sample, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
 from langchain_rageval.evaluation.audit import Audit, AuditDraw
+from langchain_rageval.evaluation.canaries import aask, ask, judges_to_ask, notes_on
 from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
 from langchain_rageval.evaluation.inputs import (
     AnyMetric,
@@ -42,11 +43,12 @@ from langchain_rageval.evaluation.inputs import (
     locate_sample_error,
     size_of,
 )
-from langchain_rageval.evaluation.options import STREAM_DEFAULTS, OnFailure, StreamOptions
+from langchain_rageval.evaluation.options import STREAM_DEFAULTS, EvaluateOptions, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
 from langchain_rageval.evaluation.score_store import JudgeBreaker, ScoreStore
-from langchain_rageval.evaluation.until import SequentialRun, Until
+from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
 from langchain_rageval.judge.endpoint import Endpoint
+from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.panels import cascade_notes
 from langchain_rageval.metrics.structure import (
     ascore_sample,
@@ -61,7 +63,7 @@ from langchain_rageval.metrics.structure import (
     stages_of,
     with_instruments,
 )
-from langchain_rageval.report.files import ReportFile, head_of
+from langchain_rageval.report.files import Canaries, ReportFile, head_of
 from langchain_rageval.report.free_checks import FreeChecks
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.units import Units
@@ -105,6 +107,7 @@ class Evaluation:
         draw: samples of the audit; None if there is no audit.
         unaudited: names of metrics whose judge cannot be replaced.
         audit_left_out: index and name of each score of the audit that did not fit the budget.
+        canaries: answers of the judges to statements with known verdicts; None if they were not asked.
         order: note on the order of the samples of a run with a budget; None without one.
     """
 
@@ -126,6 +129,7 @@ class Evaluation:
     draw: AuditDraw | None = None
     unaudited: Sequence[str] = ()
     audit_left_out: list[tuple[int, str]] = field(default_factory=list)
+    canaries: Canaries | None = None
     order: Note | None = None
 
     @classmethod
@@ -284,6 +288,27 @@ class Evaluation:
         share = self.draw.share if self.draw is not None else None
         return replace(self, sequential=SequentialRun(rule, samples, metrics, self._lead(samples), audited, share))
 
+    def with_canaries(self, options: EvaluateOptions, samples: Any) -> Evaluation:
+        """Return the evaluation after its judges were asked the canaries, if the options want it."""
+        judges = self._judges_to_ask(options)
+        asked = ask(judges, _questions(samples), self.run, self._complete_config) if judges else None
+        return replace(self, canaries=asked)
+
+    async def awith_canaries(self, options: EvaluateOptions, samples: Any) -> Evaluation:
+        """As `with_canaries`, through the models' async methods."""
+        judges = self._judges_to_ask(options)
+        asked = await aask(judges, _questions(samples), self.run, self._complete_config) if judges else None
+        return replace(self, canaries=asked)
+
+    def _judges_to_ask(self, options: EvaluateOptions) -> list[Judge]:
+        wanted = options["canaries"]
+        if wanted not in (None, True, False):
+            raise ConfigError(f"canaries must be True, False or None, got {wanted!r}")
+        if not (isinstance(options["until"], Decided) if wanted is None else wanted):
+            return []
+        judges = [judge for metric in self.metrics[: self.own] for judge in judges_of(metric)]
+        return judges_to_ask({id(judge): judge for judge in judges}.values())
+
     def in_order(self, samples: Any, *, is_file: bool) -> tuple[Evaluation, Any]:
         """Return the evaluation, and its samples in the order in which they are asked about.
 
@@ -339,14 +364,15 @@ class Evaluation:
         )
         decisions = self.sequential.decisions if self.sequential is not None else {}
         now = datetime.now(UTC).isoformat(timespec="seconds")
+        more: dict[str, Any] = {"finished": now, "version": __version__, "canaries": self.canaries}
         if isinstance(output, ReportFile) and interrupted and not indexes:
             output.discard()
             output = []
         if isinstance(output, ReportFile):
-            run = Report([], notes, complete, left_out, self._provenance, decisions, finished=now, version=__version__)
+            run = Report([], notes, complete, left_out, self._provenance, decisions, **more)
             return replace(run, rows=output.finish(head_of(run)))
         rows = [row for _, row in sorted({row.index: row for row in output}.items())]
-        return Report(rows, notes, complete, left_out, self._provenance, decisions, finished=now, version=__version__)
+        return Report(rows, notes, complete, left_out, self._provenance, decisions, **more)
 
     def raise_if_left_out(self) -> None:
         """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
@@ -382,6 +408,7 @@ class Evaluation:
         yield from cascade_notes(self.run.meter.events)
         yield from self.mixed_measures.notes()
         yield from self.free_checks.notes()
+        yield from notes_on(self.canaries)
         for embeddings, texts in self.run.embedding_queues.alike():
             yield Note("one-vector", model=model_label(embeddings), texts=texts)
         yield from self.units.notes()
@@ -618,3 +645,9 @@ def _with_place(score: Score, pending: PendingSample) -> Score:
         return score
     message = locate_message(failure.message, pending.index, pending.sample)
     return score.model_copy(update={"failure": failure.model_copy(update={"message": message})})
+
+
+def _questions(samples: Any) -> list[str]:
+    """Return the question of the first sample of a list, which names the language; [] for other sources."""
+    first = samples[0] if isinstance(samples, Sequence) and len(samples) else None
+    return [first.question] if isinstance(first, Sample) else []

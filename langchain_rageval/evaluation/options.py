@@ -84,12 +84,16 @@ class EvaluateOptions(StreamOptions, total=False):
         batch: `Batch()` sends the requests through the batch API of the judge's provider, OpenAI or Anthropic, at half
             the price; None, the default, calls the models at once. With a journal, the same call picks up the batches
             of a run that was killed.
+        canaries: True asks each judge about eight plain statements with known verdicts before the run, and about
+            sixteen more if it errs on one or two; gates on the report fail if it errs too often. None, the default,
+            asks with `until=Decided(...)`. The offline judge is never asked.
     """
 
     out: str | Path | None
     until: Until | None
     audit: Audit | None
     batch: Batch | None
+    canaries: bool | None
 
 
 STREAM_DEFAULTS: StreamOptions = {
@@ -107,4 +111,5 @@ EVALUATE_DEFAULTS: EvaluateOptions = {
     "until": None,
     "audit": None,
     "batch": None,
+    "canaries": None,
 }

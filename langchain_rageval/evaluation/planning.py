@@ -17,12 +17,13 @@ from langchain_rageval.data.schema import Row, Sample, Usage
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.audit import Audit
+from langchain_rageval.evaluation.canaries import N_FIRST, judges_to_ask
 from langchain_rageval.evaluation.dry_run import dry_run, dry_run_context, plannable_parts, request_depth
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metrics, prepare_samples
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.score_store import ScoreStore
-from langchain_rageval.evaluation.until import SequentialRun, Until
-from langchain_rageval.metrics.structure import names_of
+from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
+from langchain_rageval.metrics.structure import judges_of, names_of
 from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.run.budget import PlannedCosts
 from langchain_rageval.run.journal import Journal
@@ -290,6 +291,9 @@ def plan(
             notes.append(f"The stopping rule was simulated with the scores of {len(scored.rows)} samples.")
     factor = asked / max(1, len(drawn))
     waves = None if batch is None else _waves(drawn, [*flat, *strong], count, asked, stops=until is not None)
+    if isinstance(until, Decided) and (judges := {id(one): one for metric in flat for one in judges_of(metric)}):
+        n_canaries = N_FIRST * len(judges_to_ask(judges.values()))
+        notes += [Note("canaries-planned", count=n_canaries)] if n_canaries else []
     if batch is not None:
         notes.append("Batch APIs bill about half of these tokens' price, and answer each wave within 24 hours.")
     return Plan(

@@ -24,7 +24,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.notes import note_of, notes_as_json
-from langchain_rageval.data.schema import Row, without_surrogates
+from langchain_rageval.data.schema import Row, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -93,6 +93,34 @@ class Decision:
             raise ValueError(f"not a decision: {error}") from None
 
 
+@dataclass(frozen=True)
+class Canaries:
+    """Answers of the judges of a run to statements with known verdicts.
+
+    Attributes:
+        asked: number of statements.
+        right: number of right verdicts.
+        failed: the judges that erred too often: on three of eight, or on four of twenty-four statements.
+        usage: what they cost.
+    """
+
+    asked: int
+    right: int
+    failed: Sequence[str]
+    usage: Usage = field(default_factory=Usage)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answers as data for JSON."""
+        usage = self.usage.model_dump(mode="json")
+        return {"asked": self.asked, "right": self.right, "failed": list(self.failed), "usage": usage}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the answers in the data of `to_dict`."""
+        usage = Usage.model_validate(data.get("usage", {}))
+        return cls(int(data["asked"]), int(data["right"]), [str(judge) for judge in data["failed"]], usage)
+
+
 @dataclass(frozen=True, repr=False)
 class ReportData:
     """Scored samples in the order of the input.
@@ -106,6 +134,7 @@ class ReportData:
         provenance: readable parts of the instruments; `Report.instruments` lists them by metric.
         decisions: what a run with `until=` decided about each metric.
         unreadable: number of records that the run was given and that are not samples; they have no rows.
+        canaries: answers of the judges to statements with known verdicts; None if they were not asked.
         name: name of the run: that of the file from which it was first loaded; "" before that.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -118,6 +147,7 @@ class ReportData:
     provenance: Provenance = field(default_factory=Provenance, compare=False)
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     unreadable: int = field(default=0, kw_only=True)
+    canaries: Canaries | None = field(default=None, kw_only=True)
     name: str = field(default="", compare=False)
     finished: str = field(default="", compare=False)
     version: str = field(default="", compare=False)
@@ -132,7 +162,8 @@ def head_of(data: ReportData) -> Mapping[str, Any]:
     known = {key: value for key in ("version", "name", "finished") if (value := getattr(data, key))}
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
     decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}
-    more = {"decisions": decisions, "unreadable": data.unreadable}
+    canaries = data.canaries.to_dict() if data.canaries is not None else {}
+    more = {"decisions": decisions, "unreadable": data.unreadable, "canaries": canaries}
     return {**known, **run, "instruments": data.provenance.as_json(), **{key: one for key, one in more.items() if one}}
 
 
@@ -477,6 +508,7 @@ def _head(path: str | Path, line: bytes) -> Head:
         head["notes"] = [note_of(note) for note in head.get("notes", [])]
         head["complete"] = bool(head.get("complete", True))
         head["unreadable"] = int(head.get("unreadable", 0))
+        head["canaries"] = Canaries.from_dict(head["canaries"]) if head.get("canaries") else None
         head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
         head["instruments"] = Provenance.load(head.get("instruments"))
         head |= {key: str(head.get(key, "")) for key in ("name", "finished", "version")}

@@ -66,6 +66,7 @@ class Report(ReportData):
         provenance: readable parts of the instruments; `instruments` lists them by metric.
         decisions: what a run with `until=` decided about each metric.
         unreadable: number of records that the run was given and that are not samples; they have no rows.
+        canaries: answers of the judges to statements with known verdicts; None if they were not asked.
         name: name of the run: that of the file from which it was first loaded; "" before that.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -119,8 +120,9 @@ class Report(ReportData):
 
     @property
     def usage(self) -> Usage:
-        """Calls, tokens, seconds and, with `price=`, money of all scores together, those of an audit included."""
+        """Calls, tokens, seconds and, with `price=`, money of all scores, those of an audit and canaries included."""
         usages = [*(m.usage for m in self.summary().values()), *(m.usage for m in self.audit.values())]
+        usages += [self.canaries.usage] if self.canaries is not None else []
         return sum(usages, Usage())
 
     @property
@@ -549,7 +551,7 @@ class Report(ReportData):
         rows, head = read_report(path)
         run = (head["notes"], head["complete"], head["left_out"], head["instruments"], head["decisions"])
         name = head["name"] or Path(Path(path).name.removesuffix(".part")).stem
-        more = {key: head[key] for key in ("finished", "version", "unreadable")}
+        more = {key: head[key] for key in ("finished", "version", "unreadable", "canaries")}
         return cls(rows if lazy else list(rows), *run, name=name, **more)
 
     def _title(self) -> str:

@@ -337,8 +337,8 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
     faults = ["unauthorized"]  # and with it the first sample
     for gate, code in (
         ([], 0),
-        (["--fail-under", "faithfulness=0.8"], 1),
-        (["--fail-under", "faithfulness=0.8", "--max-failed", "0.25"], 0),
+        (["--no-canaries", "--fail-under", "faithfulness=0.8"], 1),
+        (["--no-canaries", "--fail-under", "faithfulness=0.8", "--max-failed", "0.25"], 0),
     ):
         server = openai_server(offline, faults=Faults.script(faults))
         ended, _, complaints = rageval("evaluate", path, *judge, "--base-url", f"{server.url}/v1", *gate)

@@ -156,7 +156,7 @@ def test_tokens_and_texts_are_bounded_too(rageval, samples, judged, tmp_path):
 )
 def test_a_gate_judges_what_was_scored(rageval, samples, judged, tmp_path, gate, calls, code, message):
     _, judge = judged
-    words = ["--fail-under", gate, "--budget-calls", calls, "--quiet", "--out", tmp_path / "out.jsonl"]
+    words = ["--fail-under", gate, "--no-canaries", "--budget-calls", calls, "--quiet", "--out", tmp_path / "out.jsonl"]
     ended, told, complaints = rageval("evaluate", samples, *judge, *words)
     assert ended == code
     assert message in complaints

@@ -61,7 +61,7 @@ def test_the_docstring_lists_each_option_with_its_default(function, defaults):
 @pytest.mark.parametrize(
     ("function", "names"),
     [
-        (evaluate, f"samples, metrics, {NAMES}, out, until, audit, batch"),
+        (evaluate, f"samples, metrics, {NAMES}, out, until, audit, batch, canaries"),
         (astream_evaluate, f"samples, metrics, {NAMES}"),
     ],
 )
@@ -85,7 +85,8 @@ def test_an_option_like_no_other_raises_without_a_suggestion():
     with pytest.raises(TypeError) as caught:
         evaluate([SAMPLE], faithfulness(OfflineJudge()), zzz=1)
     assert str(caught.value) == (
-        f"evaluate() got an unexpected option 'zzz'. Its options: samples, metrics, {NAMES}, out, until, audit, batch"
+        f"evaluate() got an unexpected option 'zzz'. Its options: samples, metrics, {NAMES}, "
+        "out, until, audit, batch, canaries"
     )
 
 
