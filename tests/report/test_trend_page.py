@@ -9,6 +9,7 @@ import pytest
 import yaml
 from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
 from helpers.reports import row, scored
+from helpers.stored import assert_stored, page_text
 
 from langchain_rageval import ConfigError, Report, Score, trend
 from langchain_rageval.report.page import read_template
@@ -339,3 +340,12 @@ def test_labels_at_the_edges_of_the_chart_do_not_stand_in_the_middle_of_their_pl
     places = {"a": 10.0, "c": 50.0, "e": 99.0}
     assert {text: anchor for _, text, anchor, _ in _labels(places)} == {"a": "start", "c": "middle", "e": "end"}
     assert [anchor for *_, anchor, _ in _labels({"b": 20.0, "d": 85.0})] == ["middle", "middle"]
+
+
+def test_the_page_of_a_drift_is_as_stored(tmp_path):
+    stable = stream([0.9] * 3, per_day=20, seed=2)
+    values = [*[0.9] * 3, None, *[0.3] * 4]
+    for by, baseline in (("day", stable), ("version", None)):
+        trend(stream(values, per_day=20), baseline, by=by).to_html(tmp_path / "a.html", language="en")
+        shown = page_text((tmp_path / "a.html").read_text(encoding="utf-8"), with_data=False)
+        assert_stored(f"trend_by_{by}.txt", shown)

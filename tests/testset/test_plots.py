@@ -5,6 +5,7 @@ import sys
 from itertools import pairwise
 
 import pytest
+from helpers.stored import assert_stored, described
 
 from langchain_rageval import ConfigError, Testset
 from langchain_rageval.testset import TestsetRow, Trial
@@ -111,3 +112,10 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     for row in (None, 0):
         with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[plot\]"'):
             TESTSET.plot(row)
+
+
+def test_each_figure_is_drawn_as_stored():
+    assert_stored("plot_of_counts.txt", described(TESTSET.plot()) + described(Testset([BATH]).plot()))
+    long = Trial(kind="seed", question="слово " * 90, feedback="отзыв " * 90, accepted=False)
+    row = BATH.model_copy(update={"history": [*BATH.history, long], "contexts": ["текст " * 90] * 3, "spans": []})
+    assert_stored("plot_of_history.txt", described(TESTSET.plot(row=0)) + described(Testset([row]).plot(row=0)))
