@@ -31,7 +31,7 @@ def described(figure):
         lines += [
             "",
             f"axes {axes.get_title(loc='left')!r} x {_numbers(axes.get_xlim())} y {_numbers(axes.get_ylim())}",
-            f"  visible {axes.get_visible()}, frame {axes.axison and spines}, grid {_grid(axes)}, {axes.get_xlabel()!r}",
+            f"  visible {axes.get_visible()}, frame {axes.axison and spines}, grid {_grid(axes)}, {axes.get_xlabel()}",
         ]
         for axis in (axes.xaxis, axes.yaxis):
             ticks, names = axis.get_ticklocs(), axis.get_ticklabels()

@@ -11,6 +11,7 @@ from math import inf
 import pytest
 from helpers.corpus import corpus
 from helpers.each import each
+from helpers.stored import assert_stored
 from helpers.writers import Ring, Writer, documents
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
@@ -29,6 +30,7 @@ from langchain_rageval.testset import (
     simple,
     unanswerable,
 )
+from langchain_rageval.testset.evolutions import EVOLUTIONS
 
 NO = {"feedback": "нет", "standalone": False, "answerable": True}
 
@@ -515,3 +517,18 @@ async def test_real_clients_over_http(endpoint):
     sync = await asyncio.to_thread(given.generate, docs, size=3)
     assert [row.question for row in sync] == [row.question for row in offline.generate(docs, size=3)]
     assert [row.question for row in await given.agenerate(docs, size=3)] == [row.question for row in sync]
+
+
+def test_a_plan_and_an_offline_set_are_as_stored():
+    docs = corpus("ru_wiki")[:4]
+    even = dict.fromkeys(EVOLUTIONS, 1.0)
+    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution=even, progress=False)
+    assert_stored("plan_of_a_set.txt", f"{given.plan(docs, size=15)}\n")
+    testset = given.generate(docs, size=15, seed=3)
+    assert_stored("set.txt", f"{testset.yields}\n{testset.notes}\n" + "".join(map(history_of, testset)))
+
+
+def history_of(row):
+    ends = [[text[:40], text[-40:], *span] for text, span in zip(row.contexts, row.spans, strict=True)]
+    steps = [f"  {trial.kind} {trial.accepted} {trial.question} | {trial.feedback}\n" for trial in row.history]
+    return f"\n{row.evolution}: {row.question}\n  {row.reference[:200]}\n  {ends}\n  {row.metadata}\n{''.join(steps)}"
