@@ -4,6 +4,8 @@ import base64
 import gzip
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,17 @@ def page_text(html, *, with_data=True):
     html = re.sub(r'<script type="text/plain" id="([^"]*)">(.*?)</script>', unpacked, html, flags=re.DOTALL)
     html = re.sub(r"<(style|script)>.*?</\1>|<meta http-equiv[^>]*>", "", html, flags=re.DOTALL)
     return re.sub(r"\n\s*", "\n", html).replace(__version__, "VERSION")
+
+
+def plain(value, indent=""):
+    """Return the fields of an object as text, numbers with six digits."""
+    inner = indent + "  "
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if is_dataclass(value) and not isinstance(value, Mapping):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return "".join(f"\n{indent}{name}: {plain(part, inner)}" for name, part in value.items()) or "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(plain(part, inner) for part in value)}]"
+    return str(value)
