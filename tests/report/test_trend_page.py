@@ -13,7 +13,7 @@ from helpers.stored import assert_stored, page_text
 
 from langchain_rageval import ConfigError, Report, Score, trend
 from langchain_rageval.report.page import read_template
-from langchain_rageval.report.trend_page import _labels, trend_charts
+from langchain_rageval.report.trend_page import _labels, _scale, trend_charts
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 
@@ -349,3 +349,10 @@ def test_the_page_of_a_drift_is_as_stored(tmp_path):
         trend(stream(values, per_day=20), baseline, by=by).to_html(tmp_path / "a.html", language="en")
         shown = page_text((tmp_path / "a.html").read_text(encoding="utf-8"), with_data=False)
         assert_stored(f"trend_by_{by}.txt", shown)
+
+
+def test_the_scales_of_all_ranges_are_as_stored():
+    numbers = (-250.0, -1.0, 0.0, 0.013, 0.5, 0.72, 1.0, 3.0, 4.4, 99.0)
+    pairs = [(low, high) for low in numbers for high in numbers if low <= high]
+    lines = [f"{low} {high}: {[label for _, label in _scale([high, low])]}" for low, high in pairs]
+    assert_stored("scales.txt", "\n".join([*lines, str(_scale([]))]) + "\n")
