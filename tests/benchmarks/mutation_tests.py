@@ -173,6 +173,7 @@ class Map:
         near = dict(self.database.execute("select name, seconds from test where name like ?", (kin,)))
         if site.in_function:
             tests = self.executing(site.file, [site.line]) or self.executing(site.file, site.statement)
+            tests = tests or self.executing(site.file, function_lines(site.file))  # it may run on import
         else:
             module = site.file.removesuffix(".py").replace("/", ".")
             importers = [file for file in sources() if f"from {module} import" in (ROOT / file).read_text("utf-8")]

@@ -3,6 +3,7 @@
 import _thread
 import asyncio
 import json
+import threading
 import time
 from types import SimpleNamespace
 
@@ -37,6 +38,7 @@ from langchain_rageval import (
 from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JudgeUnavailable
 from langchain_rageval.run.batch.recorder import ReplyStore, StoredReply
+from langchain_rageval.run.batch.waves import Waves
 from langchain_rageval.run.journal import Journal
 
 FAST = Batch(poll=0.01)
@@ -482,3 +484,47 @@ def test_refusals_that_the_user_may_resolve_are_not_kept_unless_asked_for(tmp_pa
     assert all(store.get(str(status)).status == status for status in statuses)
     later = ReplyStore(Journal(tmp_path / f"{keeps_refusals}.db"))
     assert [status for status in statuses if later.get(str(status))] == kept
+
+
+class Api:
+    """Batch API that fails a few times before it accepts a batch."""
+
+    provider, endpoint = "OpenAI", "http://judge"
+
+    def __init__(self, *errors, found=None):
+        self.errors, self.found, self.calls = list(errors), found, []
+
+    def submit(self, requests, key):
+        self.calls.append("submit")
+        if self.errors:
+            raise self.errors.pop(0)
+        return "b-1"
+
+    def find(self, key, count, since):
+        self.calls.append("find")
+        return self.found
+
+
+def submitted(api, journal):
+    waves = Waves(None, journal, 0.0, threading.Event(), None)
+    try:
+        return waves._submit([SimpleNamespace(api=api)]), waves
+    except Exception as error:
+        return error, waves
+
+
+def test_a_batch_is_submitted_five_times_unless_it_is_found(tmp_path):
+    journal = Journal(tmp_path / "run.db")
+    lost = [TimeoutError("lost")] * 5
+    batch, waves = submitted(Api(*lost[:4]), journal)
+    assert (batch.id, waves.under_way, waves._known()) == ("b-1", [batch], [batch])
+    found = Api(*lost, found="b-7")
+    assert submitted(found, journal)[0].id == "b-7"
+    assert found.calls == ["submit", "find"]
+    failing = Api(*lost)
+    journal = Journal(tmp_path / "other.db")
+    error, waves = submitted(failing, journal)
+    assert (error, failing.calls) == (lost[0], ["submit", "find"] * 4 + ["submit"])
+    assert ([one.id for one in waves._known()], waves.under_way) == ([None], [])  # it may exist at the provider
+    error, waves = submitted(Api(ValueError("no")), Journal(tmp_path / "third.db"))
+    assert (str(error), waves._known()) == ("no", [])

@@ -4,7 +4,7 @@ from statistics import fmean
 
 import pytest
 from helpers.reports import failed, row, scored
-from helpers.stored import assert_stored, described
+from helpers.stored import assert_stored, described, plain
 from matplotlib.figure import Figure
 
 from langchain_rageval import ConfigError, Report
@@ -137,3 +137,8 @@ def test_the_figure_is_drawn_as_stored():
     for place in range(1, len(rows), 3):
         rows[place].scores["m2"] = failed("m2")
     assert_stored("plot_of_evolutions.txt", described(Report(rows).by_evolution().plot()))
+
+
+def test_the_table_is_as_stored():
+    found = forest(trees=7).by_evolution()
+    assert_stored("evolutions.txt", f"{found}\n{plain(list(found.rows()))}\n{plain(found)}\n{found.notes}\n")

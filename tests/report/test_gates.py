@@ -168,3 +168,13 @@ def test_fewer_than_half_of_the_samples_in_common_do_not_pass():
     report = Report([*(row(n, scored(1.0)) for n in range(7)), *others])
     comparison = report.compare(report_of(*[scored(1.0)] * 30))
     assert comparison.problems == ["only 7 of 30 samples were paired, at least half are needed"]
+
+
+def test_accepted_shares_go_from_0_to_1():
+    report = report_of(*[scored(1.0)] * 10)
+    for option in ("max_failed", "max_unscored"):
+        for share in (0, 0.0, 1, 1.0):
+            report.check({"faithfulness": 0.5}, **{option: share})
+        for share in (-0.01, 1.01, "1"):
+            with pytest.raises(ConfigError, match=f"^{option} must be a share from 0 to 1, got {share!r}$"):
+                report.check({"faithfulness": 0.5}, **{option: share})
