@@ -11,7 +11,7 @@ from math import inf
 import pytest
 from helpers.corpus import corpus
 from helpers.each import each
-from helpers.stored import assert_stored
+from helpers.stored import assert_stored, plain
 from helpers.writers import Ring, Writer, documents
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
@@ -519,12 +519,17 @@ async def test_real_clients_over_http(endpoint):
     assert [row.question for row in await given.agenerate(docs, size=3)] == [row.question for row in sync]
 
 
-def test_a_plan_and_an_offline_set_are_as_stored():
-    docs = corpus("ru_wiki")[:4]
+def test_plans_are_as_stored():
+    docs, three = corpus("ru_wiki")[:2], {"reasoning": 0.6, "multi_context": 0.3, "simple": 0.1}
+    options = {"embeddings": HashingEmbeddings(), "distribution": three, "progress": False, "price": (1.0, 2.0)}
+    plans = [TestsetGenerator(OfflineJudge(), tree=tree, **options).plan(docs, size=20) for tree in (False, True)]
+    assert_stored("plans_of_a_set.txt", "".join(f"{one}\n{plain(one)}\n" for one in plans))
+
+
+def test_a_set_of_all_evolutions_is_as_stored():
     even = dict.fromkeys(EVOLUTIONS, 1.0)
     given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution=even, progress=False)
-    assert_stored("plan_of_a_set.txt", f"{given.plan(docs, size=15)}\n")
-    testset = given.generate(docs, size=15, seed=3)
+    testset = given.generate(corpus("ru_wiki")[:4], size=15, seed=3)
     assert_stored("set.txt", f"{testset.yields}\n{testset.notes}\n" + "".join(map(history_of, testset)))
 
 
