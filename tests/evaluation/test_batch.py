@@ -37,8 +37,9 @@ from langchain_rageval import (
 )
 from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JudgeUnavailable
+from langchain_rageval.run.batch.providers import BatchState
 from langchain_rageval.run.batch.recorder import ReplyStore, StoredReply
-from langchain_rageval.run.batch.waves import Waves
+from langchain_rageval.run.batch.waves import SentBatch, Waves
 from langchain_rageval.run.journal import Journal
 
 FAST = Batch(poll=0.01)
@@ -528,3 +529,18 @@ def test_a_batch_is_submitted_five_times_unless_it_is_found(tmp_path):
     assert ([one.id for one in waves._known()], waves.under_way) == ([None], [])  # it may exist at the provider
     error, waves = submitted(Api(ValueError("no")), Journal(tmp_path / "third.db"))
     assert (str(error), waves._known()) == ("no", [])
+
+
+def test_the_progress_adds_up_the_batches_of_a_wave():
+    states = {"a": [BatchState(False, 1, 1), BatchState(True, 2, 2)], "b": [BatchState(False, 1000, 3)] * 2}
+    states["b"].append(BatchState(True, 1001, 4))
+    waves = Waves(None, None, 0.0, threading.Event(), None)
+    waves.under_way = [SentBatch(key, "OpenAI", "http://judge", 2, 0.0, key) for key in "ab"]
+    api, shown = SimpleNamespace(state=lambda key: states[key].pop(0), replies=lambda _: []), []
+    waves.show = shown.append
+    waves._wait(dict.fromkeys("ab", api), {})
+    assert shown == [
+        "earlier wave: 2 batches, 1,001 answered, 4 failed",
+        "earlier wave: 2 batches, 1,002 answered, 5 failed",
+        "earlier wave: 2 batches, 1,003 answered, 6 failed",
+    ]

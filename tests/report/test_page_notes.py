@@ -100,3 +100,14 @@ def test_the_notes_of_a_run_are_translated():
     )
     assert made.notes
     assert all(re.search("[а-яё]", RUSSIAN.translate(note)) for note in made.notes)
+
+
+def test_models_are_told_by_name_or_class_and_without_addresses():
+    assert (
+        without_addresses("Asked ChatOpenAI(model='m-1', openai_api_base='http://judge/v1') twice.")
+        == "Asked m-1 twice."
+    )
+    assert (
+        without_addresses("Asked FakeChat(temperature=0.1) at https://judge/v1, twice.")
+        == "Asked FakeChat at …, twice."
+    )

@@ -352,7 +352,7 @@ def test_the_page_of_a_drift_is_as_stored(tmp_path):
 
 
 def test_the_scales_of_all_ranges_are_as_stored():
-    numbers = (-250.0, -1.0, 0.0, 0.013, 0.5, 0.72, 1.0, 3.0, 4.4, 99.0)
+    numbers = (-250.0, -1.0, 0.0, 0.013, 0.5, 0.72, 1.0, 2.1, 3.0, 4.4, 99.0)
     pairs = [(low, high) for low in numbers for high in numbers if low <= high]
     lines = [f"{low} {high}: {[label for _, label in _scale([high, low])]}" for low, high in pairs]
     assert_stored("scales.txt", "\n".join([*lines, str(_scale([]))]) + "\n")

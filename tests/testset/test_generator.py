@@ -13,6 +13,7 @@ from helpers.corpus import corpus
 from helpers.each import each
 from helpers.stored import assert_stored, plain
 from helpers.writers import Ring, Writer, documents
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
@@ -537,3 +538,19 @@ def history_of(row):
     ends = [[text[:40], text[-40:], *span] for text, span in zip(row.contexts, row.spans, strict=True)]
     steps = [f"  {trial.kind} {trial.accepted} {trial.question} | {trial.feedback}\n" for trial in row.history]
     return f"\n{row.evolution}: {row.question}\n  {row.reference[:200]}\n  {ends}\n  {row.metadata}\n{''.join(steps)}"
+
+
+async def test_streams_tell_callbacks_their_start_and_their_end_with_the_whole_set():
+    class Ends(BaseCallbackHandler):
+        def __init__(self):
+            self.ends = []
+
+        def on_chain_end(self, outputs, *, run_id, parent_run_id=None, **_):
+            if parent_run_id is None:
+                self.ends.append(outputs)
+
+    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"simple": 1}, size=2)
+    heard, docs = Ends(), [{"text": "Мюнхен основал Генрих Лев в 1158 году. Он стоит на Изаре.", "source": "a"}] * 1
+    rows = list(given.stream(docs, {"callbacks": [heard]}))
+    async_rows = [row async for row in given.astream(docs, {"callbacks": [heard]})]
+    assert [list(end) for end in heard.ends] == [rows, async_rows]

@@ -520,19 +520,3 @@ async def test_an_async_function_is_refused_by_sync_methods_before_any_call_and_
         )
     assert writer.model.requests == []
     assert len(await own.agenerate(documents(2))) == 1
-
-
-async def test_streams_tell_callbacks_their_start_and_their_end_with_the_whole_set():
-    class Ends(BaseCallbackHandler):
-        def __init__(self):
-            self.ends = []
-
-        def on_chain_end(self, outputs, *, run_id, parent_run_id=None, **_):
-            if parent_run_id is None:
-                self.ends.append(outputs)
-
-    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"simple": 1}, size=2)
-    heard, docs = Ends(), [{"text": "Мюнхен основал Генрих Лев в 1158 году. Он стоит на Изаре.", "source": "a"}] * 1
-    rows = list(given.stream(docs, {"callbacks": [heard]}))
-    async_rows = [row async for row in given.astream(docs, {"callbacks": [heard]})]
-    assert [list(end) for end in heard.ends] == [rows, async_rows]
