@@ -64,6 +64,7 @@ class FreeChecks:
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self._samples = self._supported = self._uncited = 0
+        self._answered = False
         self._counts: Counter[str] = Counter()
         self._texts: dict[int, _Text] = {}
         for row in rows:
@@ -73,8 +74,9 @@ class FreeChecks:
         """Count the answer and the verdicts of a row."""
         self._samples += 1
         answer = row.sample.answer or ""
+        self._answered = self._answered or bool(answer.strip())
         if is_blank(row.sample) and any(score.aspect not in ("context", "ranking") for score in row.scores.values()):
-            self._counts["blank"] += 1
+            self._counts["none" if row.sample.answer is None else "blank"] += 1
         words = len(answer.split(maxsplit=_LONGEST_APOLOGY))
         for code, beginning in _BEGINNINGS.items():
             if (code != "outage" or words < _LONGEST_APOLOGY) and beginning.match(answer):
@@ -92,8 +94,9 @@ class FreeChecks:
 
     def notes(self) -> Iterator[Note]:
         """Yield a note for each check that found something."""
+        missing = self._counts["none"] if self._answered else 0  # a run without answers asks about something else
         for code in ("blank", *_BEGINNINGS):
-            if count := self._counts[code]:
+            if count := self._counts[code] + missing * (code == "blank"):
                 yield Note(code, count=count, total=self._samples)
         if (alike := self._alike()) > 1:
             yield Note("same-answer", count=alike, total=self._samples)

@@ -14,7 +14,7 @@ without the mutation: while the map is recorded, and again when it first finds a
 
 Limits: a line that only subprocesses of tests execute counts as not covered; its mutant runs against the test file of
 the same name only. A module's top level runs in no test: its mutants run against the tests of its functions, or of its
-importers. Needs git, `coverage`, and an operating system that can fork.
+importers, and of public signatures. Needs git, `coverage`, and an operating system that can fork.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from coverage import Coverage, CoverageData
 from coverage.numbits import nums_to_numbits, register_sqlite_functions
 from mutation_sites import ROOT, Site, function_lines, sources
 
+SIGNATURES = "tests/test_signatures.py::%"  # read the defaults of all public functions
 MEMORY = 12 << 30  # bytes of address space: a loop without end may append to a list
 
 
@@ -172,12 +173,14 @@ class Map:
         near = dict(self.database.execute("select name, seconds from test where name like ?", (kin,)))
         if site.in_function:
             tests = self.executing(site.file, [site.line]) or self.executing(site.file, site.statement)
+            tests = tests or self.executing(site.file, function_lines(site.file))  # it may run on import
         else:
             module = site.file.removesuffix(".py").replace("/", ".")
             importers = [file for file in sources() if f"from {module} import" in (ROOT / file).read_text("utf-8")]
             tests = self.executing(site.file, function_lines(site.file))
             for file in importers if not tests else []:
                 tests |= self.executing(file, function_lines(file))
+            near |= dict(self.database.execute("select name, seconds from test where name like ?", (SIGNATURES,)))
         return tests, near
 
     def selection(self, site: Site, budget: float) -> tuple[list[str], float, bool]:
@@ -190,7 +193,13 @@ class Map:
         for test, seconds in sorted((covering | kin).items(), key=lambda pair: pair[1]):
             file = test.partition("::")[0]
             ranks[file] += 1  # far away, the fastest tests of each file come before the second fastest of any
-            distance = 0 if Path(file).stem == f"test_{place.stem}" else 1 if file.startswith(folder) else 2
+            distance = (
+                0
+                if Path(file).stem in (f"test_{place.stem}", "test_signatures")
+                else 1
+                if file.startswith(folder)
+                else 2
+            )
             keys[test] = (distance, ranks[file], seconds)
         chosen: dict[str, list[str]] = {}
         spent = 0.0

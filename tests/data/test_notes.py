@@ -14,7 +14,7 @@ from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, Report, ev
 from langchain_rageval.data import notes
 from langchain_rageval.data.notes import Note, code_of, is_important, note_of, translate
 from langchain_rageval.metrics import citations, claim_graph, ranked, supported
-from langchain_rageval.report.page import PageNotes
+from langchain_rageval.report.page import PageNotes, without_addresses
 from langchain_rageval.report.unpaired import MixShift
 
 TEMPLATES = yaml.safe_load((notes.files("langchain_rageval.data") / "notes.yaml").read_text(encoding="utf-8"))
@@ -143,3 +143,10 @@ def test_the_notes_of_a_run_have_codes_that_its_file_keeps(tmp_path):
     assert [code_of(note) for note in loaded.notes] == [code_of(note) for note in report.notes] == ["offline-judge"]
     assert loaded.notes == report.notes == [OfflineJudge().report_note]
     assert is_important(HashingEmbeddings().report_note)
+
+
+def test_models_are_told_by_name_or_class_and_without_addresses():
+    named = "Asked ChatOpenAI(model='m-1', openai_api_base='http://judge/v1') twice."
+    assert without_addresses(named) == "Asked m-1 twice."
+    plain = "Asked FakeChat(temperature=0.1) at https://judge/v1, twice."
+    assert without_addresses(plain) == "Asked FakeChat at …, twice."

@@ -209,3 +209,14 @@ def test_an_interrupted_run_sends_no_further_calls():
     report = evaluate(SAMPLES, metrics, progress=False, max_concurrency=1)
     assert not report.complete
     assert report.failures() == []
+
+
+def test_an_interrupted_run_keeps_the_finished_scores_of_a_begun_sample():
+    def interrupted(messages):
+        raise KeyboardInterrupt
+
+    own = RunnableLambda(lambda _: Score(metric="own", aspect="answer", value=1.0), name="own")
+    report = evaluate(SAMPLES, [own, faithfulness(RunnableLambda(interrupted))], progress=False, max_concurrency=1)
+    assert {(row.sample.id, *row.scores) for row in report.rows} >= {("q-0", "own")}
+    assert {name for row in report.rows for name in row.scores} == {"own"}
+    assert any(f": {len(report.rows)} samples have scores." in note for note in report.notes)

@@ -10,6 +10,7 @@ from helpers.each import each
 from helpers.munich import offline_reply
 from helpers.scripted import Scripted, answering
 from helpers.servers.brain import METRICS, ROWS, UNJUDGED, offline
+from helpers.stored import assert_stored, plain
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
@@ -45,6 +46,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.evaluation.options import Batch
+from langchain_rageval.evaluation.until import Precise
 from langchain_rageval.run.journal import Journal
 
 
@@ -617,3 +619,12 @@ def test_plan_takes_the_options_of_evaluate(options, message):
     with pytest.raises(ConfigError) as raised:
         plan(town_samples(), faithfulness(OfflineJudge()), **options)
     assert str(raised.value) == message
+
+
+def test_plans_are_as_stored():
+    metrics = [build(OfflineJudge(), HashingEmbeddings()) for build in METRICS.values()]
+    audit = Audit(Unasked())
+    given = {"edges": plan(EDGES, metrics), "some": plan(EDGES * 9, metrics, rehearsed=7)}
+    given["priced"] = plan(EDGES, metrics[:3], price=(1.0, 2.0), audit=audit, until=Precise(0.1))
+    given["none"] = plan([], metrics[:3])
+    assert_stored("plans.txt", "\n".join(f"# {name}\n{one}\n{plain(one)}\n" for name, one in given.items()))

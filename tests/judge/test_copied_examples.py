@@ -1,6 +1,7 @@
 """A reply that equals an example of the prompt, although the inputs differ, is asked for again."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from helpers.scripted import grades, needed, scripted
@@ -8,6 +9,7 @@ from langchain_core.messages import AIMessage
 from pydantic import BaseModel
 
 from langchain_rageval import Judge, JudgeOutputError, Prompt, PromptSet, Sample
+from langchain_rageval.judge.asking import _copied_example
 from langchain_rageval.steps.grade_contexts import grade_contexts
 from langchain_rageval.steps.select_sentences import select_sentences
 from langchain_rageval.steps.step import Step
@@ -57,3 +59,13 @@ def test_the_labels_of_a_users_own_step_may_be_those_of_its_examples():
     prompt = Prompt(instruction="Name the topic.", examples=[{"input": {"answer": "A."}, "output": {"topic": label}}])
     step = Step(Topic, prompts=prompt, reads={"answer"})(scripted(AIMessage(json.dumps({"topic": label}))))
     assert step.invoke({"sample": Sample(question="Q?", answer="B.")})["topic"].topic == label
+
+
+@pytest.mark.parametrize(("length", "copied"), [(39, False), (40, True), (41, True)])
+def test_an_answer_of_forty_characters_is_long_enough_to_be_a_copy(length, copied):
+    output = {"topic": "x" * length}
+    prompt = SimpleNamespace(examples=[SimpleNamespace(input={"answer": "A.", "contexts": ["C."]}, output=output)])
+    request = SimpleNamespace(prompts=SimpleNamespace(prompts={"s": prompt}), step="s", prompt=prompt)
+    for inputs, differ in (({"answer": "B."}, True), ({"answer": "A."}, False)):
+        request.inputs = inputs
+        assert (_copied_example(request, Topic(**output)) is not None) == (copied and differ)

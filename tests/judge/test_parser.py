@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pytest
 from helpers.each import each
+from helpers.stored import assert_stored
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.exceptions import OutputParserException
@@ -700,3 +701,38 @@ def test_the_providers_spelling_of_a_tool_call_is_read_only_if_it_says_the_same(
     raw = {"id": "1", "type": "function", "function": {"name": "Names", "arguments": spelled}}
     message = AIMessage("", tool_calls=[call], additional_kwargs={"tool_calls": [raw]})
     assert next(iter(reply_texts(message))).text == '{"names": ["a"]}'
+
+
+def corrupted(text):
+    """Yield a reply with one place deleted, cut off, doubled or replaced, and in wrappers."""
+    for place in range(0, len(text), 3):
+        head, tail = text[:place], text[place + 1 :]
+        yield from (head + tail, head, head + 2 * text[place] + tail)
+        yield from (f"{head}{other}{tail}" for other in ("'", ",", "}", "“", "// x\n", "\\"))
+    half = text[: len(text) // 2]
+    yield from (f"```json\n{text}\n```", f"<think>{text}</think>{text}", f"<think>{half}", f"Sure: {text} {half}")
+    yield from (json.dumps(text), f"[{text}]", f'{{"answer": {text}}}', f'{{"name": "x", "arguments": {text}}}')
+    yield from (f"{text}\n{text}", f"{text} {half}x{text}", text.replace('"', "'"), text.replace('"', "”"))
+    yield from (text.replace("supported", label) for label in ("Supported.", "not supported", "SUPPORTED", "a"))
+    yield from (text.replace(": 1", f": {number}") for number in ('"1"', '"one"', "1.0", "NaN", "9" * 30, "[1]"))
+
+
+def reading(schema, text):
+    try:
+        return repr(StrictJsonOutputParser(schema).parse(text))
+    except OutputParserException as error:
+        return str(error).partition("\nFor troubleshooting")[0]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (Verdicts, ONE),
+        (Reply, '{"a": [1, 2.5, null, true, {"b": "x\\"y"}]}'),
+        (Texts, '["a", "b"]'),
+        (Defaults, '{"items": ["x"], "score": 1e3}'),
+    ],
+)
+def test_what_becomes_of_corrupted_replies_is_as_stored(schema, text):
+    lines = dict.fromkeys(f"{reply!r}\n    {reading(schema, reply)}" for reply in corrupted(text))
+    assert_stored(f"readings_{schema.__name__.partition('[')[0]}.txt", "\n".join(lines) + "\n")

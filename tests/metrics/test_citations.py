@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import Sample, citations, evaluate, faithfulness, plan, suite
-from langchain_rageval.metrics.citations import cited_parts
+from langchain_rageval.metrics.citations import _markers, cited_parts
 from langchain_rageval.steps import Statements, Verdicts
 from langchain_rageval.testing import MetricTests, ScriptedJudge
 
@@ -202,3 +202,9 @@ def test_two_small_digits_are_one_number_if_there_are_so_many_chunks():
     many = [f"Fact {number}." for number in range(12)]
     assert found("Munich is old¹².", contexts=many) == [("Munich is old.", [[12]])]
     assert found("Munich is old¹².") == [("Munich is old.", [[1], [2]])]
+
+
+def test_names_of_three_letters_are_citations_and_shorter_ones_are_not():
+    for name, found in (("ab", []), ("abc", [{1}]), ("123", [])):
+        sample = Sample(question="Why?", answer=f"So it is ({name}).", contexts=["So it is."], context_ids=[name])
+        assert [set(cite) for _, _, cites in _markers(sample.answer, sample) for cite in cites] == found

@@ -1,6 +1,7 @@
 """Metrics as scorers of `mlflow.genai.evaluate`, in a real MLflow store on disk."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 from helpers.munich import CONTEXTS
@@ -9,7 +10,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from langchain_rageval import ConfigError, OfflineJudge, exact_match, faithfulness, recall_at, suite
-from langchain_rageval.metrics.mlflow_scorer import mlflow_key
+from langchain_rageval.metrics.mlflow_scorer import _fields, mlflow_key
 from langchain_rageval.testing import ScriptedJudge
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own use of SQLAlchemy, pandas and Pydantic
@@ -109,3 +110,34 @@ def test_mlflow_has_to_be_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow.genai.scorers", None)
     with pytest.raises(ConfigError, match=r'^MLflow is not installed: pip install "langchain-rageval\[mlflow\]"$'):
         exact_match().as_mlflow()
+
+
+def span(number, parent=None, kind="RETRIEVER", outputs=()):
+    return SimpleNamespace(span_id=number, parent_id=parent, span_type=kind, outputs=list(outputs))
+
+
+def test_the_arguments_of_a_scorer_become_fields_without_mlflow():
+    inner, outer = [{"page_content": "no"}], [{"page_content": "yes", "metadata": {"doc_uri": "d1"}}, "text"]
+    spans = [
+        span("1", kind="CHAIN"),
+        span("2", "1", outputs=outer),
+        span("3", "2", "TOOL"),
+        span("4", "3", outputs=inner),
+    ]
+    trace = SimpleNamespace(data=SimpleNamespace(spans=[*spans, span("5", "1", "TOOL", inner)]))
+    expected = {
+        "answer": "a",
+        "expected_retrieved_context": [{"doc_uri": "d1"}, {"content": "c"}, {"doc_uri": ""}, "x"],
+    }
+    asked = {"inputs": {"question": QUESTION}, "outputs": "On the Isar."}
+    assert _fields(*asked.values(), expected, trace) == {
+        **asked,
+        "reference_outputs": {"answer": "a"},
+        "reference_context_ids": ["d1"],
+        "reference_contexts": ["c"],
+        "contexts": [{**outer[0], "id": "d1"}, "text"],
+    }
+    assert _fields(*asked.values(), "a", None) == {**asked, "reference_outputs": "a"}
+    assert _fields(*asked.values(), None, SimpleNamespace(data=SimpleNamespace(spans=[]))) == asked
+    told = {"response": "On the Isar.", "contexts": ["own"]}
+    assert "contexts" not in _fields(asked["inputs"], told, {}, trace)

@@ -25,7 +25,7 @@ from langchain_rageval import (
     rubric,
 )
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.rubric import weighted_grade
+from langchain_rageval.metrics.rubric import _weighted, weighted_grade
 
 SAMPLE = Sample(question="When was Munich founded?", answer="In 1158.", contexts=["Munich was founded in 1158."])
 RUSSIAN = Sample(question="Когда основан Мюнхен?", answer="В 1158 году.")
@@ -302,3 +302,11 @@ def test_offline_the_contexts_are_the_ground_where_there_is_no_reference():
         return rubric(OfflineJudge()).invoke({**SAMPLE.model_dump(), "answer": answer}).findings[0].verdict
 
     assert (correctness("Munich was founded in 1158."), correctness("Elephants sing loudly.")) == ("3", "0")
+
+
+def test_no_weight_moves_a_value_off_the_scale_by_rounding():
+    for weight in (0.1, 0.3, 0.7, 1.1, 49.0):
+        for low, high in ((0, 3), (1, 4), (1, 5), (1, 50)):
+            assert 1 - 1e-15 < _weighted({"a": high}, {"a": weight}, (low, high)) <= 1.0
+            assert _weighted({"a": low}, {"a": weight}, (low, high)) == 0.0
+            assert _weighted({"a": low - 1e-15}, {"a": weight}, (low, high)) == 0.0

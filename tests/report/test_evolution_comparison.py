@@ -4,6 +4,7 @@ from statistics import fmean
 
 import pytest
 from helpers.reports import failed, row, scored
+from helpers.stored import assert_stored, described, plain
 from matplotlib.figure import Figure
 
 from langchain_rageval import ConfigError, Report
@@ -127,3 +128,17 @@ def test_the_page_has_a_section_only_if_there_are_trees(language, title, tmp_pat
     assert title in (tmp_path / "r.html").read_text(encoding="utf-8")
     Report([row(0, scored(1.0))]).to_html(tmp_path / "plain.html", language=language)
     assert title not in (tmp_path / "plain.html").read_text(encoding="utf-8")
+
+
+def test_the_figure_is_drawn_as_stored():
+    more = {f"m{place}": scored(0.5, f"m{place}") for place in range(3)}
+    rows = [row.model_copy(update={"scores": {**row.scores, **more}}) for row in forest(trees=7).rows]
+    rows[1].scores["m1"] = scored(0.75, "m1")
+    for place in range(1, len(rows), 3):
+        rows[place].scores["m2"] = failed("m2")
+    assert_stored("plot_of_evolutions.txt", described(Report(rows).by_evolution().plot()))
+
+
+def test_the_table_is_as_stored():
+    found = forest(trees=7).by_evolution()
+    assert_stored("evolutions.txt", f"{found}\n{plain(list(found.rows()))}\n{plain(found)}\n{found.notes}\n")

@@ -283,3 +283,13 @@ def test_a_metric_that_only_the_baseline_has_is_lost_unless_allowed():
     with pytest.raises(BelowThreshold, match=r"^only the baseline has old: .* \[missing-metric\]$") as caught:
         report.check({}, baseline=baseline)
     assert (caught.value.codes, len(caught.value.gates)) == (["missing-metric"], 2)
+
+
+def test_accepted_shares_go_from_0_to_1():
+    report = report_of(*[scored(1.0)] * 10)
+    for option in ("max_failed", "max_unscored"):
+        for share in (0, 0.0, 1, 1.0):
+            report.check({"faithfulness": 0.5}, **{option: share})
+        for share in (-0.01, 1.01, "1"):
+            with pytest.raises(ConfigError, match=f"^{option} must be a share from 0 to 1, got {share!r}$"):
+                report.check({"faithfulness": 0.5}, **{option: share})

@@ -8,10 +8,11 @@ from collections import Counter
 import pytest
 from helpers.each import each
 from helpers.reports import failed, report_of, row, scored, unscored
+from helpers.stored import assert_stored, page_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Report, agreement, calibrate
+from langchain_rageval import ConfigError, Report, Turn, agreement, calibrate
 from langchain_rageval.report.labelling import load_labels
 
 VALUES = [number / 99 for number in range(100)]
@@ -230,3 +231,14 @@ def test_from_a_report_over_a_sheet_to_agreement_and_calibration(tmp_path):
     labelled = [(labels[name], scores[name]) for name in labels]
     others = [score for name, score in scores.items() if name not in labels]
     assert calibrate(labelled, others).mean == pytest.approx(0.7, abs=0.02)
+
+
+def test_the_page_to_label_is_as_stored(tmp_path):
+    told = Turn(role="user", text="Сколько стоит полис?")
+    fields = {"answer": "Сто рублей.", "contexts": ["Полис: 100."], "references": ["100"], "history": [told]}
+    sheet = Report([row(n, scored(n / 9), id=f"=q-{n}", **fields) for n in range(3)]).to_label(2)
+    shown = []
+    for options in ({}, {"scale": (1, 5), "instruction": "How polite?"}, {"scale": (0, 9), "language": "en"}):
+        sheet.to_html(tmp_path / "sheet.html", **options)
+        shown.append(page_text((tmp_path / "sheet.html").read_text(encoding="utf-8")))
+    assert_stored("page_to_label.txt", "\n".join(shown))

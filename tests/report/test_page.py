@@ -14,6 +14,7 @@ import yaml
 from helpers.corpus import corpus
 from helpers.each import each
 from helpers.pages import report, sample, score
+from helpers.stored import assert_stored, page_text
 
 from langchain_rageval import ConfigError, Report, Row, Score
 from langchain_rageval.data.instrument import Instrument, Provenance
@@ -311,3 +312,27 @@ def test_the_page_repeats_no_chunk_in_findings_and_all_other_texts():
     one = Row(index=0, sample=sample(0), scores={"m": Score(metric="m", aspect="answer", value=1.0, findings=findings)})
     shown = sample_view(one, Chunks(), str)["scores"]["m"]["findings"]
     assert [finding["text"] for finding in shown] == ["", "A chunk."]
+
+
+def test_the_page_of_a_comparison_is_as_stored(tmp_path):
+    values = [1.0, 0.5, 0.0, 0.25, 0.75, 0.4, 0.9]
+    options = {"notes": ["Something to know."], "name": "late", "finished": "2026-11-23T10:00:00+00:00"}
+    told, before = report(values, **options), report([0.9, *values[:-1]])
+    cited = told.rows[1].sample.model_copy(
+        update={"answer": ANSWER, "context_ids": ["a", "b", "c"], "metadata": {"source": "x"}}
+    )
+    told = Report([row.model_copy(update={"sample": cited}) if row.index == 1 else row for row in told.rows], **options)
+    for language in ("en", "ru"):
+        html = written(told, tmp_path, baseline=before, language=language)
+        assert_stored(f"page_{language}.txt", page_text(html))
+
+
+ANSWER = """Munich *lies* on the Isar. It lies in Saxony.
+
+| it | is |
+|----|----|
+| old | ~~new~~ |
+
+1. one
+2. `two` <b>bold</b> [link](https://example.org/a)
+"""

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from helpers.each import each
 from helpers.pages import report, sample
+from helpers.reports import scored, unscored
+from helpers.stored import assert_stored, described
 from matplotlib.image import imread
 
 from langchain_rageval import ConfigError, Report, Row, Score
@@ -136,3 +138,16 @@ def test_the_bars_of_a_metric_stand_on_its_own_line():
     floor = spread.lines[0].get_ydata()[0]
     assert 0 < floor <= 0.5
     assert {bar.get_y() for bar in spread.patches[:10]} == {floor}
+
+
+def test_each_figure_is_drawn_as_stored():
+    late, early = report(LATE), report(EARLY)
+    assert_stored("plot.txt", described(late.plot()))
+    rows = [row.model_copy(update={"scores": {**row.scores, "н": unscored(metric="н")}}) for row in late.rows]
+    rows[0].scores["only here"] = scored(-3.0, "only here")
+    assert_stored("plot_with_baseline.txt", described(Report(rows).plot(baseline=early)))
+
+
+def test_names_of_30_characters_are_drawn_whole():
+    for length, drawn in ((30, "м" * 30), (31, "м" * 29 + "…")):
+        assert f"{drawn}\n1 of 1 scored" in texts(Report([one(0.5, "м" * length)]).plot())

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from helpers.each import each
 from helpers.munich import offline_reply
+from helpers.reports import row, scored
 from helpers.scripted import (
     PairScores,
     Vectors,
@@ -47,6 +48,7 @@ from langchain_rageval import (
     rubric,
     suite,
 )
+from langchain_rageval.report.joining import join_reports
 
 EMBEDDINGS = HashingEmbeddings()
 WORDS = PairScores(lambda one, other: len({*one.split()} & {*other.split()}) / len({*one.split(), *other.split()}))
@@ -463,3 +465,19 @@ def test_only_the_audit_of_the_rescored_metric_is_computed_anew():
     row = row.model_copy(update={"audit": dict(row.scores)})
     (found,) = Report([row]).rescore(faithfulness(OfflineJudge())).rows
     assert found.audit == row.scores
+
+
+def test_scores_of_a_later_run_replace_earlier_ones_and_their_audits():
+    audits = {name: scored(0.5, name) for name in ("a", "b")}
+    first = row(7, scored(0.1, "a"), scored(0.2, "b")).model_copy(update={"audit": audits})
+    later = row(0, scored(0.3, "a"), scored(0.4, "c"))
+    joined = join_reports(
+        Report([first, row(9, scored(0.6, "b"))], left_out=[(9, "a")]), Report([later], left_out=[(1, "c")])
+    )
+    assert [{name: score.value for name, score in one.scores.items()} for one in joined.rows] == [
+        {"a": 0.3, "b": 0.2, "c": 0.4},
+        {"b": 0.6},
+    ]
+    assert [list(one.audit) for one in joined.rows] == [["b"], []]
+    assert [one.index for one in joined.rows] == [7, 9]
+    assert sorted(joined.left_out) == [(9, "a"), (9, "c")]

@@ -1,10 +1,16 @@
 """What a run, a comparison and a merge request say, word for word."""
 
+import random
 import re
+from datetime import UTC, datetime, timedelta
 from textwrap import dedent
 
-from helpers.reports import failed, report_of, scored, unscored
+from helpers.reports import failed, report_of, row, scored, unscored
+from helpers.stored import assert_stored, plain
 
+from langchain_rageval import Report, trend
+from langchain_rageval.data.schema import Usage
+from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.report.markdown import markdown_of
 
 
@@ -99,3 +105,61 @@ def test_the_markdown_of_a_run():
         - Unscored: 1 of faithfulness: the answer states no facts, first in sample 'q-7'
         - Something to know.
     """)
+
+
+def month(mean, seed, *, start=0, size=60):
+    """Return a report of turns of conversations in two languages, with usage and times; some scores are missing."""
+    rng, rows = random.Random(seed), []
+    for place in range(size):
+        language = rng.choice(["en", "ru"])
+        value = min(1.0, max(0.0, round(rng.gauss(mean + (language == "en") / 5, 0.2), 2)))
+        paid = Usage(calls=2, input_tokens=700 + place, output_tokens=30, seconds=0.5, money=0.001, embedded=place % 2)
+        first = failed() if place % 17 == 3 else unscored() if place % 11 == 4 else scored(value, usage=paid)
+        rare = [scored(round(value), "rare", usage=paid)] * (place % 9 == 0)
+        fields = {"id": f"q-{start + place}", "metadata": {"language": language, "conversation": f"c-{place // 3}"}}
+        one = row(place, first, noise(round(1 - value, 2)), *rare, **fields)
+        when = datetime(2026, 11, 2, tzinfo=UTC) + timedelta(hours=7 * place)
+        audit = {"faithfulness": scored(min(1.0, value + 0.1))} if place % 4 == 0 else {}
+        rows.append(one.model_copy(update={"time": when, "tags": {"language": language}, "audit": audit}))
+    return Report(rows, ["Something to know."])
+
+
+def language_of(one):
+    return one.metadata["language"]
+
+
+def test_what_follows_from_reports_is_as_stored():
+    late, early, other = month(0.5, 1), month(0.7, 2), month(0.7, 3, start=100, size=45)
+    told = {
+        "summary": late.summary(),
+        "summary, independent": late.summary(cluster=None),
+        "by language": late.summary(language_of),
+        "usage": late.usage.model_dump(),
+        "audit": late.audit,
+        "diagnosis": late.diagnose().counts,
+        "compared": late.compare(early),
+        "with margin": late.compare(early, 0.3, cluster=None),
+        "better": early.compare(late, 0.3),
+        "unpaired": late.compare(other, paired=False),
+        "reweighted": late.compare(other, paired=False, reweight=language_of),
+        "detectable": late.minimum_detectable_difference("noise"),
+        "detectable again": late.minimum_detectable_difference("noise", 0.9, 0.01, 0.2),
+        "detectable, compared": late.minimum_detectable_difference("noise", baseline=early),
+        "trend": trend(late, early, by="week"),
+        "trend by tag": trend(late, by="language"),
+        "drift": trend(month(0.2, 4), early, margin=0.05, adjust=language_of),
+        "worst": [one.sample.id for one in late.worst("faithfulness")],
+        "to label": [one.sample.id for one in late.to_label(7, "noise")],
+    }
+    lines = [f"# {name}\n{text}\n{plain(text)}\n" for name, text in told.items()]
+    problems = []
+    for options in (
+        {},
+        {"baseline": early},
+        {"baseline": early, "margin": 0.5, "max_failed": 0.5, "max_unscored": 0.01},
+    ):
+        try:
+            late.check({"faithfulness": 0.6, "noise": 0.2, "rare": 0.99}, **options)
+        except BelowThreshold as problem:
+            problems.append(str(problem))
+    assert_stored("report.txt", "\n".join([*lines, *problems]) + "\n")

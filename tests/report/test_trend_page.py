@@ -9,10 +9,11 @@ import pytest
 import yaml
 from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
 from helpers.reports import row, scored
+from helpers.stored import assert_stored, page_text
 
 from langchain_rageval import ConfigError, Report, Score, trend
 from langchain_rageval.report.page import read_template
-from langchain_rageval.report.trend_page import _labels, trend_charts
+from langchain_rageval.report.trend_page import _labels, _scale, trend_charts
 
 START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 
@@ -339,3 +340,19 @@ def test_labels_at_the_edges_of_the_chart_do_not_stand_in_the_middle_of_their_pl
     places = {"a": 10.0, "c": 50.0, "e": 99.0}
     assert {text: anchor for _, text, anchor, _ in _labels(places)} == {"a": "start", "c": "middle", "e": "end"}
     assert [anchor for *_, anchor, _ in _labels({"b": 20.0, "d": 85.0})] == ["middle", "middle"]
+
+
+def test_the_page_of_a_drift_is_as_stored(tmp_path):
+    stable = stream([0.9] * 3, per_day=20, seed=2)
+    values = [*[0.9] * 3, None, *[0.3] * 4]
+    for by, baseline in (("day", stable), ("version", None)):
+        trend(stream(values, per_day=20), baseline, by=by).to_html(tmp_path / "a.html", language="en")
+        shown = page_text((tmp_path / "a.html").read_text(encoding="utf-8"), with_data=False)
+        assert_stored(f"trend_by_{by}.txt", shown)
+
+
+def test_the_scales_of_all_ranges_are_as_stored():
+    numbers = (-250.0, -1.0, 0.0, 0.013, 0.5, 0.72, 1.0, 2.1, 3.0, 4.4, 99.0)
+    pairs = [(low, high) for low in numbers for high in numbers if low <= high]
+    lines = [f"{low} {high}: {[label for _, label in _scale([high, low])]}" for low, high in pairs]
+    assert_stored("scales.txt", "\n".join([*lines, str(_scale([]))]) + "\n")

@@ -150,3 +150,15 @@ def test_slices_that_the_candidate_lacks_are_named_and_decide_nothing(hard, verd
     )
     full = run("c", 300, 300).compare(run("b", 50, 50), 0.2, paired=False, reweight="metadata.topic")
     assert (full["faithfulness"].verdict, [note.code for note in full.notes]) == ("no worse", ["reweighted"])
+
+
+def test_values_of_another_scale_keep_their_unit():
+    values, others = [1.0, 5.0, 4.0, 4.0, 2.0, 5.0, 3.0], [2.0, 1.0, 1.0, 3.0, 1.0, 2.0, 1.0]
+    metric = run("a", values).compare(run("b", others), paired=False)["faithfulness"]
+    assert (metric.mean, metric.baseline) == (pytest.approx(24 / 7), pytest.approx(11 / 7))
+    assert metric.difference == pytest.approx(13 / 7)
+    assert 0 < metric.low < 13 / 7 < metric.high <= 4
+    shifted = run("a", [value - 1 for value in values]).compare(run("b", [value - 1 for value in others]), paired=False)
+    assert shifted["faithfulness"].low == pytest.approx(metric.low)
+    negative = run("a", [-0.5, *shares(3, 6)]).compare(run("b", shares(2, 8)), paired=False)["faithfulness"]
+    assert negative.mean == pytest.approx(2.5 / 7)

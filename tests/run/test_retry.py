@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.retry import RetryPolicy, is_rate_limited, is_unreachable, retry_after, status_of
+from langchain_rageval.run.retry import (
+    RetryPolicy,
+    is_rate_limited,
+    is_server_error,
+    is_transient,
+    is_unreachable,
+    retry_after,
+    status_of,
+)
 
 REQUEST = httpx.Request("POST", "http://judge/v1/chat/completions")
 CALM = RetryPolicy(jitter=False)
@@ -162,3 +170,33 @@ def test_invalid_numbers_are_rejected(wrong):
     assert (
         str(caught.value) == f"RetryPolicy needs attempts of at least 1 and waits of at least 0, got RetryPolicy({got})"
     )
+
+
+def test_each_status_is_transient_limited_or_a_server_error():
+    told = {kind: [] for kind in ("transient", "limited", "limited with header", "server error", "server waits")}
+    for status in range(400, 610):
+        plain, waits = from_openai(status), from_openai(status, retry_after="3")
+        told["transient"] += [status] * is_transient(plain)
+        told["limited"] += [status] * is_rate_limited(plain)
+        told["limited with header"] += [status] * is_rate_limited(waits)
+        told["server error"] += [status] * is_server_error(plain)
+        told["server waits"] += [status] * is_server_error(waits)
+    assert told == {
+        "transient": [408, 425, 429, *range(500, 600)],
+        "limited": [429],
+        "limited with header": [429, 503, 529],
+        "server error": [*range(500, 600)],
+        "server waits": [status for status in range(500, 600) if status not in (503, 529)],
+    }
+
+
+def test_waits_double_up_to_the_longest_and_follow_the_header():
+    assert [CALM.wait(from_openai(500), tried) for tried in range(1, 11)] == [
+        *(0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, None)
+    ]
+    told = [CALM.wait(from_openai(429, retry_after=text), 1) for text in ("0", "7.5", "61", "-1", "soon")]
+    assert told == [0.0, 7.5, 60.0, 0.5, 0.5]
+    assert [CALM.wait(REFUSED_CONNECTION, tried) is None for tried in (1, 2, 3)] == [False, False, True]
+    assert RetryPolicy(attempts=5000, jitter=False, max_wait=1e30).wait(from_openai(500), 4000) == 0.5 * 2.0**64
+    closed = RuntimeError("Event loop is closed")
+    assert [CALM.wait(closed, tried) for tried in (1, 99, 100)] == [0.0, 0.0, None]

@@ -250,3 +250,10 @@ def test_a_reply_may_name_ten_contradictions_or_two_of_each_statement(openai_ser
         run(find_contradictions(judge), "consistency_verdicts", listing(statements=told, facts=[], needs=[]))
     schema = server.requests[-1].body["response_format"]["json_schema"]["schema"]
     assert schema["properties"]["contradictions"]["maxItems"] == most
+
+
+@pytest.mark.parametrize(("turn", "windows"), [(1, [[1, 2], [3, 4]]), (2, [[3, 4]]), (4, [])])
+def test_only_windows_with_a_later_turn_can_decide(turn, windows):
+    judge = scripted(*[needs((1, "unmet", []))] * len(windows))
+    run(check_needs(Judge(judge, max_context_tokens=30)), "need_verdicts", listing(needs=[(turn, "A.")]))
+    assert sorted([t["turn"] for t in asked["turns"]] for asked in judge.inputs) == windows

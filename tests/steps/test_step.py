@@ -200,6 +200,14 @@ class Selfish(BaseModel):
             "name and key of the step for Politeness must not be empty",
         ),
         (
+            lambda: Step(Politeness, prompts=ONE, reads=("answer",), key=""),
+            "name and key of the step for Politeness must not be empty",
+        ),
+        (
+            lambda: Step(Politeness, prompts=ONE, reads=("answer",), name="", key="polite"),
+            "name and key of the step for Politeness must not be empty",
+        ),
+        (
             lambda: Step(Selfish, prompts=ONE, reads=("answer",)),
             "step selfish: Selfish cannot be written as a strict schema: Selfish holds itself",
         ),

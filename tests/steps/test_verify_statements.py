@@ -1,5 +1,6 @@
 import asyncio
 from itertools import permutations
+from types import SimpleNamespace
 
 import pytest
 from helpers.each import each
@@ -9,12 +10,12 @@ from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
 
-from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval import Finding, Judge, JudgeOutputError, Sample
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Verdicts
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.steps.verify_statements import verify_statements
+from langchain_rageval.steps.verify_statements import _merge_chunks, verify_statements
 
 CONTEXTS = ["First. Second.", "Third."]
 LABELS = ["supported", "contradicted", "absent"]
@@ -431,3 +432,18 @@ def test_a_verdict_of_the_judges_own_invention_is_asked_again(label):
     judge = scripted(wrong, verdicts(absent(1)))
     assert brief(found(judge, "a")) == [(1, "absent", [])]
     assert len(judge.asked[1]) == 4
+
+
+def test_of_chunks_the_strongest_verdict_counts_and_the_lowest_agreement():
+    def of(chunk, word, rate):
+        lines = SimpleNamespace(lines=[SimpleNamespace(chunk=chunk)], sentences=[f"{chunk}.1"])
+        one = Finding(kind="statement", number=1, text="a", verdict=word, reason=f"in {chunk}")
+        return lines, [one, Finding(kind="agreement", number=1, text="a", verdict=rate, reason="2 of 3")]
+
+    chunks, findings = zip(of(1, "absent", "1"), of(2, "supported", "0.67"), of(3, "supported", "0.5"), strict=True)
+    verdict, agreement = _merge_chunks(chunks, findings)
+    assert (verdict.verdict, verdict.cites, verdict.reason) == ("supported", ["2.1", "3.1"], "in 2 in 3")
+    assert (agreement.verdict, agreement.reason) == ("0.5", "[3] 2 of 3")
+    chunks, findings = zip(of(1, "absent", "0.5"), of(2, "absent", "1"), strict=True)
+    verdict, agreement = _merge_chunks(chunks, findings)
+    assert (verdict.verdict, verdict.cites, agreement.reason) == ("absent", [], "[1] 2 of 3")

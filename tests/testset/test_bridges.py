@@ -171,3 +171,21 @@ def test_a_review_of_an_unanswerable_question_reads_the_nearest_passages_of_the_
     assert [item["text"] for item in critic.inputs[0]["passages"]] == [MUNICH, SALT]
     writer = Writer()
     assert answer(writer.model).invoke(made).rejected == "the documents answer it"
+
+
+@pytest.mark.parametrize(("size", "most"), [(3, 3), (10, 3), (19, 3), (20, 4), (25, 5)])
+def test_an_entity_of_three_passages_or_a_fifth_of_the_corpus_connects(size, most):
+    names = ["альфа", "бета", "гамма", "дельта", "омега", "сигма", "тета", "каппа", "ламбда", "мюон"]
+    others = [f"{names[n % 10]} {names[n * 3 % 7]} {'абвгдежзиклмнопрстуфхцчшэюя'[n] * 6}." for n in range(size)]
+    for count in (most, most + 1):
+        if count <= size:
+            texts = [MUNICH, *(f"Изар {text}" for text in others[1:count]), *others[count:]]
+            assert len(texts) == size
+            assert bool(bridged(store_of(*texts), "Изар")) == (count == most)
+
+
+@pytest.mark.parametrize(("shared", "count"), [(3, 1), (4, 0)])
+def test_passages_of_four_fifths_common_stems_are_duplicates(shared, count):
+    words = ["альфа", "бета", "гамма", "дельта", "омега"]
+    first, other = " ".join(words), " ".join([*words[:shared], *(["сигма"] if shared == 3 else [])])
+    assert len(bridged(store_of(first, other), "альфа")) == count

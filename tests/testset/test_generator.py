@@ -11,7 +11,9 @@ from math import inf
 import pytest
 from helpers.corpus import corpus
 from helpers.each import each
+from helpers.stored import assert_stored, plain
 from helpers.writers import Ring, Writer, documents
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
@@ -29,6 +31,7 @@ from langchain_rageval.testset import (
     simple,
     unanswerable,
 )
+from langchain_rageval.testset.evolutions import EVOLUTIONS
 
 NO = {"feedback": "нет", "standalone": False, "answerable": True}
 
@@ -515,3 +518,39 @@ async def test_real_clients_over_http(endpoint):
     sync = await asyncio.to_thread(given.generate, docs, size=3)
     assert [row.question for row in sync] == [row.question for row in offline.generate(docs, size=3)]
     assert [row.question for row in await given.agenerate(docs, size=3)] == [row.question for row in sync]
+
+
+def test_plans_are_as_stored():
+    docs, three = corpus("ru_wiki")[:2], {"reasoning": 0.6, "multi_context": 0.3, "simple": 0.1}
+    options = {"embeddings": HashingEmbeddings(), "distribution": three, "progress": False, "price": (1.0, 2.0)}
+    plans = [TestsetGenerator(OfflineJudge(), tree=tree, **options).plan(docs, size=20) for tree in (False, True)]
+    assert_stored("plans_of_a_set.txt", "".join(f"{one}\n{plain(one)}\n" for one in plans))
+
+
+def test_a_set_of_all_evolutions_is_as_stored():
+    even = dict.fromkeys(EVOLUTIONS, 1.0)
+    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution=even, progress=False)
+    testset = given.generate(corpus("ru_wiki")[:4], size=15, seed=3)
+    assert_stored("set.txt", f"{testset.yields}\n{testset.notes}\n" + "".join(map(history_of, testset)))
+
+
+def history_of(row):
+    ends = [[text[:40], text[-40:], *span] for text, span in zip(row.contexts, row.spans, strict=True)]
+    steps = [f"  {trial.kind} {trial.accepted} {trial.question} | {trial.feedback}\n" for trial in row.history]
+    return f"\n{row.evolution}: {row.question}\n  {row.reference[:200]}\n  {ends}\n  {row.metadata}\n{''.join(steps)}"
+
+
+async def test_streams_tell_callbacks_their_start_and_their_end_with_the_whole_set():
+    class Ends(BaseCallbackHandler):
+        def __init__(self):
+            self.ends = []
+
+        def on_chain_end(self, outputs, *, run_id, parent_run_id=None, **_):
+            if parent_run_id is None:
+                self.ends.append(outputs)
+
+    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"simple": 1}, size=2)
+    heard, docs = Ends(), [{"text": "Мюнхен основал Генрих Лев в 1158 году. Он стоит на Изаре.", "source": "a"}] * 1
+    rows = list(given.stream(docs, {"callbacks": [heard]}))
+    async_rows = [row async for row in given.astream(docs, {"callbacks": [heard]})]
+    assert [list(end) for end in heard.ends] == [rows, async_rows]

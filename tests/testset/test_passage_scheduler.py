@@ -1,5 +1,7 @@
 """The passage scheduler: which passage each row is tried with next."""
 
+from types import SimpleNamespace
+
 import pytest
 from helpers.writers import passage
 from hypothesis import given
@@ -158,3 +160,11 @@ def test_the_passage_of_a_question_from_elsewhere_is_its_first():
     plan.rows[0].drawn = None
     plan.record(0, start.replace(passages=[passage(1), passage(2)]).reject("no use"))
     assert list(plan._last_candidates) == [passage(1).id]
+
+
+@pytest.mark.parametrize(("written", "told"), [(31, 0), (32, 32), (33, 33)])
+def test_a_run_without_an_accepted_question_is_hopeless_after_32(written, told):
+    rows = [SimpleNamespace(accepted=None)] * 2
+    assert PassageScheduler.hopeless.fget(SimpleNamespace(rows=rows, _written=written)) == told
+    rows[1] = SimpleNamespace(accepted="yes")
+    assert PassageScheduler.hopeless.fget(SimpleNamespace(rows=rows, _written=written)) == 0

@@ -5,6 +5,7 @@ import sys
 from itertools import pairwise
 
 import pytest
+from helpers.stored import assert_stored, described, page_text
 
 from langchain_rageval import ConfigError, Testset
 from langchain_rageval.testset import TestsetRow, Trial
@@ -111,3 +112,17 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     for row in (None, 0):
         with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[plot\]"'):
             TESTSET.plot(row)
+
+
+def test_each_figure_is_drawn_as_stored():
+    assert_stored("plot_of_counts.txt", described(TESTSET.plot()) + described(Testset([BATH]).plot()))
+    long = Trial(kind="seed", question="слово " * 90, feedback="отзыв " * 90, accepted=False)
+    row = BATH.model_copy(update={"history": [*BATH.history, long], "contexts": ["текст " * 90] * 3, "spans": []})
+    assert_stored("plot_of_history.txt", described(TESTSET.plot(row=0)) + described(Testset([row]).plot(row=0)))
+
+
+def test_the_page_to_review_is_as_stored(tmp_path):
+    bare = BATH.model_copy(update={"spans": [], "metadata": {"page": 3, "large": 2**60}, "id": "3"})
+    rows = [BATH, SIMPLE, bare.model_copy(update={"rejected": "dropped"})]
+    Testset(rows, {"attempts": 7, "rejected": {"near-duplicate": 3}}).to_html(tmp_path / "set.html")
+    assert_stored("page_to_review.txt", page_text((tmp_path / "set.html").read_text(encoding="utf-8")))

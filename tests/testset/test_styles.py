@@ -68,17 +68,8 @@ def test_a_style_of_ones_own_needs_an_instruction():
     writer = scripted(Question(question="Что такое поле, о мудрейший?"))
     made = style("fairy_tale", "Перепиши `question` как сказку.")(writer).invoke(ASKED)
     assert (made.evolution, made.metadata) == ("fairy_tale", {"style": "fairy_tale"})
-    assert "как сказку" in writer.asked[0][-1].text
-    message = (
-        "there is no style 'mispelt'; choose from misspelt, terse, formal, angry, code-mixed, voice, or pass an "
-        "instruction: style(name, instruction)"
-    )
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
-        style("mispelt")
-    with pytest.raises(ConfigError, match=r"^there is no style 'reasoning'; "):
-        style("reasoning")
-    with pytest.raises(ConfigError, match=r"^an evolution cannot be named 'formal': "):
-        style("formal", "Перепиши.")
+    kinds = [style("fairy_tale", "Rewrite it.").kind, style("terse", "").kind]
+    assert [(one.style, one.asks_more) for one in kinds] == [("fairy_tale", False), ("terse", False)]
 
 
 def test_the_persona_is_read_by_the_writer():
