@@ -36,6 +36,16 @@ class Client:
         self._token = SECRET
 
 
+class Lazy:
+    """A client of the user that fails to look up what it does not have."""
+
+    def __init__(self):
+        self.token = SECRET
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
 class Model:
     """A model of the user with nested clients."""
 
@@ -166,6 +176,10 @@ def test_an_object_that_cannot_be_read_is_passed_over():
             raise RuntimeError("dictionary changed size during iteration")
 
     assert redact_secrets("text", Broken(), {"token": SECRET, "broken": Broken()}) == "text"
+
+
+def test_an_object_that_fails_to_look_up_what_it_lacks_is_searched():
+    assert find_secrets([Lazy()]) == {SECRET}
 
 
 def test_a_message_loses_its_secrets_before_it_is_cut():
