@@ -10,12 +10,15 @@ import json
 import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseLanguageModel
 from pydantic import SecretBytes, SecretStr
 
 from langchain_rageval._internal.code_identity import named_globals
@@ -136,6 +139,10 @@ _SKIPPED_PACKAGES = {
     *("numpy", "torch", "pandas", "transformers", "tokenizers", "pyarrow", "sqlite3"),
 }
 _PLUMBING = ("langgraph.", "langchain_core.runnables.", "langchain_rageval.")
+_CLIENT_MEMBERS = {
+    *("base_url", "url", "endpoint", "host", "headers", "session", "client", "http_client", "request", "post", "send")
+}
+_LONGEST_WORD = 20
 _SKIPPED_MODULES = ("langchain_rageval.prompts", "langchain_rageval.data", "langchain_rageval.run")
 _ORDINARY_HEADERS = re.compile(
     r"accept.*|connection|content-.*|cache-control|host|user-agent|referer|http-referer|origin|x-title|date|x-stainless-.*"
@@ -284,14 +291,25 @@ def find_secrets(owner: Any) -> set[str]:
                     model_names.add(part)
                 if kind == "secret" or name not in _SKIPPED_NAMES:
                     is_query = type(part).__name__ == "QueryParams"  # of a client of HTTP
-                    own = "plain" if kind == "plain" and _names_a_state(value, name) else _kind_of(name, kind)
+                    is_ordinary = kind in ("plain", "option") and _is_ordinary_key(value, name, part)
+                    own = kind if is_ordinary else _kind_of(name, kind)
                     parts.append((part, "carried" if is_query else own))
     return {secret for secret in secrets - model_names if len(secret) >= _MIN_LENGTH}
 
 
-def _names_a_state(value: Any, name: str) -> bool:
-    """Return True for the attribute `key` of a graph's channel, of a Runnable or of an object of this package."""
-    return type(value).__module__.startswith(_PLUMBING) and name == "key"
+def _is_ordinary_key(owner: Any, name: str, part: Any) -> bool:
+    """Return True for the attribute `key` of a graph's channel, of a Runnable or of an object of this package.
+
+    Also for words in the attribute `key` of an object that is neither a model nor a client.
+    """
+    if name != "key" or type(owner).__module__.startswith(_PLUMBING):
+        return name == "key"
+    if isinstance(owner, Mapping | FunctionType | tuple | BaseLanguageModel | Embeddings | BaseCrossEncoder):
+        return False
+    words = re.split("[ _]", part) if isinstance(part, str) else [""]
+    if not all(word.isalpha() and len(word) <= _LONGEST_WORD and word[1:].lower() == word[1:] for word in words):
+        return False
+    return _CLIENT_MEMBERS.isdisjoint([*dir(type(owner)), *(member for member, _ in attributes(owner))])
 
 
 def is_private_name(name: str) -> bool:
