@@ -75,6 +75,12 @@ def used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
         yield f"import {name}", _file_of_module(name)
 
 
+def named_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """Yield the globals whose names stand in the code, also where they name an attribute."""
+    names = function.__code__.co_names
+    yield from ((name, function.__globals__[name]) for name in names if name in function.__globals__)
+
+
 @functools.lru_cache(maxsize=1024)  # to read the code of a large function takes milliseconds
 def _imported_names(code: CodeType, package: str) -> Set[str]:
     """Return the names of the modules that a function imports when it runs."""

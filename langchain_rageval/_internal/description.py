@@ -41,15 +41,15 @@ from langchain_rageval._internal.code_identity import (
     qualified_name,
     used_globals,
 )
-from langchain_rageval._internal.object_state import (
+from langchain_rageval._internal.object_parts import (
     LABELS,
+    attributes,
     class_members,
     configuration,
     has_hidden_state,
     identifying_params,
     is_cached_value,
     serialized_fields,
-    slot_values,
 )
 from langchain_rageval._internal.redaction import (
     has_key_form,
@@ -283,7 +283,7 @@ class _Describer:
         elif has_hidden_state(kind):
             return self._reduced(value, place)
         else:
-            state = {**slot_values(value), **getattr(value, "__dict__", {})}
+            state = dict(attributes(value))
         labels = LABELS if isinstance(value, Runnable) and not is_users_class(kind) else ()
         parts = {name: part for name, part in configuration(state) if name not in labels}
         parts = {name: part for name, part in parts.items() if not is_cached_value(kind, name)}
@@ -302,7 +302,7 @@ class _Describer:
 
     def _dataclass_state(self, value: Any) -> dict[str, Any]:
         """Return fields and other attributes; of the fields that no caller sets, only public ones that are readable."""
-        state = {**slot_values(value), **getattr(value, "__dict__", {})}
+        state = dict(attributes(value))
         for field in dataclasses.fields(value):
             state.setdefault(field.name, getattr(value, field.name, None))
             if not field.init and not self._is_readable(field, state[field.name]):

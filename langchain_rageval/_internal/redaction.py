@@ -11,14 +11,18 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from functools import partial
 from itertools import islice
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseLanguageModel
 from pydantic import SecretBytes, SecretStr
 
+from langchain_rageval._internal.code_identity import named_globals
+from langchain_rageval._internal.object_parts import attributes, named_parts
 from langchain_rageval.errors import message_of
 
 _SECRET_NAME = re.compile(
@@ -135,6 +139,10 @@ _SKIPPED_PACKAGES = {
     *("numpy", "torch", "pandas", "transformers", "tokenizers", "pyarrow", "sqlite3"),
 }
 _PLUMBING = ("langgraph.", "langchain_core.runnables.", "langchain_rageval.")
+_CLIENT_MEMBERS = {
+    *("base_url", "url", "endpoint", "host", "headers", "session", "client", "http_client", "request", "post", "send")
+}
+_LONGEST_WORD = 20
 _SKIPPED_MODULES = ("langchain_rageval.prompts", "langchain_rageval.data", "langchain_rageval.run")
 _ORDINARY_HEADERS = re.compile(
     r"accept.*|connection|content-.*|cache-control|host|user-agent|referer|http-referer|origin|x-title|date|x-stainless-.*"
@@ -283,14 +291,25 @@ def find_secrets(owner: Any) -> set[str]:
                     model_names.add(part)
                 if kind == "secret" or name not in _SKIPPED_NAMES:
                     is_query = type(part).__name__ == "QueryParams"  # of a client of HTTP
-                    own = "plain" if kind == "plain" and _names_a_state(value, name) else _kind_of(name, kind)
+                    is_ordinary = kind in ("plain", "option") and _is_ordinary_key(value, name, part)
+                    own = kind if is_ordinary else _kind_of(name, kind)
                     parts.append((part, "carried" if is_query else own))
     return {secret for secret in secrets - model_names if len(secret) >= _MIN_LENGTH}
 
 
-def _names_a_state(value: Any, name: str) -> bool:
-    """Return True for the attribute `key` of a graph's channel, of a Runnable or of an object of this package."""
-    return type(value).__module__.startswith(_PLUMBING) and name == "key"
+def _is_ordinary_key(owner: Any, name: str, part: Any) -> bool:
+    """Return True for the attribute `key` of a graph's channel, of a Runnable or of an object of this package.
+
+    Also for words in the attribute `key` of an object that is neither a model nor a client.
+    """
+    if name != "key" or type(owner).__module__.startswith(_PLUMBING):
+        return name == "key"
+    if isinstance(owner, Mapping | FunctionType | tuple | BaseLanguageModel | Embeddings | BaseCrossEncoder):
+        return False
+    words = re.split("[ _]", part) if isinstance(part, str) else [""]
+    if not all(word.isalpha() and len(word) <= _LONGEST_WORD and word[1:].lower() == word[1:] for word in words):
+        return False
+    return _CLIENT_MEMBERS.isdisjoint([*dir(type(owner)), *(member for member, _ in attributes(owner))])
 
 
 def is_private_name(name: str) -> bool:
@@ -359,84 +378,36 @@ def _is_opaque(value: Any) -> bool:
 def _parts_of(value: Any) -> list[tuple[str, Any]]:
     """Return the first parts of a value with their names; nothing if it cannot be read."""
     try:
-        return [(name, part) for name, part in islice(_named_parts(value), _MOST_OF_ONE) if part is not None]
+        parts = ((name, part) for name, part in _searched_parts(value) if part is not None)
+        texts = ((name, part) for name, part in parts if name is not None or not isinstance(part, int | float))
+        return [(_name_of(name), part) for name, part in islice(texts, _MOST_OF_ONE)]
     except Exception:  # of a foreign class, or a change by another thread
         return []
 
 
-def _named_parts(value: Any) -> Iterator[tuple[str, Any]]:
+def _searched_parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the parts of a value; of a header, such as (b"x-auth", b"…"), only its value."""
     match value:
-        case Mapping():
-            yield from ((_name_of(key), part) for key, part in value.items())
         case (str() | bytes() as name, *_, str() | bytes() as part) if isinstance(value, tuple) and len(value) < 4:
-            yield _name_of(name), part  # a header, such as (b"x-auth", b"…")
-        case list() | tuple() | deque() | Set():
-            yield from (("", part) for part in value if not isinstance(part, int | float))
-        case partial():
-            yield from (("function", value.func), ("kwargs", value.args), ("kwargs", value.keywords))
-        case MethodType():
-            yield from (("function", value.__func__), ("owner", value.__self__))
+            yield name, part
+            yield from attributes(value)
         case FunctionType():
             yield from _parts_of_function(value)
-    for state in _states(value):
-        yield from ((str(name), part) for name, part in list(state.items()))
-
-
-def _states(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the attributes of an object, and the private and extra ones of a pydantic model."""
-    if isinstance(value, FunctionType | MethodType | Mapping) and type(value).__module__ == "builtins":
-        return
-    yield from (
-        state
-        for name in ("__dict__", "__pydantic_private__", "__pydantic_extra__")
-        if isinstance(state := getattr(value, name, None), dict)
-    )
-    slots = [slot for kind in type(value).__mro__ for slot in _slots_of(kind)]
-    yield {slot: getattr(value, slot) for slot in slots if hasattr(value, slot)}
-
-
-def _slots_of(kind: type) -> list[str]:
-    slots = vars(kind).get("__slots__", ())
-    return [name for name in ([slots] if isinstance(slots, str) else slots) if not name.startswith("__")]
+        case _:
+            yield from named_parts(value)
 
 
 def _parts_of_function(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the closure and the defaults, and for a function of the user its constants and globals."""
-    code = function.__code__
-    cells = zip(code.co_freevars, function.__closure__ or (), strict=False)
-    parts: dict[str, Any] = {name: cell.cell_contents for name, cell in cells if not _is_empty(cell)}
-    positional = code.co_varnames[: code.co_argcount]
-    defaults = function.__defaults__ or ()
-    parts |= dict(zip(positional[len(positional) - len(defaults) :], defaults, strict=True))
-    parts |= function.__kwdefaults__ or {}
-    if not _is_installed(function):
-        parts |= {name: function.__globals__[name] for name in code.co_names if name in function.__globals__}
-        parts["<constants>"] = [constant for constant in code.co_consts if isinstance(constant, str | bytes)]
-    for name, part in parts.items():
+    parts = list(named_parts(function))
+    package = (function.__module__ or "").partition(".")[0]
+    is_installed = package in {__name__.partition(".")[0], *sys.stdlib_module_names}
+    if not (is_installed or "site-packages" in function.__code__.co_filename):
+        parts += named_globals(function)
+        parts += (("", constant) for constant in function.__code__.co_consts if isinstance(constant, str | bytes))
+    for name, part in parts:
         yield (name, part) if is_private_name(name) or not isinstance(part, str | bytes | list) else ("kwargs", part)
 
 
-def _is_installed(function: Callable[..., Any]) -> bool:
-    package = (function.__module__ or "").partition(".")[0]
-    return (
-        package == __name__.partition(".")[0] or package in sys.stdlib_module_names or _IN_PACKAGES in _file(function)
-    )
-
-
-_IN_PACKAGES = "site-packages"
-
-
-def _file(function: Any) -> str:
-    return str(function.__code__.co_filename)
-
-
-def _is_empty(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return True
-    return False
-
-
 def _name_of(key: Any) -> str:
-    return key.decode("latin-1") if isinstance(key, bytes) else str(key)
+    return key.decode("latin-1") if isinstance(key, bytes) else "" if key is None else str(key)

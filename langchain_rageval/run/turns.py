@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any, Self
 
 from langchain_core.cross_encoders import BaseCrossEncoder
@@ -20,7 +20,8 @@ from langchain_core.runnables import Runnable
 from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import PerProcess
-from langchain_rageval._internal.code_identity import is_users_class
+from langchain_rageval._internal.code_identity import is_users_class, named_globals
+from langchain_rageval._internal.object_parts import named_parts
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 
 _ENGINE_PACKAGES = {
@@ -131,43 +132,16 @@ def _is_engine(value: Any) -> bool:
     return callable(value) or any(hasattr(kind, name) for name in _ENGINE_METHODS)
 
 
-def _parts_of(value: Any) -> Iterable[Any]:
+def _parts_of(value: Any) -> list[Any]:
     """Return what a container, a model, a Runnable or a function of the user holds."""
-    if isinstance(value, Mapping):
-        return list(value.values())
-    if isinstance(value, list | tuple | set):
-        return list(value)
-    if isinstance(value, partial):
-        return [value.func, *value.args, *value.keywords.values()]
-    if (function := getattr(value, "__func__", None)) is not None:
-        return [function, getattr(value, "__self__", None)]
-    if isinstance(value, FunctionType):
-        return _parts_of_function(value)
+    if isinstance(value, FunctionType):  # functions of other modules are left out
+        parts = [part for _, part in (*named_parts(value), *named_globals(value))]
+        return [part for part in parts if not isinstance(part, FunctionType) or part.__module__ == value.__module__]
     kind = type(value)
-    if kind.__module__.partition(".")[0] == _PACKAGE:  # a metric or step takes turns for its own models
-        return ()
-    if isinstance(value, BaseModel | Runnable | Embeddings | BaseCrossEncoder) or is_users_class(kind):
-        private = getattr(value, "__pydantic_private__", None) or {}
-        return [*getattr(value, "__dict__", {}).values(), *private.values()]
-    return ()
-
-
-def _parts_of_function(function: FunctionType) -> Iterable[Any]:
-    """Return the closure of a function and the globals that it names; functions of other modules are left out."""
-    cells = [_content(cell) for cell in function.__closure__ or ()]
-    named = [function.__globals__.get(name) for name in function.__code__.co_names]
-    return [
-        part
-        for part in (*cells, *named)
-        if not isinstance(part, FunctionType) or part.__module__ == function.__module__
-    ]
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
+    is_container = isinstance(value, Mapping | list | tuple | set | partial | MethodType)
+    is_own = kind.__module__.partition(".")[0] == _PACKAGE  # a metric or step takes turns for its own models
+    is_holder = isinstance(value, BaseModel | Runnable | Embeddings | BaseCrossEncoder) or is_users_class(kind)
+    return [part for _, part in named_parts(value)] if is_container or (is_holder and not is_own) else []
 
 
 def _release(gates: Sequence[AdaptiveLimiter]) -> None:

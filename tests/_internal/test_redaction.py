@@ -36,6 +36,23 @@ class Client:
         self._token = SECRET
 
 
+class Lazy:
+    """A client of the user that fails to look up what it does not have."""
+
+    def __init__(self):
+        self.token = SECRET
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+class Rule:
+    """An object of the user with a key that is no secret, or may be one."""
+
+    def __init__(self, key, **others):
+        vars(self).update(key=key, **others)
+
+
 class Model:
     """A model of the user with nested clients."""
 
@@ -81,6 +98,7 @@ MODELS = {
     "partial": lambda: RunnableLambda(partial(lambda messages, token: token, token=SECRET)),
     "constant": lambda: RunnableLambda(lambda messages: "sk-0123456789ABCDEF"),
     "own class": lambda: RunnableLambda((lambda model: lambda messages: model)(Model())),
+    "key of an object of the user": lambda: RunnableLambda(partial(lambda rule, messages: rule, Rule(SECRET))),
     "SecretStr": lambda: RunnableLambda((lambda x: lambda messages: x)(SecretStr(SECRET))),
     "client of the user": lambda: RunnableLambda(
         (lambda x: lambda messages: x)(openai.OpenAI(api_key="x", default_headers={"x-tenant": SECRET}))
@@ -168,6 +186,10 @@ def test_an_object_that_cannot_be_read_is_passed_over():
     assert redact_secrets("text", Broken(), {"token": SECRET, "broken": Broken()}) == "text"
 
 
+def test_an_object_that_fails_to_look_up_what_it_lacks_is_searched():
+    assert find_secrets([Lazy()]) == {SECRET}
+
+
 def test_a_message_loses_its_secrets_before_it_is_cut():
     page = "<p>" * 330 + SECRET + "<p>" * 1000
     message = redact_message(RuntimeError(page), Client())
@@ -185,3 +207,16 @@ def test_the_names_of_a_graphs_states_are_no_secrets_and_the_keys_of_its_models_
     graph.add_node("ask", chat(api_key=SECRET))
     graph.add_edge(START, "ask")
     assert find_secrets(graph.compile()) == {SECRET}
+
+
+@pytest.mark.parametrize("words", ["statement", "standalone_answer", "Вопрос клиента", "客户提出的问题"])
+def test_words_in_the_key_of_an_object_stay_and_those_of_a_client_do_not(words):
+    text = f"the judge gave no {words} for this sample"
+    assert redact_secrets(text, {"rule": Rule(words)}, partial(print, Rule(words))) == text
+    for owner in (Rule(words, base_url=URL), {"key": words}, Rule("", inner={"key": words})):
+        assert words not in redact_secrets(text, owner)
+
+
+def test_a_key_that_does_not_consist_of_words_is_a_secret():
+    for key in (SECRET, KEY, RANDOM, "hunter22", "QwErTyUiOp", "abcdefghij" * 3):
+        assert find_secrets(Rule(key)) == {key}

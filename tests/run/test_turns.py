@@ -151,6 +151,25 @@ def hidden(engine):
     return model
 
 
+class Slots:
+    """A class of the user that keeps its engine in a slot."""
+
+    __slots__ = ("engine",)
+
+    def __init__(self, engine):
+        self.engine = engine
+
+    def ask(self, messages):
+        return self.engine.create_chat_completion(messages)
+
+
+def default(engine):
+    def ask(messages, model=engine):
+        return model.create_chat_completion(messages)
+
+    return RunnableLambda(ask)
+
+
 def closure(engine):
     return RunnableLambda(lambda messages: engine.create_chat_completion(messages))
 
@@ -166,6 +185,8 @@ MODELS = {
     "a fallback": lambda engine: Chat(client=engine).with_fallbacks([Chat(client=engine)]),
     "a sequence": lambda engine: Chat(client=engine) | RunnableLambda(lambda message: message),
     "a function": closure,
+    "a default of a function": default,
+    "a slot": lambda engine: RunnableLambda(Slots(engine).ask),
 }
 
 

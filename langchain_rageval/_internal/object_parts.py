@@ -1,17 +1,22 @@
-"""State of an object: the fields and attributes that may change what it does."""
+"""Parts of the users' objects: what an object holds, and which of its parts may change what it does.
+
+`named_parts` is the one walk over foreign objects; searches for secrets and for engines in this process visit it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator, Mapping
-from types import FunctionType
+from collections import deque
+from collections.abc import Iterator, Mapping, Set
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any
 
 from pydantic import BaseModel
 
-from langchain_rageval._internal.code_identity import is_users_class
+from langchain_rageval._internal.code_identity import closure_values, default_values, is_users_class
 
 _TRANSPORT_NAME = re.compile(
     r"^(?:.*_)?timeout$|^(?:max_)?retries$|^retry_(?:on|backoff)|^rate_limiter$|^callbacks$|^callback_manager$"
@@ -19,6 +24,42 @@ _TRANSPORT_NAME = re.compile(
 LABELS = {"cache", "verbose", "tags", "metadata", "name", "run_name", "custom_get_token_ids"}
 """Fields of LangChain's own classes that change no answer."""
 _POINTER = object.__basicsize__ // 2
+
+
+def named_parts(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield what a value holds: names or keys, and parts.
+
+    These are the entries of a mapping, the items of a collection under None, the function and the arguments of a
+    partial or a method, closure and defaults of a function, and the attributes of any other object or of a subclass.
+    What another thread may change meanwhile is copied first.
+    """
+    match value:
+        case dict():
+            yield from list(value.items())
+        case Mapping():
+            yield from value.items()
+        case list() | tuple():
+            yield from ((None, part) for part in value)
+        case deque() | Set():
+            yield from ((None, part) for part in list(value))
+        case partial():
+            yield from (("function", value.func), ("kwargs", value.args), ("kwargs", value.keywords))
+        case MethodType():
+            yield from (("function", value.__func__), ("owner", value.__self__))
+        case FunctionType():
+            yield from (*closure_values(value), *default_values(value))
+    if not isinstance(value, FunctionType | MethodType):
+        yield from attributes(value)
+
+
+def attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the slots that are set and the attributes of an object; of a pydantic model also private and extra ones."""
+    for name in _slot_names(type(value)):
+        if not name.startswith("__") and hasattr(value, name):
+            yield name, getattr(value, name)
+    names = ("__dict__", "__pydantic_private__", "__pydantic_extra__")
+    for name in names if isinstance(value, BaseModel) else names[:1]:
+        yield from list((getattr(value, name, None) or {}).items())
 
 
 def serialized_fields(model: BaseModel) -> dict[str, Any]:
@@ -59,8 +100,11 @@ def configuration(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def has_hidden_state(kind: type) -> bool:
     """Return True if instances hold more than their attributes, as those of C types do."""
-    slots = {name for part in kind.__mro__ for name in _names(vars(part).get("__slots__", ()))}
-    own = len(slots - {"__dict__", "__weakref__"}) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    own = (
+        len({*_slot_names(kind)} - {"__dict__", "__weakref__"})
+        + (kind.__dictoffset__ > 0)
+        + (kind.__weakrefoffset__ > 0)
+    )
     return kind is object or kind.__basicsize__ > object.__basicsize__ + own * _POINTER
 
 
@@ -73,20 +117,14 @@ def identifying_params(value: Any) -> Mapping[str, Any]:
     return {str(name): part for name, part in params.items()} if isinstance(params, Mapping) else {}
 
 
-def slot_values(value: Any) -> dict[str, Any]:
-    """Return the values of the slots that are set."""
-    names = [name for part in type(value).__mro__ for name in _names(vars(part).get("__slots__", ()))]
-    return {name: getattr(value, name) for name in names if not name.startswith("__") and hasattr(value, name)}
-
-
-def _names(slots: Any) -> list[str]:
-    return [slots] if isinstance(slots, str) else list(slots)
+def _slot_names(kind: type) -> list[str]:
+    declared = (vars(part).get("__slots__", ()) for part in kind.__mro__)
+    return [name for slots in declared for name in ([slots] if isinstance(slots, str) else slots)]
 
 
 def is_cached_value(kind: type, name: str) -> bool:
     """Return True if an attribute is a value that a property has computed from others."""
-    member = inspect.getattr_static(kind, name, None)
-    return _is_cached_property(member)
+    return _is_cached_property(inspect.getattr_static(kind, name, None))
 
 
 def class_members(kind: type) -> Iterator[tuple[str, Any]]:
