@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from langchain_core.runnables import Runnable
 
 from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
 from langchain_rageval.cli.commands import build_parser
@@ -31,6 +34,7 @@ from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.score_store import STOPPED
 from langchain_rageval.evaluation.until import Decided
+from langchain_rageval.metrics.structure import judges_of, names_of
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import is_report
 from langchain_rageval.report.gates import Gate, check_gates
@@ -75,6 +79,7 @@ def _evaluate(options: argparse.Namespace) -> _Outcome:
     _check_shares(options)
     check_writable("--out", options.out, options.file)
     samples, metrics = load_inputs(options)
+    _check_judge_is_named(options, metrics, gates)
     record_command(options)
     report = evaluate(
         samples,
@@ -145,6 +150,25 @@ def _gates(
         require=parse_require(options),
         allow=parse_allow(options),
     )
+
+
+def _check_judge_is_named(
+    options: argparse.Namespace, metrics: Sequence[Runnable[Any, Any]], gates: Mapping[str, float]
+) -> None:
+    """Check that the judge of a gate was named: the default judges by word overlap.
+
+    Raises:
+        ConfigError: if a gated metric asks a judge that the command does not name.
+    """
+    is_named = options.words is None or any(word.partition("=")[0] in ("--judge", "--audit") for word in options.words)
+    gates_all = bool(getattr(options, "baseline", None))
+    names = [name for metric in metrics if judges_of(metric) for name in names_of(metric)]
+    asking = [name for name in names if gates_all or name in gates]
+    if asking and not is_named:
+        raise ConfigError(
+            f"a gate on {asking[0]} needs --judge: name a model such as vllm:MODEL, or --judge offline for a smoke "
+            "test by word overlap"
+        )
 
 
 def _check_shares(options: argparse.Namespace) -> None:

@@ -27,6 +27,9 @@ def baseline(rageval, tmp_path):
     return tmp_path / "main.jsonl"
 
 
+OFFLINE = ["--judge", "offline"]
+
+
 def outputs(tmp_path):
     return ["--markdown", tmp_path / "m.md", "--junit", tmp_path / "j.xml", "--quiet"]
 
@@ -62,7 +65,7 @@ def junit(tmp_path):
 def test_a_good_run_passes_and_writes_every_file(rageval, tmp_path, baseline):
     files = [*outputs(tmp_path), "--html", tmp_path / "p.html", "--out", tmp_path / "new.jsonl"]
     gates = ["--fail-under", "faithfulness=0.8", "--baseline", baseline]
-    code, _, err = rageval("ci", write(tmp_path / "answers.jsonl", CONTEXT), *gates, *files)
+    code, _, err = rageval("ci", *OFFLINE, write(tmp_path / "answers.jsonl", CONTEXT), *gates, *files)
     assert (code, [line for line in err.splitlines() if "from" not in line]) == (0, [])
     assert junit(tmp_path) == {
         ("rageval.faithfulness", "mean at least 0.8"): [],
@@ -91,14 +94,14 @@ BROKEN = {
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_application_is_red(rageval, tmp_path, baseline, fault, gate):
     gates = {"threshold": ["--fail-under", "faithfulness=0.8"], "baseline": ["--baseline", baseline]}[gate]
-    code, _, _ = rageval("ci", write(tmp_path / "answers.jsonl", *BROKEN[fault]), *gates, *outputs(tmp_path))
+    code, _, _ = rageval("ci", *OFFLINE, write(tmp_path / "answers.jsonl", *BROKEN[fault]), *gates, *outputs(tmp_path))
     assert code == 1
     assert any(junit(tmp_path).values())
     assert (tmp_path / "m.md").read_text(encoding="utf-8").startswith("## ❌ RAG evaluation: failed\n\n- ")
 
 
 def test_only_a_report_that_is_kept_is_named(rageval, tmp_path):
-    words = ["ci", write(tmp_path / "answers.jsonl", CONTEXT), "--fail-under", "faithfulness=0.8"]
+    words = ["ci", *OFFLINE, write(tmp_path / "answers.jsonl", CONTEXT), "--fail-under", "faithfulness=0.8"]
     assert "written to" not in rageval(*words)[1]
     assert f"Report written to {tmp_path}/new.jsonl" in rageval(*words, "--out", tmp_path / "new.jsonl")[1]
 
@@ -107,7 +110,7 @@ def test_a_run_that_ends_with_an_error_is_in_the_files(rageval, tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"question": "Когда?", "answer": "В шесть."}\n' * 6, encoding="utf-8")
     gates = ["--fail-under", "faithfulness=0.8", "--strict"]
-    code, _, err = rageval("ci", path, *gates, *outputs(tmp_path))
+    code, _, err = rageval("ci", *OFFLINE, path, *gates, *outputs(tmp_path))
     assert code == 2
     problem = err.splitlines()[-1].removeprefix("rageval: ")
     assert junit(tmp_path) == {("rageval.run", "the run ends without an error"): [("error", problem)]}
@@ -116,7 +119,7 @@ def test_a_run_that_ends_with_an_error_is_in_the_files(rageval, tmp_path):
 
 def test_a_report_of_an_earlier_run_is_not_taken_for_this_one(rageval, tmp_path, baseline):
     files = [*outputs(tmp_path), "--out", baseline]
-    code, _, _ = rageval("ci", tmp_path / "missing.jsonl", "--fail-under", "faithfulness=0.8", *files)
+    code, _, _ = rageval("ci", *OFFLINE, tmp_path / "missing.jsonl", "--fail-under", "faithfulness=0.8", *files)
     assert code == 2
     assert "| metric |" not in (tmp_path / "m.md").read_text(encoding="utf-8")
     assert len(Report.load(baseline)) == 12
@@ -125,7 +128,7 @@ def test_a_report_of_an_earlier_run_is_not_taken_for_this_one(rageval, tmp_path,
 def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path):
     hostile = "<script>alert(1)</script> @admin closes #12 | `x` **bold** [a](https://example.org) \x00 </details>"
     answers = write(tmp_path / "answers.jsonl", hostile)
-    rageval("ci", answers, "--fail-under", "faithfulness=0.8", *outputs(tmp_path))
+    rageval("ci", *OFFLINE, answers, "--fail-under", "faithfulness=0.8", *outputs(tmp_path))
     markdown = (tmp_path / "m.md").read_text(encoding="utf-8")
     assert "<script" not in markdown
     assert "@admin" not in markdown
@@ -147,7 +150,7 @@ def test_texts_of_samples_make_no_markup_and_no_mentions(rageval, tmp_path):
     ],
 )
 def test_options_that_do_not_fit_are_refused(rageval, tmp_path, options, problem):
-    code, _, err = rageval("ci", write(tmp_path / "answers.jsonl", CONTEXT), *options)
+    code, _, err = rageval("ci", *OFFLINE, write(tmp_path / "answers.jsonl", CONTEXT), *options)
     assert (code, err) == (2, f"rageval: {problem}\n")
 
 
@@ -183,7 +186,7 @@ def test_a_run_stops_when_the_baseline_and_the_gates_are_decided(rageval, tmp_pa
     rageval("evaluate", many(tmp_path / "good.jsonl", 280), "--out", tmp_path / "main.jsonl", "--quiet")
     options = ["--baseline", tmp_path / "main.jsonl", "--margin", "0.1", "--until-decided", *gate]
     found, _, _ = rageval(
-        "ci", many(tmp_path / "a.jsonl", good), *options, *outputs(tmp_path), "--out", tmp_path / "r.jsonl"
+        "ci", *OFFLINE, many(tmp_path / "a.jsonl", good), *options, *outputs(tmp_path), "--out", tmp_path / "r.jsonl"
     )
     report = Report.load(tmp_path / "r.jsonl")
     assert found == code
@@ -195,7 +198,7 @@ def test_a_journal_of_a_ci_run_is_resumed_with_its_gates_and_files(rageval, tmp_
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "bad.jsonl", "На Луне.")
     options = ["--baseline", "main.jsonl", "--markdown", "m.md", "--junit", "j.xml", "--journal", "run.db", "--quiet"]
-    assert rageval("ci", "bad.jsonl", *options)[0] == 1
+    assert rageval("ci", *OFFLINE, "bad.jsonl", *options)[0] == 1
     for name in ("m.md", "j.xml"):
         (tmp_path / name).unlink()
     (tmp_path / "elsewhere").mkdir()
@@ -203,3 +206,30 @@ def test_a_journal_of_a_ci_run_is_resumed_with_its_gates_and_files(rageval, tmp_
     assert rageval("resume", tmp_path / "run.db")[0] == 1
     assert "❌" in (tmp_path / "m.md").read_text(encoding="utf-8")
     assert any(junit(tmp_path).values())
+
+
+def test_a_gate_needs_a_judge_by_name(rageval, tmp_path, baseline):
+    answers = write(tmp_path / "answers.jsonl", CONTEXT)
+    told = (
+        "rageval: a gate on faithfulness needs --judge: name a model such as vllm:MODEL, or --judge offline for a smoke"
+    )
+    for words in (["ci", answers, "--baseline", baseline], ["evaluate", answers, "--fail-under", "faithfulness=0.5"]):
+        code, _, err = rageval(*words, "--quiet", "--metrics", "faithfulness")
+        assert (code, err.splitlines()[-1].startswith(told)) == (2, True)
+    assert rageval("evaluate", answers, "--quiet")[0] == 0
+
+
+def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path):
+    answers, gone = write(tmp_path / "answers.jsonl", CONTEXT), tmp_path / "gone.jsonl"
+    words = ["ci", *OFFLINE, answers, "--baseline", gone, "--html", tmp_path / "p.html", *outputs(tmp_path)]
+    code, _, err = rageval(*words)
+    assert code == 2
+    told = (
+        f"{gone} does not exist [missing-baseline]: name the report of an earlier run, or add --allow missing-baseline"
+    )
+    assert told in err
+    assert "--allow missing-baseline" in (tmp_path / "m.md").read_text(encoding="utf-8")
+    assert [kind for problems in junit(tmp_path).values() for kind, _ in problems] == ["error"]
+    assert "missing-baseline" in (tmp_path / "p.html").read_text(encoding="utf-8")
+    code, _, err = rageval(*words, "--allow", "missing-baseline", "--fail-under", "faithfulness=0.5")
+    assert (code, f"{gone} does not exist, so nothing is compared" in err) == (0, True)

@@ -260,14 +260,35 @@ def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp
 
 
 def test_a_gate_may_name_any_of_all_metrics(rageval, written):
-    gate = ["--metrics", "all", "--fail-under", "harmfulness=0.5", "--fail-under", "coherence=0.9"]
+    gate = [
+        "--judge",
+        "offline",
+        "--metrics",
+        "all",
+        "--fail-under",
+        "harmfulness=0.5",
+        "--fail-under",
+        "coherence=0.9",
+    ]
     assert rageval("evaluate", written(SAMPLE), *gate)[0] == 0
-    assert rageval("evaluate", written(SAMPLE), "--metrics", "all", "--fail-under", "context_relevance=1.1")[0] == 1
+    assert (
+        rageval(
+            "evaluate",
+            written(SAMPLE),
+            "--judge",
+            "offline",
+            "--metrics",
+            "all",
+            "--fail-under",
+            "context_relevance=1.1",
+        )[0]
+        == 1
+    )
 
 
 def test_a_gate_may_name_a_score_of_claim_metrics(rageval, written, tmp_path):
     path = written({**SAMPLE, "references": ["Munich was founded in 1158."]})
-    given = ["--metrics", "claim_metrics,noise_sensitivity"]
+    given = ["--judge", "offline", "--metrics", "claim_metrics,noise_sensitivity"]
     names, _ = scored(rageval, path, tmp_path, *given, "--fail-under", "claim_hallucination=1")
     assert names == [*SCORES["claim_metrics"], *SCORES["noise_sensitivity"]]
     assert rageval("evaluate", path, *given, "--fail-under", "claim_f1=1.1")[0] == 1
@@ -321,7 +342,7 @@ def test_help_names_the_options(rageval, command):
 )
 def test_a_gate_decides_the_exit_code(rageval, written, tmp_path, sample, gate, code, message):
     ended, told, complaints = rageval(
-        "evaluate", written(sample), "--fail-under", gate, "--out", tmp_path / "out.jsonl"
+        "evaluate", written(sample), "--judge", "offline", "--fail-under", gate, "--out", tmp_path / "out.jsonl"
     )
     assert ended == code
     assert message.split(" [")[0] in complaints
@@ -342,7 +363,7 @@ def test_failures_without_a_gate_are_a_warning_and_with_one_they_count(rageval, 
     ):
         server = openai_server(offline, faults=Faults.script(faults))
         ended, _, complaints = rageval("evaluate", path, *judge, "--base-url", f"{server.url}/v1", *gate)
-        assert ended == code
+        assert ended == code, complaints
         assert "rageval: failed scores: 1, excluded from the means; first failure: " in complaints
         assert "is the key in the environment right?" in complaints
         assert "sk-very-secret" not in complaints

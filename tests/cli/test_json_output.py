@@ -122,7 +122,9 @@ def test_the_verdicts_are_those_of_the_comparison(rageval, folder):
 def test_the_object_contains_left_out_scores_and_is_written_when_a_gate_fails(rageval, folder):
     told = json.loads(rageval("evaluate", "samples.jsonl", "--budget-calls", "1", "--json")[1])
     assert told["left_out"] == [{"index": 0, "metric": "faithfulness"}]  # the refusal is drawn first, one call
-    code, out, err = rageval("evaluate", "samples.jsonl", "--fail-under", "faithfulness=1", "--json")
+    code, out, err = rageval(
+        "evaluate", "samples.jsonl", "--judge", "offline", "--fail-under", "faithfulness=1", "--json"
+    )
     assert code == 1
     assert json.loads(out)["metrics"]["faithfulness"]["unscored"] == 1
     assert "at least 1 is required" in err

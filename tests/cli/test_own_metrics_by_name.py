@@ -32,7 +32,7 @@ def test_they_are_evaluated_planned_gated_and_resumed_beside_those_of_the_packag
         1,
         1,
     ]
-    given = [*metrics, "--journal", tmp_path / "j.db", "--out", tmp_path / "out.jsonl", "--quiet"]
+    given = [*metrics, "--judge", "offline", "--journal", tmp_path / "j.db", "--out", tmp_path / "out.jsonl", "--quiet"]
     code, _, complaints = rageval("evaluate", written, *given, "--fail-under", "politeness=0.5")
     assert code == 0, complaints
     scores = Report.load(tmp_path / "out.jsonl").rows[0].scores

@@ -165,7 +165,7 @@ def test_a_gate_judges_what_was_scored(rageval, samples, judged, tmp_path, gate,
 
 
 def test_a_gate_on_one_of_two_metrics_that_was_left_out(rageval, samples, tmp_path):
-    words = ["--metrics", "faithfulness,answer_similarity", "--budget-calls", "0", "--quiet"]
+    words = ["--judge", "offline", "--metrics", "faithfulness,answer_similarity", "--budget-calls", "0", "--quiet"]
     ended, _, complaints = rageval("evaluate", samples, *words, "--fail-under", "answer_similarity=0")
     assert (ended, complaints) == (0, "")
     ended, _, complaints = rageval(

@@ -60,7 +60,10 @@ def test_a_working_application_passes_every_gate(written):
     report.compare(scored_report(GOOD)).check()
     report.check({"faithfulness": 0.8}, baseline=scored_report(GOOD))
     path, out = written("good.jsonl", GOOD), written("report.jsonl", [])
-    assert command("evaluate", path, "--fail-under", "faithfulness=0.8", "--out", out, "--quiet") == 0
+    assert (
+        command("evaluate", path, "--judge", "offline", "--fail-under", "faithfulness=0.8", "--out", out, "--quiet")
+        == 0
+    )
     assert command("compare", out, out, "--fail-if-worse") == 0
 
 
@@ -76,7 +79,10 @@ def test_a_dead_application_fails_every_gate(written, samples):
     before, after = written("before", []), written("after", [])
     baseline.to_jsonl(before)
     path = written("samples.jsonl", samples)
-    assert command("evaluate", path, "--fail-under", "faithfulness=0.8", "--out", after, "--quiet") == 1
+    assert (
+        command("evaluate", path, "--judge", "offline", "--fail-under", "faithfulness=0.8", "--out", after, "--quiet")
+        == 1
+    )
     assert command("compare", before, after, "--fail-if-worse") == 1
 
 

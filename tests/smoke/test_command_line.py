@@ -65,7 +65,7 @@ def test_a_file_is_scored_and_its_report_shown(rageval, summary, answers):
 @pytest.mark.gate
 @pytest.mark.parametrize(("threshold", "code"), [(0.1, 0), (0.9, 1)])
 def test_a_gate_decides_the_exit_code(rageval, answers, threshold, code):
-    done = rageval("evaluate", answers, "--fail-under", f"faithfulness={threshold}")
+    done = rageval("evaluate", answers, "--judge", "offline", "--fail-under", f"faithfulness={threshold}")
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
     assert bool(done.stderr) == bool(code)
 
