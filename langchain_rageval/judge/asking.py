@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from langchain_rageval._internal.redaction import cut_middle
 from langchain_rageval.data.schema import without_surrogates
-from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.errors import JudgeOutputError, JudgeUnavailable
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge, voters_of
 from langchain_rageval.judge.ladder import output_limit, without_fallbacks
@@ -104,32 +104,36 @@ def _ask_cascade(judge: Cascade, question: JudgeQuestion[T], attempts: Attempts,
     if not has_verdicts(question.parser.pydantic_object):
         voters = voters[:1]
     others = [Attempts(voter.judge.attempts) for voter in voters[1:]]
-    votes: list[T | None] = yield Gather(
+    votes: list[T | str] = yield Gather(
         [
-            _ask_or_none(voter.judge, question, its_attempts, voter.draw + draw * len(voters))
+            _ask_or_reason(voter.judge, question, its_attempts, voter.draw + draw * len(voters))
             for voter, its_attempts in zip(voters, [attempts, *others], strict=True)
         ]
     )
     reason = _doubt(judge, question, votes)
     yield Count(judge.event(reason))
-    if not reason and votes[0] is not None:
+    if not reason and not isinstance(votes[0], str):
         return votes[0]
     return (yield from ask_judge(judge.strong, question, Attempts(judge.strong.attempts), draw))
 
 
-def _ask_or_none(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int) -> Operation[T | None]:
-    """Return the answer of a judge; None if it has no valid one."""
+def _ask_or_reason(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int) -> Operation[T | str]:
+    """Return the answer of a judge, or why it has no valid one: its reply is unreadable, or its endpoint fails."""
     try:
         return (yield from ask_judge(judge, question, attempts, draw))
     except JudgeOutputError:
-        return None
-
-
-def _doubt(judge: Cascade, question: JudgeQuestion[T], votes: Sequence[T | None]) -> str:
-    """Return why the votes of the cheap judge do not suffice; "" if they do."""
-    answers = [vote for vote in votes if vote is not None]
-    if len(answers) < len(votes):
         return "unreadable"
+    except Exception as error:
+        if isinstance(error, JudgeUnavailable) or is_transient(error):
+            return "unanswered"
+        raise
+
+
+def _doubt(judge: Cascade, question: JudgeQuestion[T], votes: Sequence[T | str]) -> str:
+    """Return why the votes of the cheap judge do not suffice; "" if they do."""
+    answers = [vote for vote in votes if not isinstance(vote, str)]
+    if len(answers) < len(votes):
+        return next(vote for vote in votes if isinstance(vote, str))
     if not all(_is_complete(answer, question.request) for answer in answers):
         return "incomplete"
     if len({repr(verdict_key(answer)) for answer in answers}) > 1:

@@ -89,10 +89,10 @@ class Cascade(Judge):
 def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0.9) -> Judge:
     """Build a judge of two: the cheap one is asked first, the strong one about what the cheap one is unsure of.
 
-    A request is passed on if the cheap judge has no readable reply after its attempts, if its reply lacks items, if its
-    votes differ (`draws`, or a jury), or if the probability of one of its verdicts is low (`probabilities=True`). The
-    strong judge gets the same request, with the prompts of the cheap one. Whether the cheap judge is right where it is
-    sure, an `Audit` shows.
+    A request is passed on if the cheap judge has no readable reply after its attempts, if its endpoint is down, if its
+    reply lacks items, if its votes differ (`draws`, or a jury), or if the probability of one of its verdicts is low
+    (`probabilities=True`). The strong judge gets the same request, with the prompts of the cheap one. Whether the cheap
+    judge is right where it is sure, an `Audit` shows.
 
     Args:
         cheap: the judge that is asked first.

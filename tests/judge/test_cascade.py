@@ -14,6 +14,7 @@ from langchain_rageval import (
     ConfigError,
     Judge,
     OfflineJudge,
+    RetryPolicy,
     aspect_critique,
     cascade,
     claim_metrics,
@@ -32,7 +33,7 @@ SAMPLE = {
     "references": ["It is open."],
 }
 STATEMENTS = '{"statements": ["It is open.", "It is free."]}'
-RUN = {"progress": False, "max_concurrency": 1}
+RUN = {"progress": False, "max_concurrency": 1, "retry": RetryPolicy(attempts=1)}
 
 
 def verdicts(*labels):
@@ -41,6 +42,10 @@ def verdicts(*labels):
         for n, label in enumerate(labels, 1)
     ]
     return json.dumps({"verdicts": items})
+
+
+class ServerDown(Exception):
+    status_code = 503
 
 
 def judge_of(name, *replies, **options):
@@ -52,6 +57,8 @@ def judge_of(name, *replies, **options):
             return AIMessage(STATEMENTS)
         received.append(messages)
         found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, Exception):
+            raise found
         return found if isinstance(found, AIMessage) else AIMessage(found)
 
     return Judge(RunnableLambda(reply), version=name, **{"attempts": 1, "language": "en", **options}), received
@@ -111,6 +118,23 @@ def test_an_unreadable_reply_is_passed_on_after_the_attempts():
     score, notes = run(cheap, strong)
     assert (score.value, len(asked), len(received)) == (1.0, 2, 1)
     assert notes == ["judge passed 1 of 2 requests on to judge: 1 unreadable."]
+
+
+@pytest.mark.parametrize(("last", "why"), [("I cannot say.", "unreadable"), (ServerDown(), "unanswered")])
+def test_what_the_strong_judge_fails_on_counts_as_passed_on(last, why):
+    cheap, _ = judge_of("cheap", last)
+    strong, _ = judge_of("strong", last)
+    score, notes = run(cheap, strong)
+    assert score.failure is not None
+    assert notes == [f"judge passed 1 of 2 requests on to judge: 1 {why}."]
+
+
+def test_a_request_is_passed_on_if_the_endpoint_of_the_cheap_judge_is_down():
+    cheap, _ = judge_of("cheap", ServerDown())
+    strong, _ = judge_of("strong", verdicts("supported", "absent"))
+    score, notes = run(cheap, strong)
+    assert score.value == 0.5
+    assert notes == ["judge passed 1 of 2 requests on to judge: 1 unanswered."]
 
 
 def test_a_reply_that_lacks_items_is_passed_on():
