@@ -28,7 +28,7 @@ from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, 
 from langchain_rageval.cli.report_view import check_not_all_failed, show_gates, show_report, warn_about_failures
 from langchain_rageval.cli.selection import parse_metric_names, score_names, search_in_folder
 from langchain_rageval.cli.terminal import PIPE, console, write_message
-from langchain_rageval.data.notes import code_of
+from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.errors import ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.options import Batch
@@ -283,10 +283,7 @@ def _warn_of_few_samples(options: argparse.Namespace, baseline: Report | None) -
     if baseline is not None and parse_require(options) == "no worse" and options.margin > 0:
         needed = pairs_to_show(options.margin)
         if len(baseline) < needed:
-            write_message(
-                f"--require no-worse with --margin {options.margin:g} takes at least {needed} samples, also without "
-                f"any loss; the baseline has {len(baseline)}"
-            )
+            write_message(Note("no-worse-takes", margin=options.margin, needed=needed, count=len(baseline)))
 
 
 def _write_files(
