@@ -335,6 +335,12 @@ class Evaluation:
         """
         return self.scheduler.n_workers(samples)
 
+    def keep(self, row: Row, output: list[Row] | ReportFile) -> None:
+        """Add a row to the rows of the report, and to what its notes say about the answers and the units."""
+        self.free_checks.add(row)
+        self.units.add(row.sample)
+        output.append(row)
+
     def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """Return the report of the finished rows.
 
@@ -345,7 +351,7 @@ class Evaluation:
         if not complete:
             for begun in list(self.scheduler.begun.values()):
                 if any(begun.scores.values()):
-                    output.append(begun.row())
+                    self.keep(begun.row(), output)
         stopped = self.judge_breaker.notes(self._endpoints)
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [Note("interrupted", count=len(indexes))]
@@ -612,8 +618,6 @@ class Evaluation:
         row = result.row()
         if row.scores:
             self.mixed_measures.add(row)
-            self.free_checks.add(row)
-            self.units.add(row.sample)
             yield row
         else:
             del self.scheduler.begun[row.index]

@@ -86,7 +86,9 @@ def test_a_suite_has_one_threshold_for_all_and_shares_its_steps():
 
 def test_a_score_without_a_value_fails_and_an_unscored_one_may_pass():
     metric = faithfulness(ScriptedJudge(statements(), repeat=True))
-    with pytest.raises(AssertionError, match=r"FAILED faithfulness no value, at least 0\.5: the answer states no facts"):
+    with pytest.raises(
+        AssertionError, match=r"FAILED faithfulness no value, at least 0\.5: the answer states no facts"
+    ):
         assert_scores(SAMPLE, {metric: 0.5})
     assert assert_scores(SAMPLE, {metric: 0.5}, missing="pass")["faithfulness"].value is None
 

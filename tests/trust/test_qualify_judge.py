@@ -385,7 +385,7 @@ def test_a_judge_that_fails_on_tables_is_weak_on_tables_alone(language):
     assert verified.weakest_kinds[0][0] == "table"
     others = [step for name, step in found.steps.items() if name != "verify_statements"]
     assert {share.value for step in others for share in step.right_by_kind.values()} == {1.0}
-    assert "verify_statements: table 2 of 4, 50% [" in str(found)
+    assert "verify_statements: table 2 of 4 in 1 item, 50% [" in str(found)
     assert ["verify_statements", "table", "2/4", "50%"] in [cells[:4] for cells in found.kind_cells()]
     assert "<td>table</td><td>2/4</td><td>50%</td>" in found._repr_html_()
     assert found.to_dict()["steps"]["verify_statements"]["right_by_kind"]["table"]["hits"] == 2
