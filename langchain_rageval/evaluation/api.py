@@ -197,7 +197,7 @@ def evaluate_from_files(
     source = prepare_samples(samples, job.metrics, strict=strict)
     recorder = Recorder(ReplyStore(journal, keeps_refusals=True), [recorded_openai], _SUPPORTED, live=False)
     job = BatchedEvaluation.recorded(job, recorder, FileWaves(recorder, journal, path))
-    rows = []
+    rows: list[Row] = []
     try:
         with closing(job.rows(source)) as finished:
             for row in finished:

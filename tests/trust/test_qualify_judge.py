@@ -47,7 +47,8 @@ def qualified(judge, embeddings=None, language="ru", **options):
     return qualify_judge(judge, embeddings, language, progress=False, **{"retry": RetryPolicy(attempts=1), **options})
 
 
-@pytest.mark.parametrize("language", [pytest.param("ru", marks=pytest.mark.gate), "en"])
+@pytest.mark.gate
+@pytest.mark.parametrize("language", ["ru", "en"])
 def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
     found = qualified(oracle(), Knowing(), language)
     assert found.verdict == dict.fromkeys(STEPS_OF, "fit")
