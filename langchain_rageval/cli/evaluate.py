@@ -27,9 +27,8 @@ from langchain_rageval.cli.selection import parse_metric_names, score_names, sea
 from langchain_rageval.cli.terminal import PIPE, console, write_message
 from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
-from langchain_rageval.evaluation.engine import INTERRUPTED
+from langchain_rageval.evaluation.engine import INTERRUPTED, STOPPED
 from langchain_rageval.evaluation.options import Batch
-from langchain_rageval.evaluation.score_store import STOPPED
 from langchain_rageval.evaluation.until import Decided
 from langchain_rageval.report.files import is_report
 from langchain_rageval.report.joining import join_reports

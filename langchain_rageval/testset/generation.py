@@ -19,7 +19,8 @@ from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.run.budget import Budget, BudgetTracker, Cost
+from langchain_rageval.run.budget import Budget, Cost
+from langchain_rageval.run.governor import LocalGovernor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.retry import RetryPolicy
@@ -165,7 +166,7 @@ class Generation:
         }
         self.run = build_run(call_options)
         self.embed_run = self.run.metered()
-        self._budget_tracker = BudgetTracker(options.budget, self.run.meter)
+        self._ledger = LocalGovernor(options.budget, self.run.meter)
         self._owns_journal = isinstance(options.journal, str | Path)
         self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
         self._plan_rows()
@@ -328,7 +329,7 @@ class Generation:
         calls = 0 if resumed else (2 if reviewed else 6) + 4 * len(kinds_of(evolution)) + closed_book
         tokens = calls * (_PROMPT_TOKENS + tokens_in(candidate.passages[0].text))
         task_type = (evolution.get_name(), reviewed, resumed)
-        reserved = self._budget_tracker.admit(task_type, lambda: Cost(calls, tokens, 0))
+        reserved = self._ledger.admit(task_type, lambda: Cost(calls, tokens, 0))
         if reserved is None:
             yield None
             return
@@ -336,12 +337,12 @@ class Generation:
         try:
             yield own
         finally:
-            self._budget_tracker.settle(task_type, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+            self._ledger.settle(task_type, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     @contextmanager
     def reserve(self, kind: str, guess: Cost) -> Iterator[Run | None]:
         """Yield a metered run for work of a kind and an expected cost, or None if the budget has no room for it."""
-        reserved = self._budget_tracker.admit(kind, lambda: guess)
+        reserved = self._ledger.admit(kind, lambda: guess)
         if reserved is None:
             yield None
             return
@@ -349,7 +350,7 @@ class Generation:
         try:
             yield own
         finally:
-            self._budget_tracker.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+            self._ledger.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
         """Return a step whose results are in the journal, and whose usage is counted."""

@@ -6,7 +6,7 @@ import yaml
 from helpers.each import each
 
 from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, evaluate, faithfulness
-from langchain_rageval.evaluation.score_store import STOPPED
+from langchain_rageval.evaluation.engine import STOPPED
 from langchain_rageval.metrics import citations, claim_graph, ranked, supported
 from langchain_rageval.models.offline_judge import invention_note
 from langchain_rageval.report import page
