@@ -287,12 +287,14 @@ class Evaluation:
         """Return the evaluation after its judges were asked the canaries, if the options want it."""
         judges = self._judges_to_ask(options)
         asked = ask(judges, _questions(samples), self.run, self._complete_config) if judges else None
+        self.run.governor.begin_scores()
         return replace(self, canaries=asked)
 
     async def awith_canaries(self, options: EvaluateOptions, samples: Any) -> Evaluation:
         """As `with_canaries`, through the models' async methods."""
         judges = self._judges_to_ask(options)
         asked = await aask(judges, _questions(samples), self.run, self._complete_config) if judges else None
+        self.run.governor.begin_scores()
         return replace(self, canaries=asked)
 
     def _judges_to_ask(self, options: EvaluateOptions) -> list[Judge]:
@@ -433,9 +435,9 @@ class Evaluation:
     def _outage_notes(self) -> Iterator[str]:
         """Yield a note for each judge that is not called any more, with the cause."""
         code = STOPPED[not self._is_unavailable(*self._endpoints)]
-        endpoints = {id(model): (model, name) for endpoints in self._endpoints for model, name in endpoints}
-        for model, name in endpoints.values():
-            if outage := self.run.governor.outage(model):
+        names = {id(endpoint): (endpoint, name) for metric in self._endpoints for endpoint, name in metric}
+        for endpoint, name in names.values():
+            if outage := self.run.governor.outage(endpoint):
                 failure = f"{outage.cause.error}: {outage.cause.message}"
                 yield Note(code, judge=name, count=outage.failures, failure=failure)
 
@@ -538,13 +540,13 @@ class Evaluation:
 
     @cached_property
     def _endpoints(self) -> list[list[tuple[object, str]]]:
-        """Model and identity of each judge of each metric."""
+        """Endpoint (its capabilities) and identity of each judge of each metric."""
         asked = [[member for judge in judges_of(metric) for member in judge.asked] for metric in self.metrics]
-        return [list({id(m.model): (m.model, m.identity) for m in members}.values()) for members in asked]
+        return [[(member._endpoint.capabilities, member.identity) for member in members] for members in asked]
 
     def _is_unavailable(self, *metrics: list[tuple[object, str]]) -> bool:
         """Return True if each of these metrics, given by its endpoints, has one that is not called any more."""
-        return all(any(self.run.governor.outage(model) for model, _ in endpoints) for endpoints in metrics)
+        return all(any(self.run.governor.outage(endpoint) for endpoint, _ in metric) for metric in metrics)
 
     def _count_failure(self, task: Task, scores: dict[str, Score]) -> dict[str, Score]:
         """Count a score that failed in a step; return the scores, none if their judge is not called any more."""
@@ -556,8 +558,8 @@ class Evaluation:
         paid = any(score.usage.calls for score in scores.values())
         if not paid or not self.gives_up or failures[0].error == BudgetExceeded.__name__:
             return scores
-        models = [model for model, _ in self._endpoints[task.number]]
-        if self.run.governor.record_failed_score(models, failures[0]) and self._is_unavailable(*self._endpoints):
+        endpoints = [endpoint for endpoint, _ in self._endpoints[task.number]]
+        if self.run.governor.record_failed_score(endpoints, failures[0]) and self._is_unavailable(*self._endpoints):
             self.scheduler.no_judge_left.set()
         return scores
 

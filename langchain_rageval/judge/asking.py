@@ -303,7 +303,7 @@ def _read_reply(
         raise
     endpoint.record_server_errors(mode, attempts.server_errors)
     endpoint.record_success(mode)
-    yield ValidReply(endpoint.model)
+    yield ValidReply(endpoint.capabilities)
     request = question.request
     objection = question.objection(answer) or _copied_example(request, answer) or _other_numbers(request, answer)
     if objection:

@@ -257,7 +257,7 @@ class Endpoint:
             schema=request.schema,
             gates=self.gates,
             draw=draw,
-            endpoint=self.model,
+            endpoint=self.capabilities,
             offline=request.offline,
         )
 

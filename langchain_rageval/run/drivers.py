@@ -218,7 +218,6 @@ def _turn(request: ModelRequest, run: Run) -> ModelTurn:
 
 
 def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
-    run.governor.check_cost(Cost(embeddings=1))
     if run.recording is not None and run.recording.recorder.records(embeddings):
         return _replay_vectors(embeddings, texts, run.recording, run, config)
     queue = run.embedding_queues.queue_for(embeddings)
@@ -226,9 +225,8 @@ def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: Runna
     def start_worker() -> None:
         run.threads.submit(lambda: drive(queue.send_batches(), run, config))
 
-    vectors, new_texts, needs_worker = queue.add(texts)
+    vectors, needs_worker = queue.add(texts, partial(_charge_texts, run))
     try:
-        run.meter.add(embedded=new_texts)
         if needs_worker:
             start_worker()
         if wait(vectors, MAX_WAIT).not_done and queue.add_worker_if_late(texts):
@@ -236,6 +234,10 @@ def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: Runna
         return [vector.result() for vector in vectors]
     finally:
         run.embedding_queues.leave(queue)
+
+
+def _charge_texts(run: Run, number: int) -> None:
+    run.governor.spend(Cost(embeddings=number), partial(run.meter.add, embedded=number))
 
 
 def _compute(function: Callable[[], Any], run: Run) -> Any:
@@ -363,7 +365,6 @@ async def _acompute(function: Callable[[], Any], run: Run) -> Any:
 
 
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
-    run.governor.check_cost(Cost(embeddings=1))
     queue = run.embedding_queues.queue_for(embeddings)
 
     async def send_batches() -> None:
@@ -377,10 +378,9 @@ async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config
         if queue.add_worker_if_late(texts):
             start_worker()
 
-    vectors, new_texts, needs_worker = queue.add(texts)
+    vectors, needs_worker = queue.add(texts, partial(_charge_texts, run))
     timer = asyncio.get_running_loop().call_later(MAX_WAIT, start_worker_if_late)
     try:
-        run.meter.add(embedded=new_texts)
         if needs_worker:
             start_worker()
         return await agather(map(asyncio.wrap_future, vectors))

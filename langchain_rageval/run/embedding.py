@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from itertools import islice
@@ -58,21 +58,25 @@ class EmbeddingQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._callers = 0
 
-    def add(self, texts: Sequence[str]) -> tuple[list[Future[Vector]], int, bool]:
+    def add(self, texts: Sequence[str], charge: Callable[[int], None]) -> tuple[list[Future[Vector]], bool]:
         """Request the vectors of some texts.
 
+        Args:
+            texts: the texts.
+            charge: charges the number of texts that were not requested before. If it raises, none is requested.
+
         Returns:
-            A future for each text; the number of texts that were not requested before; True if the caller must start a
-            worker.
+            A future for each text; True if the caller must start a worker.
         """
         with self._lock:
-            self._callers += 1
             new = {text: _uncancellable_future() for text in texts if not self._has(text)}
+            charge(len(new))
+            self._callers += 1
             self._unsent |= new
             futures = [self._unsent.get(text) or self._sent[text] for text in texts]
             needs_worker = bool(new) and (not self._workers or len(self._unsent) >= BATCH_SIZE)
             self._workers += needs_worker
-        return futures, len(new), needs_worker
+        return futures, needs_worker
 
     def add_worker_if_late(self, texts: Sequence[str]) -> bool:
         """Return True if one of some requested texts is still unsent; the caller must then start a worker."""

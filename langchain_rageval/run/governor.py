@@ -44,7 +44,8 @@ class Outage:
 class Governor(Protocol):
     """Interface of what limits the work of a run.
 
-    An endpoint is named by the object that is called: a judge's model, embeddings, a cross-encoder or a chain.
+    An endpoint is identified by an object: the capabilities of a judge's endpoint, embeddings, a cross-encoder or a
+    chain.
     """
 
     @property
@@ -57,7 +58,7 @@ class Governor(Protocol):
 
     @property
     def exhausted(self) -> bool:
-        """True once a task was rejected or a call refused.
+        """True once a task was rejected, or a cost refused.
 
         From then on every task that costs something is rejected, so that the finished tasks are the first of the list
         and not the cheap ones.
@@ -87,6 +88,14 @@ class Governor(Protocol):
             charge: adds the call to the run's meter. It is counted either as under way or as spent at any time.
         """
 
+    def spend(self, cost: Cost, charge: Callable[[], None]) -> None:
+        """Charge a cost; raise BudgetExceeded if it does not fit the budget.
+
+        Args:
+            cost: the cost.
+            charge: adds the cost to the run's meter.
+        """
+
     def check_cost(self, cost: Cost, spent: Cost | None = None) -> None:
         """Raise BudgetExceeded if a cost does not fit the budget.
 
@@ -94,6 +103,9 @@ class Governor(Protocol):
             cost: the further cost.
             spent: the cost so far; None for that of the run's meter.
         """
+
+    def begin_scores(self) -> None:
+        """Ignore the calls so far, which belong to no score, when failed scores are counted."""
 
     def check_endpoint(self, endpoint: object) -> None:
         """Note a call to an endpoint; raise JudgeUnavailable if no further calls are sent to it."""
@@ -203,9 +215,9 @@ class LocalGovernor:
         self._reserved = Cost()
         self._kinds: defaultdict[Hashable, _Mean] = defaultdict(_Mean)
         self._under_way = 0
-        self._breakers: defaultdict[int, _Breaker] = defaultdict(_Breaker)
+        self._breakers: dict[int, _Breaker] = {}
         self._lock = threading.Lock()
-        self._call_lock = threading.Lock()  # calls begin while the cost of a task is guessed
+        self._call_lock = threading.Lock()  # calls begin and end while the cost of a task is guessed
 
     def admit(self, kind: Hashable, guess: Callable[[], Cost]) -> Cost | None:
         """Admit a task if its expected cost still fits the budget; see `Governor`."""
@@ -214,8 +226,8 @@ class LocalGovernor:
         with self._lock:
             expected = self._kinds[kind].expected(self.budget, guess)
             committed = reduce(Cost.plus, (mean.total for mean in self._kinds.values()), self._reserved)
-            fits = self.budget.allows(expected, committed.at_least(self._spent))
-            self.exhausted = self.exhausted or not fits
+            if not self.budget.allows(expected, committed.at_least(self._spent)):
+                self.exhausted = True
             if self.exhausted and not self.budget.allows(expected, _UNBOUNDED):
                 return None
             self._reserved = self._reserved.plus(expected)
@@ -231,8 +243,9 @@ class LocalGovernor:
     def begin_call(self) -> None:
         """Hold room in the budget for a model call; raise BudgetExceeded if there is none, or the tokens are spent."""
         with self._call_lock:
-            if self.budget is not None:
-                self.check_cost(_ONE_CALL, self._spent.plus(Cost(calls=self._under_way)))
+            under_way = Cost(calls=self._under_way)
+            if self.budget is not None and not self.budget.allows(_ONE_CALL, self._spent.plus(under_way)):
+                raise self._exceeded()
             self._under_way += 1
 
     def end_call(self, charge: Callable[[], None]) -> None:
@@ -241,19 +254,36 @@ class LocalGovernor:
             charge()
             self._under_way -= 1
 
+    def spend(self, cost: Cost, charge: Callable[[], None]) -> None:
+        """Charge a cost; raise BudgetExceeded if it does not fit the budget; see `Governor`."""
+        with self._call_lock:
+            self.check_cost(cost)
+            charge()
+
     def check_cost(self, cost: Cost, spent: Cost | None = None) -> None:
         """Raise BudgetExceeded if a cost does not fit the budget; see `Governor`."""
         if self.budget is not None and not self.budget.allows(cost, self._spent if spent is None else spent):
             self.exhausted = True
-            raise BudgetExceeded(f"the budget of {self.budget} is spent; the score was begun and cannot be finished")
+            raise self._exceeded()
+
+    def _exceeded(self) -> BudgetExceeded:
+        return BudgetExceeded(f"the budget of {self.budget} is spent; the score was begun and cannot be finished")
 
     @property
     def _spent(self) -> Cost:
         return Cost.of(self._meter.usage, self._meter.unreported)
 
+    def _breaker(self, endpoint: object) -> _Breaker:
+        return self._breakers.setdefault(id(endpoint), _Breaker())
+
+    def begin_scores(self) -> None:
+        """Ignore the calls so far when failed scores are counted; see `Governor`."""
+        for breaker in self._breakers.values():
+            breaker.called = breaker.valid = False
+
     def check_endpoint(self, endpoint: object) -> None:
         """Note a call to an endpoint; raise JudgeUnavailable if no further calls are sent to it."""
-        breaker = self._breakers[id(endpoint)]
+        breaker = self._breaker(endpoint)
         breaker.called = True
         if breaker.cause is not None:
             raise JudgeUnavailable(
@@ -262,25 +292,26 @@ class LocalGovernor:
 
     def record_try(self, endpoint: object, error: Exception | None, *, is_valid: bool = False) -> None:
         """Record the outcome of a call; see `Governor`."""
-        breaker = self._breakers[id(endpoint)]
-        breaker.answered = breaker.answered or error is None
-        breaker.valid = breaker.valid or is_valid
-        counts = error is not None and (is_unreachable(error) or (not breaker.answered and is_transient(error)))
-        breaker.failed_tries = breaker.failed_tries + 1 if counts else 0
+        with self._call_lock:
+            breaker = self._breaker(endpoint)
+            breaker.answered = breaker.answered or error is None
+            breaker.valid = breaker.valid or is_valid
+            counts = error is not None and (is_unreachable(error) or (not breaker.answered and is_transient(error)))
+            breaker.failed_tries = breaker.failed_tries + 1 if counts else 0
 
     def allows_retry(self, endpoint: object) -> bool:
         """Return False if each further call fails at its first error; see `Governor`."""
-        breaker = self._breakers[id(endpoint)]
+        breaker = self._breaker(endpoint)
         return breaker.cause is None and breaker.failed_tries < _FAILED_TRIES
 
     def record_failed_score(self, endpoints: Iterable[object], failure: Failure) -> bool:
         """Count a failed score against its endpoints; see `Governor`."""
-        keys = dict.fromkeys(map(id, endpoints))
-        with self._lock:
-            opened = [self._breakers[key].record_failed_score(failure) for key in keys]
+        breakers = {id(endpoint): self._breaker(endpoint) for endpoint in endpoints}
+        with self._call_lock:
+            opened = [breaker.record_failed_score(failure) for breaker in breakers.values()]
         return any(opened)
 
     def outage(self, endpoint: object) -> Outage | None:
         """Return why an endpoint is not called any more; None if it is."""
-        breaker = self._breakers[id(endpoint)]
+        breaker = self._breaker(endpoint)
         return None if breaker.cause is None else Outage(breaker.failed_scores, breaker.cause)

@@ -316,8 +316,8 @@ class TestEveryMetric:
     async def test_a_text_that_is_refused_fails_its_own_sample_alone(self, endpoint, scores_of, monkeypatch):
         add, asked = EmbeddingQueue.add, []
 
-        def counted(queue, texts):
-            added = add(queue, texts)
+        def counted(queue, texts, charge):
+            added = add(queue, texts, charge)
             asked.extend(texts)
             return added
 

@@ -8,6 +8,7 @@ from helpers.munich import offline_reply
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (
+    Judge,
     OfflineJudge,
     RetryPolicy,
     aevaluate,
@@ -128,6 +129,29 @@ def test_a_judge_that_has_answered_once_is_asked_to_the_end():
     assert judge.calls == 151
     assert report.complete
     assert report.left_out == []
+
+
+def test_replies_to_canaries_are_no_replies_about_samples():
+    judge = BadJudge(Rejected(401), first=8)
+    report = evaluate(SAMPLES, faithfulness(judge.model), progress=False, canaries=True, max_concurrency=1)
+    assert report.canaries.right == 8
+    assert judge.calls == 8 + 20
+    assert report.notes[0].startswith("The run was stopped: RunnableLambda")
+
+
+def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
+    judge = BadJudge(Rejected(401))
+
+    def reply(messages):
+        is_about_references = "In 1158, town" in str(messages[-1].content)
+        return judge._answer(messages) if is_about_references else offline_reply(messages)
+
+    model = RunnableLambda(reply)
+    metrics = [faithfulness(Judge(model)), context_recall(Judge(model, attempts=2))]
+    report = evaluate(SAMPLES, metrics, progress=False, max_concurrency=1)
+    assert judge.calls == 20
+    assert sum("faithfulness" in row.scores for row in report.rows) == 150
+    assert {name for _, name in report.left_out} == {"context_recall"}
 
 
 def test_an_error_of_a_metric_is_not_the_judges():

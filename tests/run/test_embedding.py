@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval import Budget, BudgetExceeded
 from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.run import embedding
 from langchain_rageval.run.drivers import adrive, drive
@@ -23,6 +24,7 @@ from langchain_rageval.run.governor import LocalGovernor
 from langchain_rageval.run.requests import Embed, Gather
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.usage import UsageMeter
 
 
 class Refusal(Exception):
@@ -106,6 +108,18 @@ def test_a_text_is_charged_to_its_first_caller():
     embedded(one, own, "a", "b")
     embedded(other, own, "b", "c")
     assert (one.meter.usage.embedded, other.meter.usage.embedded, run.meter.usage.embedded) == (2, 1, 3)
+
+
+@pytest.mark.parametrize("do", [embedded, lambda *a: asyncio.run(aembedded(*a))], ids=["sync", "async"])
+def test_a_budget_refuses_texts_beyond_it_and_none_that_have_their_vectors(do):
+    meter, own = UsageMeter(), Own()
+    run = Run(LocalGovernor(Budget(embeddings=3), meter), meter=meter)
+    do(run, own, "a", "bb")
+    with pytest.raises(BudgetExceeded):
+        do(run, own, "a", "ccc", "dddd")
+    do(run, own, "ccc")
+    assert told(do(run, own, "a", "bb", "ccc")) == [[1, 1], [2, 1], [3, 1]]
+    assert (own.texts, meter.usage.embedded) == (["a", "bb", "ccc"], 3)
 
 
 def test_two_objects_do_not_mix_even_if_they_are_equal():
@@ -222,7 +236,7 @@ class TestFailures:
     def outcomes(self, own, texts):
         """The vectors by text, and what was raised by text."""
         queue = EmbeddingQueue(own)
-        futures, _, _ = queue.add(texts)
+        futures, _ = queue.add(texts, lambda _new: None)
         drive(queue.send_batches(), Run(), {})
         assert all(future.done() for future in futures)
         raised = {text: future.exception() for text, future in zip(texts, futures, strict=True)}
@@ -325,7 +339,7 @@ class TestFailures:
                 return [rubbish if text == "odd" else vector(text) for text in texts]
 
         queue = EmbeddingQueue(Odd())
-        futures, _, _ = queue.add(["a", "odd", "b"])
+        futures, _ = queue.add(["a", "odd", "b"], lambda _new: None)
         drive(queue.send_batches(), Run(), {})
         assert [type(future.exception()) for future in futures] == [type(None), ModelOutputError, type(None)]
 

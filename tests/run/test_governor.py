@@ -1,7 +1,14 @@
 """Admission of tasks by a budget, room for model calls, and the circuit breaker of an endpoint."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from helpers.each import each
+from helpers.waiting import PATIENCE
+from hypothesis import given
+from hypothesis import strategies as st
 
 from langchain_rageval import Budget, BudgetExceeded
 from langchain_rageval.data.schema import Failure
@@ -104,7 +111,121 @@ def test_calls_under_way_hold_room_for_themselves():
     assert str(caught.value) == SPENT.format("3 calls")
     governor.end_call(nothing)  # a reply from the model's cache
     governor.begin_call()
-    assert governor.exhausted
+    assert governor.admit("m", lambda: Cost(2)) is not None  # room that calls held is no reason to reject tasks
+
+
+@given(st.integers(0, 6), st.lists(st.sampled_from(["begin", "end", "end from the cache"])))
+def test_a_call_is_refused_exactly_if_spent_calls_and_those_under_way_reach_the_bound(bound, events):
+    meter = UsageMeter()
+    governor, spent, under_way = LocalGovernor(Budget(calls=bound), meter), 0, 0
+    for event in events:
+        if event == "begin":
+            try:
+                governor.begin_call()
+                is_refused = False
+            except BudgetExceeded:
+                is_refused = True
+            assert is_refused == (spent + under_way >= bound)
+            under_way += not is_refused
+        elif under_way:
+            charged = event == "end"
+            governor.end_call(lambda charged=charged: meter.add(calls=int(charged)))
+            spent, under_way = spent + charged, under_way - 1
+
+
+THREADS, TURNS = 8, 20
+
+
+def hammer(function):
+    """Call a function in eight threads, twenty times in each, and return the sum of what it returned."""
+    start = threading.Barrier(THREADS)
+
+    def work():
+        start.wait(PATIENCE)
+        return sum(function() for _ in range(TURNS))
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return sum(job.result() for job in [pool.submit(work) for _ in range(THREADS)])
+
+
+class YieldingMeter(UsageMeter):
+    """Lets other threads run between reading and use of the usage, and before it is charged."""
+
+    @property
+    def usage(self):
+        usage = super().usage
+        time.sleep(1e-4)
+        return usage
+
+    def add(self, **cost):
+        time.sleep(1e-5)
+        super().add(**cost)
+
+
+class YieldingFailure(Failure):
+    """Lets other threads run on each access to the type of the error."""
+
+    def __getattribute__(self, name):
+        if name == "error":
+            time.sleep(1e-5)
+        return super().__getattribute__(name)
+
+
+def test_calls_of_many_threads_reach_the_bound_and_do_not_exceed_it():
+    meter = YieldingMeter()
+    governor = LocalGovernor(Budget(calls=100), meter)
+
+    def call():
+        try:
+            governor.begin_call()
+        except BudgetExceeded:
+            return 0
+        governor.end_call(lambda: meter.add(calls=1))
+        return 1
+
+    assert (hammer(call), meter.usage.calls) == (100, 100)
+
+
+def test_a_call_whose_charging_is_under_way_is_counted_once():
+    meter, begins = UsageMeter(), threading.Event()
+    governor = LocalGovernor(Budget(calls=2), meter)
+    governor.begin_call()
+
+    def begin_another():
+        begins.set()
+        governor.begin_call()
+
+    def charge():
+        meter.add(calls=1)
+        another.append(pool.submit(begin_another))
+        assert begins.wait(PATIENCE)
+        time.sleep(1e-3)  # the other call looks for room now, or after the charging
+
+    another = []
+    with ThreadPoolExecutor(1) as pool:
+        governor.end_call(charge)
+        another[0].result(PATIENCE)
+
+
+def test_texts_of_many_threads_reach_the_bound_and_do_not_exceed_it():
+    meter = YieldingMeter()
+    governor = LocalGovernor(Budget(embeddings=300), meter)
+
+    def embed():
+        try:
+            governor.spend(Cost(embeddings=3), lambda: meter.add(embedded=3))
+        except BudgetExceeded:
+            return 0
+        return 3
+
+    assert (hammer(embed), meter.usage.embedded) == (300, 300)
+
+
+def test_failures_of_many_threads_are_each_counted_once():
+    governor, failure = LocalGovernor(), YieldingFailure(step="verify", error="Rejected", message="no")
+    governor.check_endpoint(ENDPOINT)
+    assert hammer(lambda: governor.record_failed_score([ENDPOINT], failure)) == 1
+    assert governor.outage(ENDPOINT) == Outage(20, failure)
 
 
 @each(
@@ -125,7 +246,7 @@ def test_a_call_is_refused_once_calls_or_tokens_are_spent(budget, spent, fits):
         assert fits
     except BudgetExceeded:
         assert not fits
-    assert governor.exhausted == (not fits)
+    assert (governor.admit("m", lambda: Cost(1, 1)) is not None) == fits
 
 
 def test_a_refused_call_ends_the_admission_of_tasks():
@@ -186,3 +307,14 @@ def test_failed_scores_of_an_endpoint_with_a_valid_reply_end_nothing():
     assert not failed_scores(governor, 19)
     governor.record_try(ENDPOINT, None, is_valid=True)
     assert not failed_scores(governor, 40)
+
+
+def test_calls_before_the_scores_are_not_held_for_those_of_a_score():
+    governor = LocalGovernor()
+    for endpoint in (ENDPOINT, OTHER):
+        governor.check_endpoint(endpoint)
+        governor.record_try(endpoint, None, is_valid=True)
+    governor.begin_scores()
+    governor.check_endpoint(ENDPOINT)
+    assert failed_scores(governor, 20)
+    assert governor.outage(OTHER) is None  # not called for a score
