@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.runnables import Runnable
 
 from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
-from langchain_rageval.cli.commands import build_parser
+from langchain_rageval.cli.commands import build_parser, named_options
 from langchain_rageval.cli.inputs import (
     build_audit,
     build_budget,
@@ -160,7 +160,7 @@ def _check_judge_is_named(
     Raises:
         ConfigError: if a gated metric asks a judge that the command does not name.
     """
-    is_named = options.words is None or any(word.partition("=")[0] in ("--judge", "--audit") for word in options.words)
+    is_named = bool({"--judge", "--audit"} & options.named)
     gates_all = bool(getattr(options, "baseline", None))
     names = [name for metric in metrics if judges_of(metric) for name in names_of(metric)]
     asking = [name for name in names if gates_all or name in gates]
@@ -329,7 +329,7 @@ def run_resume(options: argparse.Namespace) -> int:
             setattr(repeated, option, str(folder / path))
     repeated.journal = options.journal
     repeated.resume = repeated.retry_failed = True  # of `rageval run`
-    repeated.words = None
+    repeated.words, repeated.named = None, named_options([*command["words"], *options.options])
     return int(repeated.run(repeated))
 
 

@@ -88,7 +88,8 @@ def _describe(model: Any) -> str:
     if settings.get("model") == settings.get("model_name"):
         settings.pop("model_name", None)
     texts = {name: repr(value) for name, value in settings.items()}
-    texts |= {name: redact_secrets(text, model) for name, text in texts.items() if name not in _NAMES}
+    told = {name for name, value in settings.items() if isinstance(value, str) and name not in _NAMES}
+    texts |= {name: redact_secrets(texts[name], model) for name in told}
     return f"{kind.__qualname__}({', '.join(f'{name}={text}' for name, text in texts.items())})"
 
 
