@@ -61,6 +61,7 @@ def _get(chunk: Any, name: str) -> Any:
 
 
 _NAME_SETS = {field: frozenset(names) for field, names in NAMES.items()}
+_IDS_OF = {"contexts": "context_ids", "retrieved": "retrieved_ids", "reference_contexts": "reference_context_ids"}
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
 _LOG = logging.getLogger("langchain_rageval")
 _UNREAD_HISTORY = (
@@ -310,7 +311,7 @@ def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[st
 def as_sample_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields as `Sample` takes them, with the ids of documents if all documents have ids."""
     result = {field: _normalized_value(field, value) for field, value in fields.items() if value is not None}
-    for field, id_field in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
+    for field, id_field in _IDS_OF.items():
         documents = fields.get(field)
         ids = [chunk_id(_chunk(document)) for document in documents] if isinstance(documents, list) else []
         if ids and None not in ids:
@@ -368,7 +369,7 @@ def _id_to_str(value: Any) -> Any:
 _CONVERT = {
     "question": unwrap_text,
     **dict.fromkeys(("answer", "references"), _answer_to_text),
-    **dict.fromkeys(("contexts", "reference_contexts"), _chunk_to_text),
+    **dict.fromkeys(("contexts", "retrieved", "reference_contexts"), _chunk_to_text),
 }
 
 
