@@ -32,7 +32,7 @@ from langchain_rageval.callbacks.sinks.files import JsonlSink
 from langchain_rageval.callbacks.sinks.traces import OpenTelemetrySink
 from langchain_rageval.chains.events import ChainEvents, RunLabels
 from langchain_rageval.chains.run_trees import RootRun, RunTrees, RunType, new_record
-from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_sample, thread_id_in
+from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_chain_run, thread_id_in
 from langchain_rageval.data.conversations import CONVERSATION
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError
@@ -220,7 +220,9 @@ class RagEvalCallback(ChainEvents):
         return in_time
 
     def _begin_tree(self, run_type: RunType, run_id: UUID, name: str | None, inputs: Any, labels: RunLabels) -> None:
-        """Decide whether a new tree is sampled."""
+        """Decide whether a new tree is sampled. A model by itself is no chain."""
+        if run_type == "model":
+            return
         state = self._state
         if self._closed or in_worker.get():
             state.trees.start_tree(run_id, None)
@@ -310,7 +312,7 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
         metadata[CONVERSATION] = root.thread_id
     try:
         if root.record is None:
-            job = ScoringJob(number, metadata, sample=read_sample(root, inputs, outputs))
+            job = ScoringJob(number, metadata, reading=read_chain_run(root, inputs, outputs))
         else:
             job = ScoringJob(number, metadata, record=root.record)
     except Exception as error:

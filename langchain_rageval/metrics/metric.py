@@ -18,6 +18,7 @@ from pydantic import ConfigDict, PrivateAttr, ValidationError
 from langchain_rageval._internal.code_identity import qualified_name
 from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._version import __version__
+from langchain_rageval.chains.sample_reader import NO_CONTEXTS
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
@@ -226,9 +227,10 @@ class Metric(Traced[Any, Score], Adapters):
         """
         sample = Sample.parse(input)
         if lacking := self._lacking(sample):
+            reason = sample.metadata.get(NO_CONTEXTS) if "contexts" in lacking else None
             raise SampleError(
                 f"{self.name} reads {sorted(self.reads)}; sample {sample.id!r} lacks {lacking}: "
-                "fill it in or drop the metric",
+                f"{reason or 'fill it in or drop the metric'}",
                 lacking[0],
             )
         return sample

@@ -1,4 +1,4 @@
-"""Checks of a run that cost no call: broken and repeated answers, and verdicts without citations."""
+"""Checks of a run that cost no call: broken and repeated answers, unread contexts, verdicts without citations."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from langchain_rageval.chains.sample_reader import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
@@ -86,6 +87,9 @@ class FreeChecks:
             text = self._texts.setdefault(hash(" ".join(answer.split())), _Text())
             text.questions.add(hash(row.sample.question))
             text.references.add(hash(tuple(row.sample.references)))
+        origin, has_answer = row.sample.metadata.get(CONTEXTS_FROM), bool(answer.strip())
+        self._counts["unread-contexts"] += has_answer and origin == "retriever" and bool(row.sample.contexts)
+        self._counts["no-contexts"] += has_answer and NO_CONTEXTS in row.sample.metadata
         for score in row.scores.values():
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
@@ -97,6 +101,9 @@ class FreeChecks:
         missing = self._counts["none"] if self._answered else 0  # a run without answers asks about something else
         for code in ("blank", *_BEGINNINGS):
             if count := self._counts[code] + missing * (code == "blank"):
+                yield Note(code, count=count, total=self._samples)
+        for code in ("unread-contexts", "no-contexts"):
+            if count := self._counts[code]:
                 yield Note(code, count=count, total=self._samples)
         if (alike := self._alike()) > 1:
             yield Note("same-answer", count=alike, total=self._samples)
