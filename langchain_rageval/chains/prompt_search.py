@@ -226,16 +226,21 @@ def _read_prompt(
 ) -> tuple[list[ModelCall], list[Part]]:
     """Return the calls whose outputs a prompt holds, and the chunks that it holds, in their order.
 
-    A prompt with escapes is also read without them; the form that holds more counts.
+    A prompt with escapes is also read without them. The form that holds more counts.
     """
+    texts = [_Words(chunk.text.strip()) for chunk in chunks]
+    forms = [(prompt, [_exact(prompt.text.text, text.text) for text in texts]) for prompt in _forms(call)]
+    most = max((sum(map(bool, exact)) for _, exact in forms), default=0)
     best: tuple[int, list[ModelCall], list[Part]] = (-1, [], [])
-    for prompt in _forms(call):
+    for prompt, exact in forms:
+        if sum(map(bool, exact)) < most:
+            continue
         places = {draft: _places(prompt.text, output) for draft, output in drafts.items()}
         held = [draft for draft, found in places.items() if found]
         for draft in held:
             prompt.blocked += [(start, end, draft.ended) for start, end in places[draft]]
         prompt.blocked += [(*place, inf) for place in _exact(prompt.text.text, question.strip())]
-        parts = _place(prompt, chunks)
+        parts = _place(prompt, chunks, texts, exact)
         size = sum(len(part.text) for part in parts) + sum(len(drafts[draft].text) for draft in held)
         if size > best[0]:
             best = size, held, parts
@@ -281,10 +286,17 @@ def _decode(match: re.Match[str]) -> str:
     return units.decode("utf-16-be", errors="replace")
 
 
-def _place(prompt: _Prompt, chunks: Sequence[Chunk]) -> list[Part]:
-    """Return the chunks that a prompt holds, in their order. Each stretch of it counts for one chunk, the longest."""
-    texts = [_Words(chunk.text.strip()) for chunk in chunks]
-    exact = [_exact(prompt.text.text, text.text) for text in texts]
+def _place(
+    prompt: _Prompt, chunks: Sequence[Chunk], texts: Sequence[_Words], exact: Sequence[list[tuple[int, int]]]
+) -> list[Part]:
+    """Return the chunks that a prompt holds, in their order. Each stretch of it counts for one chunk, the longest.
+
+    Args:
+        prompt: the prompt.
+        chunks: the chunks.
+        texts: their texts.
+        exact: places of each text in the prompt.
+    """
     others = [number for number, places in enumerate(exact) if not places]
     runs = dict(zip(others, _runs(prompt.text, [texts[number] for number in others]), strict=True))
     sizes = {number: len(texts[number].text) for number, places in enumerate(exact) if places}
@@ -315,7 +327,9 @@ def _is_barred(run: _Run, barred: Sequence[tuple[int, int]]) -> bool:
 
 def _part(chunk: Chunk, text: _Words, runs: Sequence[_Run]) -> Part:
     """Return the part of a chunk that was read; the whole chunk if only a few of its words are missing."""
-    if _covered(runs) >= _WHOLE * len(text.words):
+    size = len(text.words)
+    missing = size - _covered(runs)
+    if missing <= (1 - _WHOLE) * size or (missing < _GRAM and size >= _LONG):
         return Part(chunk, chunk.text, (0, len(chunk.text)))
     stretches: list[list[int]] = []
     for run in sorted(runs):
@@ -324,6 +338,8 @@ def _part(chunk: Chunk, text: _Words, runs: Sequence[_Run]) -> Part:
         else:
             stretches.append([run.first, run.first + run.size])
     spans = [text.span(start, end) for start, end in stretches]
+    if stretches[-1][1] == size:  # with the punctuation after the last word
+        spans[-1] = spans[-1][0], len(text.text)
     shift = chunk.text.find(text.text)
     offsets = (spans[0][0] + shift, spans[0][1] + shift) if len(spans) == 1 else None
     return Part(chunk, _ELLIPSIS.join(text.text[start:end] for start, end in spans), offsets)
@@ -365,21 +381,30 @@ def _runs(prompt: _Words, texts: Sequence[_Words]) -> list[list[_Run]]:
     if not index:
         return runs
     given = prompt.words
-    ends: dict[
-        tuple[int, int], int
-    ] = {}  # of the last run of a text with this distance between its words and the prompt's
+    ends: dict[tuple[int, int], int] = {}  # of the last run of a text at this distance from its place in the prompt
+    explained = [0] * len(texts)  # end of the last long run of each text, before which no other run begins
     for at, gram in enumerate(zip(given, given[1:], given[2:], strict=False)):
+        longest: dict[int, tuple[int, int, int]] = {}
         for number, place in index.get(gram, ()):
-            if at < ends.get((number, at - place), 0):
-                continue
-            words, first, last = texts[number].words, place, place + _GRAM
-            while first and at - place + first and words[first - 1] == given[at - place + first - 1]:
-                first -= 1
-            while last < len(words) and at - place + last < len(given) and words[last] == given[at - place + last]:
-                last += 1
-            ends[number, at - place] = at - place + last
-            runs[number].append(_Run(first, last - first, *prompt.span(at - place + first, at - place + last)))
+            if at >= max(explained[number], ends.get((number, at - place), 0)):
+                first, last = _extended(texts[number].words, given, place, at)
+                ends[number, at - place] = at - place + last
+                longest[number] = max(longest.get(number, (0, 0, 0)), (last - first, first, at - place))
+        for number, (size, first, shift) in longest.items():
+            runs[number].append(_Run(first, size, *prompt.span(shift + first, shift + first + size)))
+            if size >= _LONG:
+                explained[number] = shift + first + size
     return runs
+
+
+def _extended(words: Sequence[str], given: Sequence[str], place: int, at: int) -> tuple[int, int]:
+    """Return the ends of the longest run of words around a place that stands at a place of the given words, too."""
+    first, last, shift = place, place + _GRAM, at - place
+    while first and shift + first and words[first - 1] == given[shift + first - 1]:
+        first -= 1
+    while last < len(words) and shift + last < len(given) and words[last] == given[shift + last]:
+        last += 1
+    return first, last
 
 
 def _covered(runs: Iterable[_Run]) -> int:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
+from itertools import zip_longest
 from typing import Any
 
 from langchain_core.documents import Document
@@ -88,7 +89,8 @@ class RunReading:
         Prompts may be large: call this outside the thread of the chain.
         """
         sample = self.sample
-        found = find_read(sample.answer or "", sample.question, self.chunks, self.calls, self.queries)
+        chunks = [chunk for chunk in self.chunks if chunk.id is not None or not _joins(chunk, self.chunks)]
+        found = find_read(sample.answer or "", sample.question, chunks, self.calls, self.queries)
         if found:
             sample = _with_contexts(sample, found)
         elif sample.contexts is None and sample.answer is not None:
@@ -177,27 +179,23 @@ def _columns(chunks: Iterable[Chunk]) -> tuple[list[str], list[str] | None]:
 
 
 def _chunks_of(root: RootRun, sample: Sample, tools: Mapping[str, str]) -> list[Chunk]:
-    """Return all chunks that a run has handled, by text: Documents, and the contexts of its sample.
-
-    A text without an id that joins several Documents is none.
-    """
+    """Return all chunks that a run has handled: its Documents, and the contexts of its sample; each text once."""
     chunks: dict[str, Chunk] = {}
     for document, time in root.seen.values():
         chunk = _chunk(document, tools, time)
         known = chunks.setdefault(chunk.text, chunk)
         if known.id is None and chunk.id is not None:
             chunks[chunk.text] = chunk._replace(seen=known.seen)
-    named = [*chunks.values()]
     contexts = sample.contexts or []
-    columns = (sample.context_ids, sample.metadata.get(SOURCES), sample.metadata.get(SPANS))
-    rows = zip(*(column or [None] * len(contexts) for column in columns), strict=True)
-    for text, (id, source, span) in zip(contexts, rows, strict=True):
+    columns = (sample.context_ids or [], sample.metadata.get(SOURCES) or [], sample.metadata.get(SPANS) or [])
+    ids, sources, spans = (column if len(column) == len(contexts) else [] for column in columns)
+    for text, id, source, span in zip_longest(contexts, ids, sources, spans):
         chunks.setdefault(text, Chunk(text, id, source, span))
-    return [chunk for chunk in chunks.values() if chunk.id is not None or not _joins(chunk, named)]
+    return [*chunks.values()]
 
 
 def _joins(chunk: Chunk, others: Sequence[Chunk]) -> bool:
-    """Return True if most of a chunk is the texts of several other ones."""
+    """Return True if most of a chunk is the texts of several other ones, as if a formatter had joined them."""
     parts = [other.text for other in others if len(other.text) < len(chunk.text) and other.text in chunk.text]
     return len(parts) > 1 and sum(map(len, parts)) >= _MOSTLY * len(chunk.text)
 
