@@ -62,9 +62,11 @@ class RagEvalCallback(ChainEvents):
 
     Pass it to a chain: `chain.invoke(x, config={"callbacks": [callback]})`.
 
-    The question is the input of the root run, and the answer is its output. The contexts are those that the output
+    The question is the input of the root run, and the answer is its output. The contexts are the chunks in the prompt
+    of the model call that wrote the answer, and in those of the calls that it builds on; else those that the output
     states; else the Documents of its retrievers, or of tools in which no retriever ran; else those that the root's
-    inputs hold or that passed between steps. Documents that a conversation keeps from earlier turns are left out.
+    inputs hold or that passed between steps. `metadata["contexts_from"]` says which. Documents that a conversation
+    keeps from earlier turns are left out unless the prompt holds them.
     Runs with a `thread_id`, `session_id`, `conversation_id` or `conversation` in the metadata, or in the configurable
     values, of their config are turns of a conversation. It is scored as a whole or not at all: the samples of its turns
     have its id in `metadata.conversation`, the number of the turn in `metadata.turn`, and the earlier turns in
