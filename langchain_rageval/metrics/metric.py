@@ -448,13 +448,20 @@ def _qualified_name(function: Callable[..., Any]) -> str:
     return qualified_name(definition)
 
 
+_INSTEAD_OF_RETRIEVED = {"retrieved": "contexts", "retrieved_ids": "context_ids"}
+
+
 def _is_missing(sample: Sample, field: str) -> bool:
     """Return True if a sample lacks a field.
 
     An empty list of references counts as missing. An empty list of contexts does not: the retriever found nothing, and
-    no ids are missing then.
+    no ids are missing then. What the retrievers returned is missing only if the contexts are, too.
     """
+    if field in _INSTEAD_OF_RETRIEVED and sample.retrieved is None and sample.retrieved_ids is None:
+        field = _INSTEAD_OF_RETRIEVED[field]
     value = getattr(sample, field)
     if field == "context_ids" and sample.contexts == []:
+        return False
+    if field == "retrieved_ids" and sample.retrieved == []:
         return False
     return value is None or (field == "references" and not value)
