@@ -67,6 +67,7 @@ class FreeChecks:
         self._samples = self._supported = self._uncited = 0
         self._answered = False
         self._counts: Counter[str] = Counter()
+        self._chunks: Counter[str] = Counter()
         self._texts: dict[int, _Text] = {}
         for row in rows:
             self.add(row)
@@ -90,6 +91,10 @@ class FreeChecks:
         origin, has_answer = row.sample.metadata.get(CONTEXTS_FROM), bool(answer.strip())
         self._counts["unread-contexts"] += has_answer and origin == "retriever" and bool(row.sample.contexts)
         self._counts["no-contexts"] += has_answer and NO_CONTEXTS in row.sample.metadata
+        if row.sample.contexts is not None and (origin or row.sample.retrieved is not None):
+            retrieved = row.sample.contexts if row.sample.retrieved is None else row.sample.retrieved
+            self._chunks.update(retrieved=len(retrieved), read=len(row.sample.contexts), samples=1)
+            self._chunks["changed"] += row.sample.retrieved is not None
         for score in row.scores.values():
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
@@ -105,6 +110,9 @@ class FreeChecks:
         for code in ("unread-contexts", "no-contexts"):
             if count := self._counts[code]:
                 yield Note(code, count=count, total=self._samples)
+        if self._chunks["changed"]:
+            retrieved, read, samples = (self._chunks[name] for name in ("retrieved", "read", "samples"))
+            yield Note("chunks-read", retrieved=retrieved, read=read, samples=samples)
         if (alike := self._alike()) > 1:
             yield Note("same-answer", count=alike, total=self._samples)
         if self._uncited:

@@ -36,6 +36,7 @@ from langchain_rageval import (
     context_recall,
     evaluate,
     faithfulness,
+    hit_rate_at,
     mrr_at,
     precision_at,
     recall_at,
@@ -194,3 +195,22 @@ def test_a_graph_keeps_documents_of_earlier_turns_as_contexts_only_if_the_model_
 
     assert run(lambda state: joined(state["documents"])) == ["ex", "gold"]
     assert run(lambda state: joined(state["documents"][1:])) == ["gold"]
+
+
+def test_a_report_counts_the_chunks_and_says_which_answers_have_other_contexts():
+    hidden = RunnableLambda(lambda question: SEARCH.invoke(question) and ANSWER)
+    kept, unread, missing = (
+        ask(chain, id=f"{n}", reference_context_ids=["gold"])
+        for n, chain in enumerate((rag(KEEPS), hidden, lambda question: ANSWER))
+    )
+    report = evaluate([kept, unread, missing], hit_rate_at(1), progress=False)
+    notes = {note.code: str(note) for note in report.notes}
+    assert notes["chunks-read"] == "6 chunks were retrieved and 4 were read by the model, for 2 samples."
+    assert notes["unread-contexts"] == (
+        "Contexts of 1 of 3 answers are what the retrievers returned: no prompt of a model that holds them was seen."
+    )
+    assert notes["no-contexts"] == (
+        "1 of 3 answers have no contexts, since no retriever ran: let the chain return the documents."
+    )
+    given = [Sample(question=QUESTION, answer=ANSWER, contexts=["a"], context_ids=["a"], reference_context_ids=["a"])]
+    assert evaluate(given, hit_rate_at(1), progress=False).notes == []
