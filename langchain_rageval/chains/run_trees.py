@@ -88,6 +88,13 @@ class RootRun:
                 self.seen.setdefault(id(document), (document, time))
         return [*documents]
 
+    def see_messages(self, inputs: Any) -> None:
+        """Record the first messages in the inputs of steps; or a later list that puts a loaded history before them."""
+        messages = find_messages(inputs)
+        known = self.messages
+        if known is None or (messages and known and len(messages) > len(known) and messages[-len(known) :] == known):
+            self.messages = messages
+
     @property
     def tools_by_text(self) -> dict[str, str]:
         """Tool and id of the call that returned a Document, by the text of the Document."""
@@ -205,8 +212,7 @@ class RunTrees:
                 root.retrieved[run_id] = None
         else:
             root.documents = root.see(find_documents(inputs)) or root.documents
-            if root.messages is None:
-                root.messages = find_messages(inputs)
+            root.see_messages(inputs)
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
@@ -230,6 +236,7 @@ class RunTrees:
         if node.parent is None:
             return root
         if node.run_type == "chain":
+            root.see_messages(inputs)  # those of a stream are known at its end
             root.documents = root.see(find_documents(outputs) or find_documents(inputs)) or root.documents
         elif run_id in root.retrieved:
             self._record_documents(run_id, node, root, outputs)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
+
+from pydantic import BaseModel
 
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized, retrieved_by_children
 from langchain_rageval.data.messages import (
@@ -405,9 +408,16 @@ def _attributes(obj: Any) -> Mapping[Any, Any]:
         data = {"id": get(obj, "id"), "metadata": obj.metadata, "inputs": obj.inputs}
         return data | {"reference_outputs": obj.outputs}
     own = [*getattr(obj, "__dict__", ()), *getattr(obj, "__dataclass_fields__", ())]
-    names = [*own, *(getattr(obj, "model_extra", None) or ()), *FIELDS_BY_NAME]
+    known = _known_names(type(obj)) if isinstance(obj, BaseModel) else FIELDS_BY_NAME
+    names = [*own, *(getattr(obj, "model_extra", None) or ()), *known]
     attributes = {name: getattr(obj, name) for name in names if not name.startswith("_") and hasattr(obj, name)}
     return {name: value for name, value in attributes.items() if name in own or not callable(value)}
+
+
+@lru_cache(maxsize=1024)
+def _known_names(kind: type[BaseModel]) -> tuple[str, ...]:
+    """Return the known names that a model has beside its fields, as properties."""
+    return tuple(name for name in FIELDS_BY_NAME if hasattr(kind, name))
 
 
 def _plain(value: Any) -> Any:

@@ -255,10 +255,19 @@ class Sample(InputModel):
 
 def default_id(question: str, history: Sequence[Turn] = ()) -> str:
     """Return the id of a sample that was given none: a hash of its question and of its history, if it has one."""
-    content: dict[str, Any] = {"question": question}
-    if history:
-        content["history"] = [[turn.role, turn.text] for turn in history]
-    return hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
+    return id_of(question, [encode_turn(turn) for turn in history])
+
+
+def encode_turn(turn: Turn) -> str:
+    """Return a turn as text, for `id_of`."""
+    return json.dumps([turn.role, turn.text])
+
+
+def id_of(question: str, encoded_history: Sequence[str]) -> str:
+    """Return the default id of a sample whose turns were encoded before, as those of a long conversation are once."""
+    history = f', "history": [{", ".join(encoded_history)}]' if encoded_history else ""
+    content = f'{{"question": {json.dumps(question)}{history}}}'
+    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleError:
