@@ -95,8 +95,9 @@ class RagEvalCallback(ChainEvents):
             "name", "run_type", "inputs", "outputs", "error", "child_runs": [...]}`, whose children are chains,
             retrievers and tools. It returns anything that `Sample.parse` reads, or None to leave the run out. The tree
             holds the chain's own objects. Called in a scoring thread.
-        redact: function that returns the sample that judge, sinks and log may see. It is called before all of them. A
-            run for which it raises is not scored.
+        redact: function that returns the sample that judge, sinks and log may see. It is called before all of them.
+            Texts of chunks are in `contexts` and, before a reranker, in `retrieved`. A run for which it raises is not
+            scored.
         tags: names and values that are added to every row, such as {"version": "1.4", "tenant": "acme"}. Sinks store
             them, and reports are sliced by them.
         callbacks: LangChain callback handlers of the judge's own calls, which no other handler or trace sees.

@@ -18,7 +18,8 @@ from langchain_rageval.data.messages import get, role_of, unwrap_text
 from langchain_rageval.text.words import TOKEN
 
 _GRAM = 3  # words that are looked up together
-_LONG = 12  # words in a row that show that a chunk was read in part
+_LONG = 8  # words in a row that show that a chunk was read in part
+_LONG_TEXT = 16  # and their characters: in Chinese, each is a word
 _SHARE = 0.6  # share of a chunk's words that shows it, too
 _WHOLE = 0.9  # share from which on a chunk counts as read completely
 _SHORTEST = 5  # words; a shorter text must be found as a whole
@@ -113,7 +114,7 @@ class _Words:
         return spans[start][0], spans[end - 1][1]
 
 
-class _Run(NamedTuple):
+class _Stretch(NamedTuple):
     """Words that a text and a prompt have in common: the first word in the text, the number of words, the offsets."""
 
     first: int
@@ -122,12 +123,28 @@ class _Run(NamedTuple):
     end: int
 
 
+class _Block(NamedTuple):
+    """Stretch of a prompt that is something else than a chunk, or another chunk.
+
+    Attributes:
+        start: first offset.
+        end: last offset.
+        whole: a chunk that was first seen before this time and stands in the stretch as a whole does not count.
+        part: the same for a part of a chunk.
+    """
+
+    start: int
+    end: int
+    whole: float = inf
+    part: float = inf
+
+
 @dataclass(eq=False)
 class _Prompt:
-    """Text of a prompt, and the parts of it that are no chunks, each with the time until which that holds."""
+    """Text of a prompt, and the stretches of it that are no chunks."""
 
     text: _Words
-    blocked: list[tuple[int, int, float]]
+    blocked: list[_Block]
 
 
 class Part(NamedTuple):
@@ -164,43 +181,90 @@ def find_read(
         The chunks; `[]` if no call wrote the answer, or no prompt holds a chunk.
     """
     finished = sorted((call for call in calls if call.ended < inf), key=lambda call: call.started)
-    outputs = {call: _Words(call.output) for call in finished}
-    if not chunks or not outputs:
-        return []
-    asked = [(_Words(query), time) for query, time in queries]
-    drafts = {call: output for call, output in outputs.items() if output.words and not _is_query(call, output, asked)}
-    first = _writers_of(answer, outputs)
-    for shortest in (_SHORTEST, 1):
-        long_enough = {call: output for call, output in drafts.items() if len(output.words) >= shortest}
-        if found := _search(first, question, chunks, long_enough):
-            return found
-    return []
+    run = _Run(question, chunks, {call: _Words(call.output) for call in finished}, [*queries])
+    first = _writers_of(answer, run.outputs) if chunks else []
+    return run.read(first, _SHORTEST) or run.read(first, 1)
 
 
-def _is_query(call: ModelCall, output: _Words, asked: Iterable[tuple[_Words, float]]) -> bool:
-    """Return True if the output of a call is mostly what retrievers or tools were asked for afterwards."""
-    queries = {query.joined: len(query.words) for query, time in asked if time > call.ended and query.words}
-    return 2 * sum(size for query, size in queries.items() if query in output.joined) >= len(output.words)
+class _Run:
+    """A run of a chain: what its prompts may hold.
 
+    Args:
+        question: the question.
+        chunks: chunks that the run has handled.
+        outputs: outputs of its model calls, in the order of their starts.
+        queries: what retrievers and tools were asked for, and when.
+    """
 
-def _search(
-    first: Sequence[ModelCall], question: str, chunks: Sequence[Chunk], drafts: Mapping[ModelCall, _Words]
-) -> list[Part]:
-    """Return the chunks in the prompts of calls, and of the calls whose outputs these hold, in order of the calls."""
-    pending = [*first]
-    results: dict[ModelCall, list[Part]] = {}
-    while pending:
-        call = pending.pop()
-        earlier = {draft: output for draft, output in drafts.items() if draft.ended < call.started}
-        held, results[call] = _read_prompt(call, question, chunks, earlier)
-        pending += [draft for draft in held if draft not in results and draft not in pending]
-    longest: dict[str, Part] = {}
-    for call in sorted(results, key=lambda call: call.started):
-        for part in results[call]:
-            known = longest.setdefault(part.chunk.text, part)
-            if len(part.text) > len(known.text):
-                longest[part.chunk.text] = part
-    return list(longest.values())
+    def __init__(
+        self,
+        question: str,
+        chunks: Sequence[Chunk],
+        outputs: Mapping[ModelCall, _Words],
+        queries: Sequence[tuple[str, float]],
+    ) -> None:
+        self.outputs = outputs
+        self._chunks, self._asked = chunks, _Words(question)
+        self._texts = [_Words(chunk.text.strip()) for chunk in chunks]
+        self._queries = [(_Words(query), time) for query, time in queries if query.strip() != question.strip()]
+        self._drafts = {call for call in outputs if self._is_draft(call)}
+
+    def read(self, first: Sequence[ModelCall], shortest: int) -> list[Part]:
+        """Return the chunks in the prompts of calls, and of the calls whose outputs these hold, in order of the calls.
+
+        Args:
+            first: the calls to begin with.
+            shortest: number of words from which on an output in a prompt counts.
+        """
+        pending = [*first]
+        results: dict[ModelCall, list[Part]] = {}
+        while pending:
+            call = pending.pop()
+            held, results[call] = self._read_prompt(call)
+            held = [draft for draft in held if len(self.outputs[draft].words) >= shortest]
+            pending += [draft for draft in held if draft not in results and draft not in pending]
+        longest: dict[str, Part] = {}
+        for call in sorted(results, key=lambda call: call.started):
+            for part in results[call]:
+                known = longest.setdefault(part.chunk.text, part)
+                if len(part.text) > len(known.text):
+                    longest[part.chunk.text] = part
+        return list(longest.values())
+
+    def _is_draft(self, call: ModelCall) -> bool:
+        """Return True unless an output is the question, a chunk, or mostly what retrievers or tools were asked for."""
+        output = self.outputs[call]
+        if not output.words or output.words == self._asked.words:
+            return False
+        if any(chunk.seen > call.ended and chunk.text.strip() == output.text for chunk in self._chunks):
+            return False
+        later = {query.joined: len(query.words) for query, time in self._queries if time > call.ended and query.words}
+        return 2 * sum(size for query, size in later.items() if query in output.joined) < len(output.words)
+
+    def _read_prompt(self, call: ModelCall) -> tuple[list[ModelCall], list[Part]]:
+        """Return the calls whose drafts a prompt holds, and the chunks that it holds, in their order.
+
+        A prompt with escapes is also read without them. The form that holds more counts.
+        """
+        forms = [(prompt, [_exact(prompt.text.text, text.text) for text in self._texts]) for prompt in _forms(call)]
+        most = max((sum(map(bool, exact)) for _, exact in forms), default=0)
+        earlier = {one: words for one, words in self.outputs.items() if one.ended < call.started and words.words}
+        best: tuple[int, list[ModelCall], list[Part]] = (-1, [], [])
+        for prompt, exact in forms:
+            if sum(map(bool, exact)) < most:
+                continue
+            places = dict(zip(earlier, _places(prompt.text, [*earlier.values()]), strict=True))
+            for one, found in places.items():
+                prompt.blocked += [_Block(*place, one.ended, one.ended) for place in found]
+            prompt.blocked += [_Block(*place) for place in _exact(prompt.text.text, self._asked.text.strip())]
+            for query, time in self._queries:
+                prompt.blocked += [_Block(*place, time) for place in _exact(prompt.text.text, query.text.strip())]
+            held = [one for one, found in places.items() if found and one in self._drafts]
+            parts = _place(prompt, self._chunks, self._texts, exact)
+            size = sum(len(part.text) for part in parts) + sum(len(earlier[draft].text) for draft in held)
+            if size > best[0]:
+                best = size, held, parts
+        return best[1], best[2]
 
 
 def _writers_of(answer: str, outputs: Mapping[ModelCall, _Words]) -> list[ModelCall]:
@@ -221,40 +285,14 @@ def _writers_of(answer: str, outputs: Mapping[ModelCall, _Words]) -> list[ModelC
     return [max(similar)[2]] if similar else parts[-1:]
 
 
-def _read_prompt(
-    call: ModelCall, question: str, chunks: Sequence[Chunk], drafts: Mapping[ModelCall, _Words]
-) -> tuple[list[ModelCall], list[Part]]:
-    """Return the calls whose outputs a prompt holds, and the chunks that it holds, in their order.
-
-    A prompt with escapes is also read without them. The form that holds more counts.
-    """
-    texts = [_Words(chunk.text.strip()) for chunk in chunks]
-    forms = [(prompt, [_exact(prompt.text.text, text.text) for text in texts]) for prompt in _forms(call)]
-    most = max((sum(map(bool, exact)) for _, exact in forms), default=0)
-    best: tuple[int, list[ModelCall], list[Part]] = (-1, [], [])
-    for prompt, exact in forms:
-        if sum(map(bool, exact)) < most:
-            continue
-        places = {draft: _places(prompt.text, output) for draft, output in drafts.items()}
-        held = [draft for draft, found in places.items() if found]
-        for draft in held:
-            prompt.blocked += [(start, end, draft.ended) for start, end in places[draft]]
-        prompt.blocked += [(*place, inf) for place in _exact(prompt.text.text, question.strip())]
-        parts = _place(prompt, chunks, texts, exact)
-        size = sum(len(part.text) for part in parts) + sum(len(drafts[draft].text) for draft in held)
-        if size > best[0]:
-            best = size, held, parts
-    return best[1], best[2]
-
-
 def _forms(call: ModelCall) -> Iterator[_Prompt]:
-    """Yield the prompt of a call as it is, and with its escapes decoded once and twice, if it has any."""
+    """Yield the prompt of a call as it is, and with its escapes decoded once, twice and so on, if it has any."""
     texts = [(content if isinstance(content, str) else _text_of(content), own) for content, own in call.prompt]
     while texts:
         blocked, size = [], 0
         for text, own in texts:
             if own:
-                blocked.append((size, size + len(text), inf))
+                blocked.append(_Block(size, size + len(text)))
             size += len(text) + 1
         yield _Prompt(_Words("\n".join(text for text, _ in texts)), blocked)
         decoded = [(next(_unescaped(text), text), own) for text, own in texts]
@@ -301,35 +339,39 @@ def _place(
     runs = dict(zip(others, _runs(prompt.text, [texts[number] for number in others]), strict=True))
     sizes = {number: len(texts[number].text) for number, places in enumerate(exact) if places}
     sizes |= {number: sum(run.end - run.start for run in found) for number, found in runs.items() if found}
-    taken: list[tuple[int, int, float]] = list(prompt.blocked)
+    taken = [*prompt.blocked]
     parts: list[tuple[int, Part]] = []
     for number in sorted(sizes, key=lambda number: -sizes[number]):
         chunk, text = chunks[number], texts[number]
-        barred = [(start, end) for start, end, until in taken if chunk.seen < until]
-        free = [place for place in exact[number] if not any(a <= place[0] and place[1] <= b for a, b in barred)]
+        barred = [block for block in taken if chunk.seen < block.whole]
+        free = [place for place in exact[number] if not any(b.start <= place[0] and place[1] <= b.end for b in barred)]
         if free:
             places, part = free, Part(chunk, chunk.text, (0, len(chunk.text)))
         else:
+            barred = [block for block in taken if chunk.seen < block.part]
             left = [run for run in runs.get(number, ()) if not _is_barred(run, barred)]
             if not _suffices(left, len(text.words)):
                 continue
             places, part = [(run.start, run.end) for run in left], _part(chunk, text, left)
-        taken += [(*place, inf) for place in places]
+        taken += [_Block(*place) for place in places]
         parts.append((min(places)[0], part))
     return [part for _, part in sorted(parts, key=lambda placed: placed[0])]
 
 
-def _is_barred(run: _Run, barred: Sequence[tuple[int, int]]) -> bool:
+def _is_barred(run: _Stretch, barred: Sequence[_Block]) -> bool:
     """Return True if more than half of a run lies in stretches of the prompt that are no chunk or another one."""
-    overlap = sum(max(0, min(run.end, end) - max(run.start, start)) for start, end in barred)
+    overlap, end = 0, run.start
+    for block in sorted(barred):
+        overlap += max(0, min(run.end, block.end) - max(end, block.start))
+        end = max(end, block.end)
     return 2 * overlap > run.end - run.start
 
 
-def _part(chunk: Chunk, text: _Words, runs: Sequence[_Run]) -> Part:
+def _part(chunk: Chunk, text: _Words, runs: Sequence[_Stretch]) -> Part:
     """Return the part of a chunk that was read; the whole chunk if only a few of its words are missing."""
     size = len(text.words)
     missing = size - _covered(runs)
-    if missing <= (1 - _WHOLE) * size or (missing < _GRAM and size >= _LONG):
+    if missing <= (1 - _WHOLE) * size or (missing < _GRAM and size > _LONG):
         return Part(chunk, chunk.text, (0, len(chunk.text)))
     stretches: list[list[int]] = []
     for run in sorted(runs):
@@ -359,16 +401,20 @@ def _exact(prompt: str, text: str) -> list[tuple[int, int]]:
     return places
 
 
-def _places(prompt: _Words, text: _Words) -> list[tuple[int, int]]:
-    """Return the places in a prompt of a text, or of enough of it."""
-    places = _exact(prompt.text, text.text)
-    if places:
-        return places
-    (runs,) = _runs(prompt, [text])
-    return [(run.start, run.end) for run in runs] if _suffices(runs, len(text.words)) else []
+def _places(prompt: _Words, texts: Sequence[_Words]) -> list[list[tuple[int, int]]]:
+    """Return the place in a prompt of each text, or the places of enough of it.
+
+    What stands there again is not taken for the text: a chunk may be equal to a draft that was made of it.
+    """
+    places = [_exact(prompt.text, text.text)[:1] for text in texts]
+    others = [number for number, found in enumerate(places) if not found]
+    for number, runs in zip(others, _runs(prompt, [texts[number] for number in others]), strict=True):
+        if _suffices(runs, len(texts[number].words)):
+            places[number] = [(run.start, run.end) for run in runs]
+    return places
 
 
-def _runs(prompt: _Words, texts: Sequence[_Words]) -> list[list[_Run]]:
+def _runs(prompt: _Words, texts: Sequence[_Words]) -> list[list[_Stretch]]:
     """Return for each text the longest runs of at least three words that it has in common with a prompt."""
     index: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for number, text in enumerate(texts):
@@ -377,7 +423,7 @@ def _runs(prompt: _Words, texts: Sequence[_Words]) -> list[list[_Run]]:
             places = index.setdefault(tuple(words[place : place + _GRAM]), [])
             if len(places) < _MOST_PLACES:
                 places.append((number, place))
-    runs: list[list[_Run]] = [[] for _ in texts]
+    runs: list[list[_Stretch]] = [[] for _ in texts]
     if not index:
         return runs
     given = prompt.words
@@ -391,7 +437,7 @@ def _runs(prompt: _Words, texts: Sequence[_Words]) -> list[list[_Run]]:
                 ends[number, at - place] = at - place + last
                 longest[number] = max(longest.get(number, (0, 0, 0)), (last - first, first, at - place))
         for number, (size, first, shift) in longest.items():
-            runs[number].append(_Run(first, size, *prompt.span(shift + first, shift + first + size)))
+            runs[number].append(_Stretch(first, size, *prompt.span(shift + first, shift + first + size)))
             if size >= _LONG:
                 explained[number] = shift + first + size
     return runs
@@ -407,7 +453,7 @@ def _extended(words: Sequence[str], given: Sequence[str], place: int, at: int) -
     return first, last
 
 
-def _covered(runs: Iterable[_Run]) -> int:
+def _covered(runs: Iterable[_Stretch]) -> int:
     """Return the number of words of a text in runs."""
     covered = end = 0
     for run in sorted(runs):
@@ -416,7 +462,8 @@ def _covered(runs: Iterable[_Run]) -> int:
     return covered
 
 
-def _suffices(runs: Sequence[_Run], size: int) -> bool:
+def _suffices(runs: Sequence[_Stretch], size: int) -> bool:
     """Return True if runs show that a text of so many words was read: they hold most of it, or a long stretch."""
     share = _SHARE if size >= _SHORTEST else 1.0
-    return bool(runs) and (_covered(runs) >= share * size or max(run.size for run in runs) >= _LONG)
+    is_long = any(run.size >= _LONG and run.end - run.start >= _LONG_TEXT for run in runs)
+    return bool(runs) and (is_long or _covered(runs) >= share * size)

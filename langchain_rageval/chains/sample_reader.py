@@ -88,9 +88,10 @@ class RunReading:
 
         Prompts may be large: call this outside the thread of the chain.
         """
-        sample = self.sample
-        chunks = [chunk for chunk in self.chunks if chunk.id is not None or not _joins(chunk, self.chunks)]
-        found = find_read(sample.answer or "", sample.question, chunks, self.calls, self.queries)
+        sample, found = self.sample, []
+        if sample.answer is not None:
+            chunks = [chunk for chunk in self.chunks if chunk.id is not None or not _joins(chunk, self.chunks)]
+            found = find_read(sample.answer, sample.question, chunks, self.calls, self.queries)
         if found:
             sample = _with_contexts(sample, found)
         elif sample.contexts is None and sample.answer is not None:

@@ -205,7 +205,7 @@ def test_a_report_counts_the_chunks_and_says_which_answers_have_other_contexts()
     )
     report = evaluate([kept, unread, missing], hit_rate_at(1), progress=False)
     notes = {note.code: str(note) for note in report.notes}
-    assert notes["chunks-read"] == "6 chunks were retrieved and 4 were read by the model, for 2 samples."
+    assert notes["chunks-read"] == "Chunks: 6 retrieved, 4 read by the model, in 2 samples."
     assert notes["unread-contexts"] == (
         "Contexts of 1 of 3 answers are what the retrievers returned: no prompt of a model that holds them was seen."
     )

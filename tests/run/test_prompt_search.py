@@ -137,6 +137,30 @@ def test_a_draft_that_equals_a_chunk_is_no_chunk_unless_the_chunk_was_made_of_it
     assert read(calls, A, seen=4) == [A]
 
 
+def test_a_chunk_that_equals_a_draft_counts_if_it_stands_beside_it():
+    calls = [call(1, A, B), call(2, ANSWER, f"Refine {A} by {A}")]
+    assert read(calls, A, B) == [B, A]
+    same = [call(1, A, C), call(2, A, f"Context: {A}")]  # the topic of a router, then the answer, in the same words
+    assert [
+        part.text for part in find_read(A, QUESTION, [Chunk(C, seen=1), Chunk(A, seen=4)], same, [("Munich", 3)])
+    ] == [A]
+
+
+def test_words_of_the_search_in_a_prompt_are_no_part_of_a_chunk():
+    query = "In which year was the town of Munich founded by the duke"
+    faq = f"{query}? It was in the year 1158, as the chronicle of the monastery says in its first part."
+    assert read([call(4, ANSWER, f"{B}\n{query}")], faq, B, queries=[(query, 2)], seen=3) == [B]
+    assert read([call(4, ANSWER, f"{B}\n{faq}\n{query}")], faq, B, queries=[(query, 2)], seen=3) == [B, faq]
+    assert read([call(4, ANSWER, f"{B}\n{A}")], A, B, queries=[(A, 2)], seen=3) == [B, A]  # found by its own words
+
+
+def test_a_sentence_of_a_chunk_suffices():
+    long = f"{B} It has a bridge. {A} {C}"
+    sentence = "it moved the bridge of the salt road to the south."
+    assert found(f"Notes: {A[A.index('he moved') :]}", long, RUSSIAN) == [A[A.index("he moved") :].rstrip(".")]
+    assert found(f"Notes: {sentence[:20]}", long) == []
+
+
 def test_a_call_that_writes_the_search_is_no_draft():
     query = "In which year was the town of Munich founded"
     calls = [call(1, f"1. {query}\n2. Munich year", A), call(4, ANSWER, f"{B} 1. {query}\n2. Munich year")]
