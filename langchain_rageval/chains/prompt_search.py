@@ -148,17 +148,10 @@ class _Prompt:
 
 
 class Part(NamedTuple):
-    """Chunk as it was read.
-
-    Attributes:
-        chunk: the chunk, as a whole.
-        text: the text that was read.
-        offsets: first and last offset of this text in the chunk; None if it is of several parts.
-    """
+    """Chunk as it was read: the whole chunk, and the text that was read of it."""
 
     chunk: Chunk
     text: str
-    offsets: tuple[int, int] | None
 
 
 def find_read(
@@ -346,7 +339,7 @@ def _place(
         barred = [block for block in taken if chunk.seen < block.whole]
         free = [place for place in exact[number] if not any(b.start <= place[0] and place[1] <= b.end for b in barred)]
         if free:
-            places, part = free, Part(chunk, chunk.text, (0, len(chunk.text)))
+            places, part = free, Part(chunk, chunk.text)
         else:
             barred = [block for block in taken if chunk.seen < block.part]
             left = [run for run in runs.get(number, ()) if not _is_barred(run, barred)]
@@ -372,7 +365,7 @@ def _part(chunk: Chunk, text: _Words, runs: Sequence[_Stretch]) -> Part:
     size = len(text.words)
     missing = size - _covered(runs)
     if missing <= (1 - _WHOLE) * size or (missing < _GRAM and size > _LONG):
-        return Part(chunk, chunk.text, (0, len(chunk.text)))
+        return Part(chunk, chunk.text)
     stretches: list[list[int]] = []
     for run in sorted(runs):
         if stretches and run.first <= stretches[-1][1] + _MOST_GAP:
@@ -382,9 +375,7 @@ def _part(chunk: Chunk, text: _Words, runs: Sequence[_Stretch]) -> Part:
     spans = [text.span(start, end) for start, end in stretches]
     if stretches[-1][1] == size:  # with the punctuation after the last word
         spans[-1] = spans[-1][0], len(text.text)
-    shift = chunk.text.find(text.text)
-    offsets = (spans[0][0] + shift, spans[0][1] + shift) if len(spans) == 1 else None
-    return Part(chunk, _ELLIPSIS.join(text.text[start:end] for start, end in spans), offsets)
+    return Part(chunk, _ELLIPSIS.join(text.text[start:end] for start, end in spans))
 
 
 def _exact(prompt: str, text: str) -> list[tuple[int, int]]:

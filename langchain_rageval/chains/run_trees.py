@@ -238,21 +238,24 @@ class RunTrees:
         if node.run_type == "chain":
             root.see_messages(inputs)  # those of a stream are known at its end
             root.documents = root.see(find_documents(outputs) or find_documents(inputs)) or root.documents
-        elif run_id in root.retrieved:
+        else:
             self._record_documents(run_id, node, root, outputs)
         return None
 
     def _record_documents(self, run_id: UUID, node: _Node, root: RootRun, outputs: Any) -> None:
-        """Record the Documents of a retriever, or of a tool in which no retriever ran."""
+        """Record the Documents of a retriever, or of a tool; as retrieved if no retriever ran around or in it."""
         is_retriever = node.run_type == "retriever" and isinstance(outputs, Sequence)
         documents = list(outputs) if is_retriever else _tool_documents(outputs)
         source = None if is_retriever else _tool_source(outputs)
+        root.see(documents or [])
+        if run_id not in root.retrieved:
+            return
         if source is not None:
             root.sources |= dict.fromkeys([run_id, *node.retrievals], source)
         if node.retrievals or documents is None:
             root.retrieved.pop(run_id, None)
             return
-        root.retrieved[run_id] = root.see(documents)
+        root.retrieved[run_id] = documents
         ancestor = node.parent
         while ancestor is not None:
             ancestor.retrievals.append(run_id)

@@ -93,7 +93,7 @@ class RunReading:
             chunks = [chunk for chunk in self.chunks if chunk.id is not None or not _joins(chunk, self.chunks)]
             found = find_read(sample.answer, sample.question, chunks, self.calls, self.queries)
         if found:
-            sample = _with_contexts(sample, found)
+            sample = _with_contexts(sample, found, self.chunks)
         elif sample.contexts is None and sample.answer is not None:
             sample = sample.model_copy(update={"metadata": {NO_CONTEXTS: _NO_RETRIEVER, **sample.metadata}})
         if self.retrieved is None:
@@ -201,8 +201,19 @@ def _joins(chunk: Chunk, others: Sequence[Chunk]) -> bool:
     return len(parts) > 1 and sum(map(len, parts)) >= _MOSTLY * len(chunk.text)
 
 
-def _with_contexts(sample: Sample, parts: Sequence[Part]) -> Sample:
+def _origin(chunk: Chunk, others: Sequence[Chunk]) -> Chunk:
+    """Return the chunk with an id that a chunk without one was cut from, or mostly consists of; else the chunk."""
+    if chunk.id is not None or not chunk.text.strip():
+        return chunk
+    text = chunk.text.strip()
+    wholes = (other for other in others if other.id is not None and text in other.text)
+    cores = (one for one in others if one.id is not None and one.text in text and len(one.text) >= _MOSTLY * len(text))
+    return next(wholes, next(cores, chunk))
+
+
+def _with_contexts(sample: Sample, parts: Sequence[Part], chunks: Sequence[Chunk]) -> Sample:
     """Return a sample with the chunks that a model has read as its contexts."""
+    parts = [part._replace(chunk=_origin(part.chunk, chunks)) for part in parts]
     texts, ids = _columns(part.chunk._replace(text=part.text) for part in parts)
     sample = sample.model_copy(update={"contexts": texts, "context_ids": ids})
     sources = [part.chunk.source for part in parts]
@@ -211,10 +222,11 @@ def _with_contexts(sample: Sample, parts: Sequence[Part]) -> Sample:
 
 def _span_of_part(part: Part) -> list[Any] | None:
     """Return the span of the part of a chunk that was read; None if it is unknown or of several parts."""
-    if part.chunk.span is None or part.offsets is None:
+    offset = part.chunk.text.find(part.text)
+    if part.chunk.span is None or offset < 0:
         return None
     source, start, _ = part.chunk.span
-    return [source, start + part.offsets[0], start + part.offsets[1]]
+    return [source, start + offset, start + offset + len(part.text)]
 
 
 def _stated_ids(outputs: Any, contexts: Sequence[Any]) -> dict[str, Any]:

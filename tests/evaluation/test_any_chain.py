@@ -116,7 +116,7 @@ def test_an_agent_that_searches_twice_has_each_document_not_the_text_that_joins_
     model = Scripted(messages=iter([AIMessage("", tool_calls=calls), AIMessage(ANSWER)]))
     sample = ask(create_agent(model, [create_retriever_tool(TwoSearches(), "search", "Search."), add]))
     assert sample.contexts == [*CONTEXTS, "42"]
-    assert sample.retrieved == [*CONTEXTS, CONTEXTS[1]]
+    assert sorted(sample.retrieved) == sorted([*CONTEXTS, CONTEXTS[1]])  # the tools run side by side
     assert sample.metadata["context_sources"] == [*SOURCES, "add 6 and 36"]
 
 

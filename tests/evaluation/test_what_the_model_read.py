@@ -214,3 +214,21 @@ def test_a_report_counts_the_chunks_and_says_which_answers_have_other_contexts()
     )
     given = [Sample(question=QUESTION, answer=ANSWER, contexts=["a"], context_ids=["a"], reference_context_ids=["a"])]
     assert evaluate(given, hit_rate_at(1), progress=False).notes == []
+
+
+def marked(documents):
+    return [Document(f"[1] {d.page_content}", metadata=d.metadata) for d in documents if d.id == "gold"]
+
+
+def trimmed(documents):
+    return [Document(d.page_content[:80], metadata=d.metadata) for d in documents if d.id != "zoo"]
+
+
+def test_a_chunk_that_a_step_has_cut_or_marked_keeps_its_id():
+    sample = ask(rag(marked))
+    assert (sample.context_ids, sample.contexts) == (["gold"], [f"[1] {GOLD.page_content}"])
+    sample = ask(rag(trimmed))
+    assert sample.context_ids == ["river", "gold"]
+    assert sample.contexts == [FOUND[0].page_content[:80], GOLD.page_content[:80]]
+    compressed = ask(TABLE["compression"][0])
+    assert (compressed.context_ids, compressed.metadata["context_sources"]) == (["gold"], ["munich.md"])
