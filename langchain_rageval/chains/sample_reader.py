@@ -182,7 +182,7 @@ def _columns(chunks: Iterable[Chunk]) -> tuple[list[str], list[str] | None]:
 def _chunks_of(root: RootRun, sample: Sample, tools: Mapping[str, str]) -> list[Chunk]:
     """Return all chunks that a run has handled: its Documents, and the contexts of its sample; each text once."""
     chunks: dict[str, Chunk] = {}
-    for document, time in root.seen.values():
+    for document, time in [*root.seen.values()]:  # a step that was abandoned may go on
         chunk = _chunk(document, tools, time)
         known = chunks.setdefault(chunk.text, chunk)
         if known.id is None and chunk.id is not None:
