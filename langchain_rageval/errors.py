@@ -69,6 +69,11 @@ class ModelOutputError(RagevalError):
     """Embeddings or a cross-encoder returned unusable numbers: a zero vector, NaN, or too few values."""
 
 
+_ANSWERS = ("html", "stack-trace", "outage", "same-answer", "no-citations")
+MAY_BE_MEANT = ("missing-samples", "reworded-samples", "missing-metric", *_ANSWERS)
+"""Codes of reasons that may be meant to be so in an application, and are then allowed by `allow=`."""
+
+
 class BelowThreshold(RagevalError):
     """A score is worse than the required threshold, or has no value to compare.
 

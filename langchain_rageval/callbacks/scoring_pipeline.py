@@ -27,11 +27,10 @@ from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures
-from langchain_rageval.evaluation.score_store import JudgeBreaker, ScoreStore
+from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.report.free_checks import FreeChecks
 from langchain_rageval.report.units import Units
-from langchain_rageval.run.budget import BudgetTracker
 from langchain_rageval.run.threads import DaemonThreads
 
 T = TypeVar("T")
@@ -465,13 +464,7 @@ class ScoringPipeline:
         evaluation = self._evaluations[usable]
         run = replace(evaluation.run, stopped=threading.Event())  # an error ends the scoring of one sample only
         return replace(
-            evaluation,
-            run=run,
-            mixed_measures=MixedMeasures(),
-            free_checks=FreeChecks(),
-            units=Units(),
-            left_out=[],
-            judge_breaker=JudgeBreaker(),
+            evaluation, run=run, mixed_measures=MixedMeasures(), free_checks=FreeChecks(), units=Units(), left_out=[]
         )
 
     def _deliver(self, delivery: Delivery) -> None:
@@ -517,5 +510,4 @@ def _can_read(metric: AnyMetric, sample: Sample) -> bool:
 
 def _select_metrics(full: Evaluation, metrics: Sequence[AnyMetric]) -> Evaluation:
     """Return an evaluation of some of the metrics, with the same budget."""
-    budget_tracker = BudgetTracker(full.budget_tracker.budget, full.run.meter)
-    return replace(full, metrics=metrics, score_store=ScoreStore(None, metrics), budget_tracker=budget_tracker)
+    return replace(full, metrics=metrics, score_store=ScoreStore(None, metrics), gives_up=False)

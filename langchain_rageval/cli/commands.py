@@ -79,3 +79,8 @@ def _epilog(command: Mapping[str, Any]) -> str:
 def _run(module: str, name: str, options: argparse.Namespace) -> int:
     run = getattr(import_module(f"langchain_rageval.cli.{module}"), f"run_{name.replace('-', '_')}")
     return int(run(options))
+
+
+def named_options(words: Sequence[str]) -> set[str]:
+    """Return the options that a command was typed with, apart from those that have their default."""
+    return {word.partition("=")[0] for word in words if word.startswith("--")}

@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.runnables import Runnable
 
 from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
-from langchain_rageval.cli.commands import build_parser
+from langchain_rageval.cli.commands import build_parser, named_options
 from langchain_rageval.cli.inputs import (
     build_audit,
     build_budget,
@@ -28,11 +28,11 @@ from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, 
 from langchain_rageval.cli.report_view import check_not_all_failed, show_gates, show_report, warn_about_failures
 from langchain_rageval.cli.selection import parse_metric_names, score_names, search_in_folder
 from langchain_rageval.cli.terminal import PIPE, console, write_message
-from langchain_rageval.data.notes import code_of
+from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.errors import ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
+from langchain_rageval.evaluation.engine import STOPPED
 from langchain_rageval.evaluation.options import Batch
-from langchain_rageval.evaluation.score_store import STOPPED
 from langchain_rageval.evaluation.until import Decided
 from langchain_rageval.metrics.structure import judges_of, names_of
 from langchain_rageval.report.comparison import Comparison
@@ -160,7 +160,7 @@ def _check_judge_is_named(
     Raises:
         ConfigError: if a gated metric asks a judge that the command does not name.
     """
-    is_named = options.words is None or any(word.partition("=")[0] in ("--judge", "--audit") for word in options.words)
+    is_named = bool({"--judge", "--audit"} & options.named)
     gates_all = bool(getattr(options, "baseline", None))
     names = [name for metric in metrics if judges_of(metric) for name in names_of(metric)]
     asking = [name for name in names if gates_all or name in gates]
@@ -283,10 +283,7 @@ def _warn_of_few_samples(options: argparse.Namespace, baseline: Report | None) -
     if baseline is not None and parse_require(options) == "no worse" and options.margin > 0:
         needed = pairs_to_show(options.margin)
         if len(baseline) < needed:
-            write_message(
-                f"--require no-worse with --margin {options.margin:g} takes at least {needed} samples, also without "
-                f"any loss; the baseline has {len(baseline)}"
-            )
+            write_message(Note("no-worse-takes", margin=options.margin, needed=needed, count=len(baseline)))
 
 
 def _write_files(
@@ -332,7 +329,7 @@ def run_resume(options: argparse.Namespace) -> int:
             setattr(repeated, option, str(folder / path))
     repeated.journal = options.journal
     repeated.resume = repeated.retry_failed = True  # of `rageval run`
-    repeated.words = None
+    repeated.words, repeated.named = None, named_options([*command["words"], *options.options])
     return int(repeated.run(repeated))
 
 

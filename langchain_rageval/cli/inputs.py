@@ -241,4 +241,4 @@ def parse_require(options: argparse.Namespace) -> Require:
 def parse_allow(options: argparse.Namespace) -> set[str]:
     """Return the codes of `--allow`; a metric that was left out by name is meant to be missing."""
     allowed = {code.strip() for code in (options.allow or "").split(",") if code.strip()}
-    return allowed | ({"missing-metric"} if getattr(options, "metrics_named", False) else set())
+    return allowed | ({"missing-metric"} if "--metrics" in options.named else set())

@@ -121,6 +121,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
         "total": _planned_metric_object(plan.total),
         "asked": plan.asked,
         "waves": plan.waves,
+        "no_worse": plan.no_worse,
         "notes": plan.notes,
     }
 

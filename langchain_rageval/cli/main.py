@@ -15,9 +15,9 @@ from typing import Any
 
 from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval._version import __version__
-from langchain_rageval.cli.commands import build_parser
+from langchain_rageval.cli.commands import build_parser, named_options
 from langchain_rageval.cli.terminal import printable_warnings, write_message
-from langchain_rageval.errors import BelowThreshold, RagevalError
+from langchain_rageval.errors import MAY_BE_MEANT, BelowThreshold, RagevalError
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +31,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     options.words = list(sys.argv[1:] if arguments is None else arguments)
+    options.named = named_options(options.words)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # the encoding of a pipe may lack characters of a sample
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
@@ -41,7 +42,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BelowThreshold as error:
-        return _report_error(1, str(error))
+        meant = ",".join(code for code in dict.fromkeys(error.codes) if code in MAY_BE_MEANT)
+        return _report_error(1, f"{error}; if this is meant to be so, add --allow {meant}" if meant else str(error))
     except RagevalError as error:
         return _report_error(2, str(error))
     except KeyboardInterrupt:

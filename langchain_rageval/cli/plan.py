@@ -20,7 +20,7 @@ from langchain_rageval.testset.generator import TestsetGenerator
 from langchain_rageval.testset.readers import load_documents
 from langchain_rageval.testset.rehearsal import GenerationPlan, generation_table
 
-_OF_AN_EVALUATION = ("audit", "batch", "fail_under", "journal", "pilot", "until_decided")
+_OF_AN_EVALUATION = ("audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")
 
 
 def run_plan(options: argparse.Namespace) -> int:
@@ -49,6 +49,7 @@ def run_plan(options: argparse.Namespace) -> int:
         batch=Batch() if options.batch else None,
         audit=build_audit(options),
         pilot=options.pilot,
+        no_worse=options.no_worse,
     )
     if options.json:
         write_json(plan_object(estimate))

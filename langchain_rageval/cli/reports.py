@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,10 @@ from langchain_rageval.cli.inputs import check_writable, parse_allow, parse_numb
 from langchain_rageval.cli.json_output import comparison_object, report_object, trend_object, write_json
 from langchain_rageval.cli.report_view import show_report
 from langchain_rageval.cli.terminal import console, open_page, show_notes, show_path, table_of, write_message
-from langchain_rageval.errors import BelowThreshold, ConfigError, RagevalError
+from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import Comparison, comparison_cells
-from langchain_rageval.report.files import is_report
+from langchain_rageval.report.files import Decision, is_report
+from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.trend import Trend, trend
 
@@ -135,8 +136,8 @@ class StoredRun:
         complete: False if the run was interrupted.
         judges: names of the judges.
         means: metric to its mean; None if nothing is scored.
-        gate: "passed" or "failed" by the thresholds; without thresholds, what a run with `until=` decided; "" if there
-            are neither.
+        gate: "passed", "failed" or "undecided" by the thresholds; without thresholds, what a run with `until=` decided;
+            "" if there are neither.
     """
 
     name: str
@@ -176,8 +177,10 @@ def run_runs(options: argparse.Namespace) -> int:
         _show_runs(found)
     if thresholds and damaged:
         raise ConfigError("which run is the latest is unknown, because a report is damaged: repair or delete its file")
-    if thresholds and found[0].gate == "failed":
-        raise BelowThreshold(f"the latest run, {found[0].name}, does not pass {' '.join(options.fail_under)}")
+    if thresholds and found[0].gate != "passed":
+        raise BelowThreshold(
+            f"the latest run, {found[0].name}, does not pass {' '.join(options.fail_under)}: {found[0].gate}"
+        )
     return 0
 
 
@@ -209,13 +212,11 @@ def _stored_run(report: Report, path: Path, thresholds: Mapping[str, float]) -> 
 
 
 def _gate(report: Report, thresholds: Mapping[str, float]) -> str:
-    if thresholds:
-        try:
-            report.check(thresholds)
-        except RagevalError:
-            return "failed"
-        return "passed"
-    verdicts = [decision.verdict for decision in report.decisions.values()]
+    try:
+        decided: Iterable[Gate | Decision] = report.gates(thresholds) if thresholds else report.decisions.values()
+    except ConfigError:  # the run has no such metric
+        return "undecided"
+    verdicts = {one.verdict for one in decided}
     return next((one for one in ("failed", "worse", "undecided", "passed") if one in verdicts), "")
 
 

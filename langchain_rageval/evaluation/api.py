@@ -81,7 +81,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
         try:
             with closing(_with_progress(job, drawn, chosen["progress"])) as rows:
                 for row in rows:
-                    output.append(row)
+                    job.keep(row, output)
         except KeyboardInterrupt:
             return job.build_report(output, complete=False)
         return job.build_report(output)
@@ -104,7 +104,7 @@ async def aevaluate(
     with job.open_output(chosen["out"], samples) as output:
         async with aclosing(_awith_progress(job, drawn, chosen["progress"])) as rows:
             async for row in rows:
-                output.append(row)
+                job.keep(row, output)
         return job.build_report(output)
 
 
@@ -197,11 +197,11 @@ def evaluate_from_files(
     source = prepare_samples(samples, job.metrics, strict=strict)
     recorder = Recorder(ReplyStore(journal, keeps_refusals=True), [recorded_openai], _SUPPORTED, live=False)
     job = BatchedEvaluation.recorded(job, recorder, FileWaves(recorder, journal, path))
-    rows = []
+    rows: list[Row] = []
     try:
         with closing(job.rows(source)) as finished:
             for row in finished:
-                rows.append(row)
+                job.keep(row, rows)
     except WaveWritten as written:
         return written.wave
     return job.build_report(rows)

@@ -107,7 +107,7 @@ class BatchedEvaluation(Evaluation):
 
     def _finished_samples(self, samples: Iterable[Any]) -> Iterator[PendingSample]:
         is_file = isinstance(self.waves, FileWaves)  # which holds the requests in the order of the samples
-        at_once = 1 if is_file else self.run.limiter.limit or 1
+        at_once = 1 if is_file else self.run.governor.limiter.limit or 1
         most = sys.maxsize if is_file else _MOST_SAMPLES
         size = most if self.sequential is None else _FIRST_SAMPLES
         source = self.scheduler.tasks_by_sample(samples)
@@ -194,7 +194,7 @@ def in_batches(job: Evaluation, batch: Batch | None) -> Evaluation:
         raise ConfigError(f"batch must be Batch(), got {type(batch).__name__}")
     journal = job.score_store.journal
     recorder = Recorder(ReplyStore(journal), [recorded_openai, recorded_anthropic], _SUPPORTED)
-    waves = Waves(recorder, journal, batch.poll, job.run.stopped, job.run.ceiling)
+    waves = Waves(recorder, journal, batch.poll, job.run.stopped, job.run.governor)
     return BatchedEvaluation.recorded(job, recorder, waves)
 
 

@@ -45,9 +45,8 @@ from langchain_rageval.evaluation.inputs import (
 )
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, EvaluateOptions, OnFailure, StreamOptions
 from langchain_rageval.evaluation.scheduler import PendingSample, Scheduler, Task
-from langchain_rageval.evaluation.score_store import JudgeBreaker, ScoreStore
+from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
-from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.panels import cascade_notes
 from langchain_rageval.metrics.structure import (
@@ -67,7 +66,7 @@ from langchain_rageval.report.files import Canaries, ReportFile, head_of
 from langchain_rageval.report.free_checks import FreeChecks
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.units import Units
-from langchain_rageval.run.budget import BudgetCeiling, BudgetTracker, Cost
+from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.run import Run, build_run, has_callbacks
 from langchain_rageval.run.usage import model_label, tokens_in
 
@@ -81,7 +80,8 @@ _TEXTS_COMPARED = 2
 Result = PendingSample | BaseException | None
 """A sample whose last task is done, an error that ends the run, or None when a worker ends."""
 
-"""Beginning of the note on a run that was interrupted."""
+STOPPED = ("run-stopped", "judge-stopped")
+"""Codes of the note on a judge that is not called any more: for all metrics, or for some."""
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,16 @@ class Evaluation:
 
     Attributes:
         metrics: the metrics, without suites.
-        run: limiter, retries, usage and threads shared by all metrics.
+        run: governor, retries, usage and threads shared by all metrics.
         on_failure: "record" or "raise".
         strict: True to raise for a sample that lacks a field.
         config: LangChain config with the callbacks.
         score_store: scores in the journal.
-        budget_tracker: what is spent of the budget.
         mixed_measures: metrics whose scores have different meanings.
         free_checks: broken and repeated answers, and verdicts without citations.
         units: independent units of the samples.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
-        judge_breaker: ends the calls to judges that never answer.
+        gives_up: True to end the calls to judges that never answer.
         not_asked: index and name of each score that was left out because its judge is not called any more.
         sequential: the samples in random order, until a stopping rule is satisfied; None without a rule.
         own: number of metrics of the user, which those of an audit follow; None if there is no audit.
@@ -117,12 +116,11 @@ class Evaluation:
     strict: bool
     config: RunnableConfig
     score_store: ScoreStore
-    budget_tracker: BudgetTracker
     mixed_measures: MixedMeasures = field(default_factory=MixedMeasures)
     free_checks: FreeChecks = field(default_factory=FreeChecks)
     units: Units = field(default_factory=Units)
     left_out: list[tuple[int, str]] = field(default_factory=list)
-    judge_breaker: JudgeBreaker = field(default_factory=JudgeBreaker)
+    gives_up: bool = True
     not_asked: list[tuple[int, str]] = field(default_factory=list)
     sequential: SequentialRun | None = None
     own: int | None = None
@@ -141,9 +139,7 @@ class Evaluation:
         """
         complete: StreamOptions = {**STREAM_DEFAULTS, **options}
         on_failure, callbacks, strict = complete["on_failure"], complete["callbacks"], complete["strict"]
-        run, budget = build_run(complete), complete["budget"]
-        if budget is not None:
-            run = replace(run, ceiling=BudgetCeiling(budget, run.meter))
+        run = build_run(complete, complete["budget"])
         if on_failure not in ("record", "raise"):
             raise ConfigError(f"on_failure must be 'record' or 'raise', got {on_failure!r}")
         if not isinstance(strict, bool):
@@ -155,14 +151,13 @@ class Evaluation:
             for part in metrics_in(metric):
                 part.update_provenance()
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
-        store, tracker = ScoreStore(complete["journal"], flat), BudgetTracker(complete["budget"], run.meter)
-        return cls(flat, run, on_failure, strict, config, store, tracker)
+        return cls(flat, run, on_failure, strict, config, ScoreStore(complete["journal"], flat))
 
     @cached_property
     def scheduler(self) -> Scheduler:
         """Scheduler of the tasks (one metric on one sample each) of this evaluation."""
         raises = self.on_failure == "raise" or self.strict
-        return Scheduler(self.metrics, self.run, raises, self.budget_tracker, self.own, self.draw)
+        return Scheduler(self.metrics, self.run, raises, self.own, self.draw)
 
     def audited(self, audit: Audit | None, samples: Any, *, exact: bool) -> Evaluation:
         """Return the evaluation in which a strong judge also scores some of the samples.
@@ -321,7 +316,7 @@ class Evaluation:
         """
         if self.sequential is not None:
             return self, self.sequential
-        if self.budget_tracker.budget is None:
+        if self.run.governor.budget is None:
             return self, samples
         if size_of(samples) is None and not is_file:
             return replace(self, order=Note("file-order")), samples
@@ -335,6 +330,12 @@ class Evaluation:
         """
         return self.scheduler.n_workers(samples)
 
+    def keep(self, row: Row, output: list[Row] | ReportFile) -> None:
+        """Add a row to the rows of the report, and to what its notes say about the answers and the units."""
+        self.free_checks.add(row)
+        self.units.add(row.sample)
+        output.append(row)
+
     def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
         """Return the report of the finished rows.
 
@@ -345,8 +346,8 @@ class Evaluation:
         if not complete:
             for begun in list(self.scheduler.begun.values()):
                 if any(begun.scores.values()):
-                    output.append(begun.row())
-        stopped = self.judge_breaker.notes(self._endpoints)
+                    self.keep(begun.row(), output)
+        stopped = list(self._outage_notes())
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [Note("interrupted", count=len(indexes))]
         notes = [
@@ -376,7 +377,7 @@ class Evaluation:
 
     def raise_if_left_out(self) -> None:
         """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
-        for note in self.judge_breaker.notes(self._endpoints):
+        for note in self._outage_notes():
             raise JudgeUnavailable(note)
         for note in self._budget_notes():
             raise BudgetExceeded(note)
@@ -421,13 +422,22 @@ class Evaluation:
             yield Note("not-audited", metrics=self.unaudited)
         if self.audit_left_out:
             yield Note("audit-left-out", count=len(self.audit_left_out))
-        lowest, limit = self.run.limiter.lowest_size, self.run.limiter.limit
+        lowest, limit = self.run.governor.limiter.lowest_size, self.run.governor.limiter.limit
         if limit is not None and lowest is not None and lowest < limit:
             yield Note("rejected-calls", low=lowest, high=limit)
         for problem in self.run.meter.unpriced:
             yield Note("money-unknown", reason=problem)
         if self.run.meter.abandoned:
             yield Note("abandoned-calls", count=self.run.meter.abandoned, seconds=self.run.timeout)
+
+    def _outage_notes(self) -> Iterator[str]:
+        """Yield a note for each judge that is not called any more, with the cause."""
+        code = STOPPED[not self._is_unavailable(*self._endpoints)]
+        endpoints = {id(model): (model, name) for endpoints in self._endpoints for model, name in endpoints}
+        for model, name in endpoints.values():
+            if outage := self.run.governor.outage(model):
+                failure = f"{outage.cause.error}: {outage.cause.message}"
+                yield Note(code, judge=name, count=outage.failures, failure=failure)
 
     def _interruption_notes(self) -> Iterator[str]:
         """Yield sentences about what an interrupted run leaves behind."""
@@ -438,7 +448,7 @@ class Evaluation:
         if self.left_out:
             code = "budget-spent-unread" if self.scheduler.stopped_reading.is_set() else "budget-spent"
             first, _ = min(self.left_out)
-            yield Note(code, budget=self.budget_tracker.budget, count=len(self.left_out), first=first)
+            yield Note(code, budget=self.run.governor.budget, count=len(self.left_out), first=first)
             if self.order is not None:
                 yield self.order
 
@@ -469,7 +479,7 @@ class Evaluation:
         stored = self.score_store.load(task.number, pending.sample)
         if stored is not None:
             return stored
-        if self.judge_breaker.is_open(self._endpoints[task.number]):
+        if self._is_unavailable(self._endpoints[task.number]):
             return self._leave_out(task)
         with self._admit(task) as run:
             if run is None:
@@ -497,7 +507,7 @@ class Evaluation:
         stored = await self._off_loop(partial(self.score_store.load, task.number, pending.sample))
         if stored is not None:
             return stored
-        if self.judge_breaker.is_open(self._endpoints[task.number]):
+        if self._is_unavailable(self._endpoints[task.number]):
             return self._leave_out(task)
         with self._admit(task) as run:
             if run is None:
@@ -527,9 +537,14 @@ class Evaluation:
         return not has_callbacks(self._complete_config)
 
     @cached_property
-    def _endpoints(self) -> list[list[Endpoint]]:
-        """Endpoints of the judges of each metric."""
-        return [self.judge_breaker.watch(judges_of(metric)) for metric in self.metrics]
+    def _endpoints(self) -> list[list[tuple[object, str]]]:
+        """Model and identity of each judge of each metric."""
+        asked = [[member for judge in judges_of(metric) for member in judge.asked] for metric in self.metrics]
+        return [list({id(m.model): (m.model, m.identity) for m in members}.values()) for members in asked]
+
+    def _is_unavailable(self, *metrics: list[tuple[object, str]]) -> bool:
+        """Return True if each of these metrics, given by its endpoints, has one that is not called any more."""
+        return all(any(self.run.governor.outage(model) for model, _ in endpoints) for endpoints in metrics)
 
     def _count_failure(self, task: Task, scores: dict[str, Score]) -> dict[str, Score]:
         """Count a score that failed in a step; return the scores, none if their judge is not called any more."""
@@ -538,17 +553,12 @@ class Evaluation:
             return scores
         if any(failure.error == JudgeUnavailable.__name__ for failure in failures):
             return self._leave_out(task)
-        if failures[0].error == BudgetExceeded.__name__:
-            self.budget_tracker.exhausted = True
-            return scores
         paid = any(score.usage.calls for score in scores.values())
-        if paid and self.judge_breaker.record(self._endpoints[task.number], failures[0]):
-            for endpoint in (endpoint for endpoints in self._endpoints for endpoint in endpoints):
-                if self.judge_breaker.is_open([endpoint]):
-                    for model in endpoint.called_models:
-                        self.run.breaker.reject(model)
-            if all(self.judge_breaker.is_open(endpoints) for endpoints in self._endpoints):
-                self.scheduler.no_judge_left.set()
+        if not paid or not self.gives_up or failures[0].error == BudgetExceeded.__name__:
+            return scores
+        models = [model for model, _ in self._endpoints[task.number]]
+        if self.run.governor.record_failed_score(models, failures[0]) and self._is_unavailable(*self._endpoints):
+            self.scheduler.no_judge_left.set()
         return scores
 
     def _leave_out(self, task: Task) -> dict[str, Score]:
@@ -559,12 +569,17 @@ class Evaluation:
     def _list_left_out(self, left_out: list[tuple[int, str]], task: Task) -> None:
         """Add the scores of a task to a list of omitted ones; those of an audit have a list of their own."""
         is_own = self.own is None or task.number < self.own
-        names = names_of(self.metrics[task.number])
+        names = self._names[task.number]
         (left_out if is_own else self.audit_left_out).extend((task.pending.index, name) for name in names)
+
+    @cached_property
+    def _names(self) -> list[tuple[str, ...]]:
+        """Names of the scores of each metric."""
+        return [tuple(names_of(metric)) for metric in self.metrics]
 
     def _admit(self, task: Task) -> AbstractContextManager[Run | None]:
         """Return a context manager that gives the run for a task, or None if the task does not fit the budget."""
-        return self._within_budget(task) if self.budget_tracker.budget else nullcontext(task.pending.run)
+        return self._within_budget(task) if self.run.governor.budget else nullcontext(task.pending.run)
 
     @contextmanager
     def _within_budget(self, task: Task) -> Iterator[Run | None]:
@@ -582,11 +597,11 @@ class Evaluation:
 
     def _reserve(self, task: Task) -> Cost | None:
         """Return the reserved cost of a task; None if it does not fit the budget."""
-        return self.budget_tracker.admit(task.number, partial(self._estimate_cost, task))
+        return self.run.governor.admit(self._names[task.number], partial(self._estimate_cost, task))
 
     def _settle(self, task: Task, reserved: Cost, cost: Cost) -> None:
         """Replace the reserved cost of a task that was done."""
-        self.budget_tracker.settle(task.number, reserved, cost)
+        self.run.governor.settle(self._names[task.number], reserved, cost)
 
     def _estimate_cost(self, task: Task) -> Cost:
         """Return the cost of a task in a dry run; without a successful one, that of one call per judge and step."""
@@ -612,8 +627,6 @@ class Evaluation:
         row = result.row()
         if row.scores:
             self.mixed_measures.add(row)
-            self.free_checks.add(row)
-            self.units.add(row.sample)
             yield row
         else:
             del self.scheduler.begun[row.index]

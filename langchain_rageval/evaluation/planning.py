@@ -29,6 +29,7 @@ from langchain_rageval.run.budget import PlannedCosts
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.run import check_options
 from langchain_rageval.run.usage import Price, PriceList, format_money
+from langchain_rageval.statistics.paired import pairs_to_show
 
 _SIMULATIONS = 20
 _LONGEST = 3_000  # samples of one simulation
@@ -150,6 +151,8 @@ class Plan(PlannedCosts[PlannedMetric]):
         audit: expected cost of the strong judge of an audit, by metric name; part of the total.
         asked: number of samples that are expected to be asked about; less than `samples` with a stopping rule.
         waves: number of batches that must follow one another through a batch API; None without one.
+        no_worse: least number of samples that can show "no worse" by the margin that was asked about: so many without
+            any loss; None if none was asked about.
     """
 
     def __init__(
@@ -162,6 +165,7 @@ class Plan(PlannedCosts[PlannedMetric]):
         audit: Iterable[PlannedMetric] = (),
         asked: int | None = None,
         waves: int | None = None,
+        no_worse: int | None = None,
     ) -> None:
         super().__init__({metric.metric: metric for metric in metrics})
         self.samples = samples
@@ -170,6 +174,7 @@ class Plan(PlannedCosts[PlannedMetric]):
         self.audit = {metric.metric: metric for metric in audit}
         self.asked = samples if asked is None else asked
         self.waves = waves
+        self.no_worse = no_worse
 
     @property
     def total(self) -> PlannedMetric:
@@ -236,6 +241,7 @@ def plan(
     audit: Audit | None = None,
     pilot: int | None = None,
     price: Mapping[str, Price] | Price | None = None,
+    no_worse: float | None = None,
 ) -> Plan:
     """Return what `evaluate` is expected to cost; without a pilot, without calling a model.
 
@@ -253,6 +259,8 @@ def plan(
         pilot: number of samples to score in earnest, such as 20, drawn at random; the strong judge of an audit scores
             all of them. None for no model call.
         price: prices of the models, as for `evaluate`.
+        no_worse: margin of a comparison, such as 0.02, for values from 0 to 1; `plan.no_worse` and a note say how many
+            samples its verdict "no worse" takes.
 
     Returns:
         Metric name to calls, tokens and texts to embed, over all samples; of the audit in `plan.audit`. A step that
@@ -266,6 +274,7 @@ def plan(
     if pilot is not None:
         _check_count("pilot (samples to score)", pilot)
     check_options({"journal": journal, "price": price})
+    needed = None if no_worse is None else _pairs_to_show(no_worse)
     prices = PriceList.of(price)
     for option, value, kind in (("until", until, Until), ("batch", batch, Batch), ("audit", audit, Audit)):
         if value is not None and not isinstance(value, kind):
@@ -296,6 +305,7 @@ def plan(
         notes += [Note("canaries-planned", count=n_canaries)] if n_canaries else []
     if batch is not None:
         notes.append("Batch APIs bill about half of these tokens' price, and answer each wave within 24 hours.")
+    notes += [Note("no-worse-takes", margin=no_worse, needed=needed, count=count)] if needed else []
     return Plan(
         [_planned(name, usage, factor) for name, usage in usages.items()],
         count,
@@ -304,7 +314,14 @@ def plan(
         audit=[_planned(name, usage, factor * (share or 0)) for name, usage in of_audit.items()],
         asked=round(asked),
         waves=waves,
+        no_worse=needed,
     )
+
+
+def _pairs_to_show(margin: Any) -> int:
+    if isinstance(margin, int | float) and 0 < margin < 1:
+        return pairs_to_show(margin)
+    raise ConfigError(f"no_worse (margin of a comparison) must be a number between 0 and 1, got {margin!r}")
 
 
 def _check_count(what: str, number: Any) -> None:

@@ -17,7 +17,6 @@ from langchain_rageval.evaluation.audit import AuditDraw
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn, check_unique, iterate_samples, size_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, sequential_steps, shared_steps_key
-from langchain_rageval.run.budget import BudgetTracker
 from langchain_rageval.run.embedding import BATCH_SIZE
 from langchain_rageval.run.run import Run
 
@@ -95,10 +94,10 @@ class Scheduler:
 
     Args:
         metrics: each sample has one task for each metric.
-        run: the run of the evaluation.
+        run: the run of the evaluation; when its budget is spent, no more samples are read from a source of unknown
+            length.
         raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure.
             Two different questions with one id always raise an error.
-        budget_tracker: when its budget is spent, no more samples are read from a source of unknown length.
         own: number of metrics that are not those of an audit, which follow them; None if there is no audit.
         audited: the samples of the audit; None if there is none.
 
@@ -111,7 +110,6 @@ class Scheduler:
     metrics: Sequence[AnyMetric]
     run: Run
     raise_unreadable: bool
-    budget_tracker: BudgetTracker
     own: int | None = None
     audited: AuditDraw | None = None
     begun: dict[int, PendingSample] = field(default_factory=dict)
@@ -125,7 +123,7 @@ class Scheduler:
         holds no slot. The number is twice that of the slots, so that workers waiting for embeddings can share one
         request. With more slots than texts in a request, 1.5 times the slots suffice, and fewer threads cost less.
         """
-        slots = self.run.limiter.limit or 1
+        slots = self.run.governor.limiter.limit or 1
         limit = slots + min(slots, max(BATCH_SIZE, slots // 2))
         size = size_of(samples)
         return limit if size is None else max(1, min(limit, size * len(self._groups)))
@@ -218,7 +216,7 @@ class Scheduler:
 
     def _stops_reading(self, samples: Any) -> bool:
         """Return True if the budget is spent or no judge is left, and the source may be endless."""
-        if (self.budget_tracker.exhausted or self.no_judge_left.is_set()) and size_of(samples) is None:
+        if (self.run.governor.exhausted or self.no_judge_left.is_set()) and size_of(samples) is None:
             self.stopped_reading.set()
         return self.stopped_reading.is_set()
 

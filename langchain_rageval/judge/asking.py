@@ -22,7 +22,7 @@ from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
 from langchain_rageval.judge.probabilities import has_verdicts, least_probability, verdict_key
 from langchain_rageval.judge.reply import CutOffReply
 from langchain_rageval.prompts.layout import RequestContent, escape_control_tokens
-from langchain_rageval.run.requests import Call, Count, Gather, Locked, Operation, SendOnce, Shared
+from langchain_rageval.run.requests import Call, Count, Gather, Locked, Operation, SendOnce, Shared, ValidReply
 from langchain_rageval.run.retry import is_server_error, is_transient
 
 T = TypeVar("T", bound=BaseModel)
@@ -275,7 +275,7 @@ def _ask_in_modes(
                 if once:
                     raise
         else:
-            return _read_reply(endpoint, question, attempts, mode, reply)
+            return (yield from _read_reply(endpoint, question, attempts, mode, reply))
 
 
 def _probing_call(call: Call, first_error: Exception | None, *, alone: bool, asks_why: bool) -> Call:
@@ -288,7 +288,7 @@ def _probing_call(call: Call, first_error: Exception | None, *, alone: bool, ask
 
 def _read_reply(
     endpoint: Endpoint, question: JudgeQuestion[T], attempts: Attempts, mode: RequestMode, reply: BaseMessage
-) -> T:
+) -> Operation[T]:
     """Parse a reply and record what it shows about the endpoint; choose the mode of the next attempt if it is invalid.
 
     Raises:
@@ -303,6 +303,7 @@ def _read_reply(
         raise
     endpoint.record_server_errors(mode, attempts.server_errors)
     endpoint.record_success(mode)
+    yield ValidReply(endpoint.model)
     request = question.request
     objection = question.objection(answer) or _copied_example(request, answer) or _other_numbers(request, answer)
     if objection:

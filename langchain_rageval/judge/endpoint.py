@@ -88,7 +88,8 @@ def _describe(model: Any) -> str:
     if settings.get("model") == settings.get("model_name"):
         settings.pop("model_name", None)
     texts = {name: repr(value) for name, value in settings.items()}
-    texts |= {name: redact_secrets(text, model) for name, text in texts.items() if name not in _NAMES}
+    told = {name for name, value in settings.items() if isinstance(value, str) and name not in _NAMES}
+    texts |= {name: redact_secrets(texts[name], model) for name in told}
     return f"{kind.__qualname__}({', '.join(f'{name}={text}' for name, text in texts.items())})"
 
 
@@ -134,8 +135,6 @@ class EndpointCapabilities:
 
     Attributes:
         mode: the mode of the last valid reply; None before the first one.
-        requests: number of requests so far.
-        valid_replies: number of valid replies so far.
         probed: True once a first request was answered or refused.
         warned: modes about which a warning was logged.
         grammar: True if the server builds a grammar for each request at little cost, as its replies show.
@@ -149,8 +148,6 @@ class EndpointCapabilities:
     """
 
     mode: RequestMode | None = None
-    requests: int = 0
-    valid_replies: int = 0
     probed: bool = False
     warned: set[RequestMode] = field(default_factory=set)
     grammar: bool = False
@@ -239,7 +236,6 @@ class Endpoint:
             tail: messages of earlier tries, appended to the request's own.
             draw: number of the draw (repetition of the same request), from 0; later draws bypass the model's cache.
         """
-        self.capabilities.requests += 1  # without a lock: only whether it grows matters
         with_schema = mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT
         messages = lay_out(request, self.layout, with_schema=with_schema, fold_system=mode.fold_system)
         schema = request.schema
@@ -262,6 +258,7 @@ class Endpoint:
             schema=request.schema,
             gates=self.gates,
             draw=draw,
+            endpoint=self.model,
             offline=request.offline,
         )
 
@@ -271,11 +268,6 @@ class Endpoint:
         if self._max_concurrency is not None:
             return (self._own_gate.value,)
         return gates_of(self.model) if self._runs_in_process else ()
-
-    @property
-    def called_models(self) -> list[Runnable[Any, Any]]:
-        """The model in the forms in which it is called."""
-        return [self._unlimited, self._uncached]
 
     def fallback_mode(self, request: RequestContent, mode: RequestMode, error: Exception) -> RequestMode | None:
         """Return the mode to try after an error; None if the error does not come from the form of the request."""
@@ -348,8 +340,7 @@ class Endpoint:
                 self.capabilities.unusable.setdefault(failed.rung, phrase)
 
     def record_success(self, mode: RequestMode) -> None:
-        """Count a valid reply and use its mode from now on; a mode that is not the best one is logged once."""
-        self.capabilities.valid_replies += 1  # without a lock: only a count above 0 matters
+        """Use the mode of a valid reply from now on; a mode that is not the best one is logged once."""
         if self.capabilities.mode != mode:
             self.capabilities.mode = mode
             best = self.modes[0]

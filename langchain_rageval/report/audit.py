@@ -181,8 +181,10 @@ def summarise_audit(rows: Iterable[Row], judge: str = "") -> AuditSummary:
     tallies: dict[str, _Tally] = {}
     for place, row in enumerate(rows):
         units.add(row.sample)
-        for name in {**row.scores, **row.audit}:
-            tallies.setdefault(name, _Tally(name)).add(place, row)
+        for name in {**row.scores, **row.audit} if row.audit else row.scores:
+            if name not in tallies:
+                tallies[name] = _Tally(name)
+            tallies[name].add(place, row)
     return AuditSummary((tally.audit(units) for tally in tallies.values() if tally.asked), judge)
 
 

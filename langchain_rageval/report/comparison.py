@@ -18,6 +18,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.gates import Gate, check_gates, range_of, value_of, worst_of
 from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.summary import ROUNDING
 from langchain_rageval.report.units import By, Units
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference, sign_flip_p
 from langchain_rageval.statistics.paired import largest_loss
@@ -506,7 +507,7 @@ def compare_metric(
     """
     values = [(_value(ours, name), _value(theirs, name)) for ours, theirs in pairs]
     both = [(place, own, other) for place, (own, other) in enumerate(values) if own is not None and other is not None]
-    differences = [*(own - other for _, own, other in both), *unknown]
+    differences = [*(0.0 if abs(own - other) < ROUNDING else own - other for _, own, other in both), *unknown]
     among: list[Hashable] | None = None
     if groups is not None:
         among = [*(groups[place] for place, _, _ in both), *(("unknown", number) for number in range(len(unknown)))]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 
 from langchain_rageval.chains.sample_reader import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.notes import Note
@@ -52,14 +51,6 @@ def is_blank(sample: Sample) -> bool:
     return not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
 
 
-@dataclass
-class _Text:
-    """Samples whose answers have one text."""
-
-    questions: set[int] = field(default_factory=set)
-    references: set[int] = field(default_factory=set)
-
-
 class FreeChecks:
     """Counts of answers and verdicts over the rows of a run; `notes` names what was found."""
 
@@ -68,7 +59,8 @@ class FreeChecks:
         self._answered = False
         self._counts: Counter[str] = Counter()
         self._chunks: Counter[str] = Counter()
-        self._texts: dict[int, _Text] = {}
+        self._texts: dict[int, tuple[int, int]] = {}  # of an answer: hashes of the question and the references
+        self._repeated: dict[int, set[tuple[int, int]]] = {}  # the same of answers that several samples have
         for row in rows:
             self.add(row)
 
@@ -85,21 +77,28 @@ class FreeChecks:
                 self._counts[code] += 1
                 break
         if words >= _LEAST_WORDS and not any(s.unscored in (NO_FACTS, NEITHER_FACTS) for s in row.scores.values()):
-            text = self._texts.setdefault(hash(" ".join(answer.split())), _Text())
-            text.questions.add(hash(row.sample.question))
-            text.references.add(hash(tuple(row.sample.references)))
-        origin, has_answer = row.sample.metadata.get(CONTEXTS_FROM), bool(answer.strip())
-        self._counts["unread-contexts"] += has_answer and origin == "retriever" and bool(row.sample.contexts)
-        self._counts["no-contexts"] += has_answer and NO_CONTEXTS in row.sample.metadata
-        if row.sample.contexts is not None and (origin or row.sample.retrieved is not None):
-            retrieved = row.sample.contexts if row.sample.retrieved is None else row.sample.retrieved
-            self._chunks.update(retrieved=len(retrieved), read=len(row.sample.contexts), samples=1)
-            self._chunks["changed"] += row.sample.retrieved is not None
+            text, asked = (
+                hash(" ".join(answer.split())),
+                (hash(row.sample.question), hash(tuple(row.sample.references))),
+            )
+            if (first := self._texts.setdefault(text, asked)) != asked:
+                self._repeated.setdefault(text, {first}).add(asked)
+        self._add_contexts(row.sample)
         for score in row.scores.values():
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
                 self._supported += len(supported)
                 self._uncited += sum(not one.cites for one in supported)
+
+    def _add_contexts(self, sample: Sample) -> None:
+        """Count where the contexts of an answer are from, and the chunks that were retrieved and read."""
+        origin, has_answer = sample.metadata.get(CONTEXTS_FROM), bool((sample.answer or "").strip())
+        self._counts["unread-contexts"] += has_answer and origin == "retriever" and bool(sample.contexts)
+        self._counts["no-contexts"] += has_answer and NO_CONTEXTS in sample.metadata
+        if sample.contexts is not None and (origin or sample.retrieved is not None):
+            retrieved = sample.contexts if sample.retrieved is None else sample.retrieved
+            self._chunks.update(retrieved=len(retrieved), read=len(sample.contexts), samples=1)
+            self._chunks["changed"] += sample.retrieved is not None
 
     def notes(self) -> Iterator[Note]:
         """Yield a note for each check that found something."""
@@ -134,6 +133,7 @@ class FreeChecks:
 
     def _alike(self) -> int:
         """Return the number of different questions with one answer although their references differ."""
-        texts = (text for text in self._texts.values() if len(text.references) > 1)
-        most = max((len(text.questions) for text in texts), default=0)
+        asked = (zip(*samples, strict=True) for samples in self._repeated.values())
+        counts = [(len(set(questions)), len(set(references))) for questions, references in asked]
+        most = max((questions for questions, references in counts if references > 1), default=0)
         return most if most >= _LEAST_ALIKE else 0

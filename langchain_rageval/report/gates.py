@@ -226,8 +226,8 @@ def _gate(
         verdict, reasons = _by_audit(metric, audit, threshold, required, limits)
     else:
         verdict, reasons = _by_values(metric, values, summary, threshold, required, limits)
-        if verdict != "undecided" and (few := _few_scored(data, metric, values)) is not None:
-            verdict, reasons = "undecided", [few]
+    if audit is None and verdict != "undecided" and (few := _few_scored(data, metric, values)) is not None:
+        verdict, reasons = "undecided", [few]
     more = [*_too_many_unscored(metric, values, limits), *_unread(data, metric)]
     kept = [reason for reason in (*reasons, *more) if reason.code not in limits.allow]
     if not kept:

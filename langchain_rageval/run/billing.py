@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 from uuid import UUID
 
@@ -24,26 +25,35 @@ _OPTIONS_IN_PROMPT = ("tools", "functions")  # call options that cost tokens; th
 
 
 class _Try:
-    """Context manager around one try: charges the run's meter and reports the outcome to its limiter.
+    """Context manager around one try: holds room in the budget, charges the run's meter and reports to its limiter.
 
     A try is charged even if it fails. Embedding requests are not reported to the limiter: they usually have a separate
     quota, and few batches are sent at a time. Only the rejected call waits for Retry-After; otherwise one call rejected
     by chance would stop a run whose other calls are answered.
 
+    Args:
+        run: the run of the call.
+        halvings: number of halvings of the limiter when the slot was acquired.
+        calls: number of calls to charge.
+        in_budget: True if the budget has room for the call already, as for the requests of a batch.
+
     Attributes:
         is_charged: False for a reply of a batch that another score pays for; nothing is charged then.
     """
 
-    __slots__ = ("_cost", "_halvings", "_run", "_started", "is_charged")
+    __slots__ = ("_cost", "_halvings", "_in_budget", "_run", "_started", "is_charged")
 
-    def __init__(self, run: Run, halvings: int, calls: int) -> None:
+    def __init__(self, run: Run, halvings: int, calls: int, *, in_budget: bool = False) -> None:
         self._run = run
+        self._in_budget = in_budget
         self._halvings = halvings
         self._cost: dict[str, Any] = {"calls": calls}
         self.is_charged = True
 
     def __enter__(self) -> Self:
-        """Start measuring the duration of the try."""
+        """Start measuring the duration of the try; raise BudgetExceeded if the budget has no room for it."""
+        if not self._in_budget:
+            self._run.governor.begin_call()
         self._started = time.perf_counter()
         return self
 
@@ -51,11 +61,12 @@ class _Try:
         """Charge the duration and usage of the try to the meter, and report its outcome to the limiter."""
         if not self.is_charged:
             return
-        self._run.meter.add(seconds=time.perf_counter() - self._started, **self._cost)
+        charge = partial(self._run.meter.add, seconds=time.perf_counter() - self._started, **self._cost)
+        charge() if self._in_budget else self._run.governor.end_call(charge)
         if error is None:
-            self._run.limiter.record_success(self._halvings)
+            self._run.governor.limiter.record_success(self._halvings)
         elif isinstance(error, Exception) and is_rate_limited(error):
-            self._run.limiter.record_rejection(self._halvings)
+            self._run.governor.limiter.record_rejection(self._halvings)
 
     def _add_money(self, model: Any, message: Any, tokens: Mapping[str, Any]) -> None:
         """Count the price of a reply; without one the money of the run is unknown."""
@@ -75,8 +86,8 @@ class MeteredTry(_Try):
 
     __slots__ = ("_call",)
 
-    def __init__(self, call: Call, run: Run, halvings: int) -> None:
-        super().__init__(run, halvings, 1)
+    def __init__(self, call: Call, run: Run, halvings: int, *, in_budget: bool = False) -> None:
+        super().__init__(run, halvings, 1, in_budget=in_budget)
         self._call = call
 
     def message_of(self, reply: Any) -> BaseMessage:

@@ -1,18 +1,14 @@
-"""Budget of a run, admission of tasks while it lasts, and planned costs."""
+"""Budget of a run, costs that are counted against it, and planned costs."""
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, fields
-from math import inf
 from typing import Protocol, TypeVar
 
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.errors import BudgetExceeded, ConfigError
-from langchain_rageval.run.usage import UsageMeter
+from langchain_rageval.errors import ConfigError
 
 
 class PlannedCost(Protocol):
@@ -145,140 +141,3 @@ class Cost:
     def at_least(self, other: Cost) -> Cost:
         """Return a cost whose every field is the larger value of two costs."""
         return Cost(*map(max, astuple(self), astuple(other)))
-
-
-class BudgetCeiling:
-    """Refuses the model calls that would exceed a budget; calls under way may exceed its tokens.
-
-    Args:
-        budget: the bounds.
-        meter: the run's meter.
-    """
-
-    def __init__(self, budget: Budget, meter: UsageMeter) -> None:
-        self.budget = budget
-        self._meter = meter
-        self._under_way = 0
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def charge_call(self) -> Iterator[None]:
-        """Hold room for one call while it is under way.
-
-        Raises:
-            BudgetExceeded: if there is no room for a further call, or the tokens are spent.
-        """
-        with self._lock:
-            spent = Cost.of(self._meter.usage, self._meter.unreported)
-            calls, tokens = self.budget.calls, self.budget.tokens
-            if (calls is not None and spent.calls + self._under_way >= calls) or (
-                tokens is not None and spent.tokens >= tokens
-            ):
-                raise self._exceeded()
-            self._under_way += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._under_way -= 1
-
-    def check_wave(self, spent: Cost, wave: Cost) -> None:
-        """Raise BudgetExceeded if a wave of requests does not fit the budget.
-
-        Args:
-            spent: cost of the earlier waves.
-            wave: expected cost of this one.
-        """
-        if not self.budget.allows(wave, spent):
-            raise self._exceeded()
-
-    def check_embeddings(self) -> None:
-        """Raise BudgetExceeded if all texts that may be embedded were sent."""
-        bound = self.budget.embeddings
-        if bound is not None and self._meter.usage.embedded >= bound:
-            raise self._exceeded()
-
-    def _exceeded(self) -> BudgetExceeded:
-        return BudgetExceeded(f"the budget of {self.budget} is spent; the score was begun and cannot be finished")
-
-
-class CostEstimate:
-    """Running mean of the cost of the tasks of one kind; tasks that cost nothing are ignored.
-
-    An answer without facts is free. If it counted, all later tasks would be admitted as if they were free, too.
-    """
-
-    def __init__(self) -> None:
-        self._total = Cost()
-        self._counts = Cost()
-
-    def add(self, cost: Cost) -> None:
-        """Add the cost of a finished task."""
-        self._total = self._total.plus(cost)
-        self._counts = self._counts.plus(Cost(*(bool(part) for part in astuple(cost))))
-
-    def expected(self, budget: Budget, guess: Callable[[], Cost]) -> Cost:
-        """Return the mean cost of finished tasks; a guess for fields in which no task has had a cost yet.
-
-        Args:
-            budget: the guess is made only if it bounds such a field.
-            guess: returns the guessed cost.
-        """
-        totals, counts = astuple(self._total), astuple(self._counts)
-        bounds = zip(astuple(budget), counts, strict=True)
-        unknown = any(bound is not None and not count for bound, count in bounds)
-        guessed = astuple(guess() if unknown else Cost())
-        means = zip(totals, counts, guessed, strict=True)
-        return Cost(*(total / count if count else default for total, count, default in means))
-
-
-class BudgetTracker:
-    """Admits tasks while the budget lasts.
-
-    Args:
-        budget: the bounds; None admits every task.
-        meter: the run's meter.
-
-    Attributes:
-        exhausted: True once a task was rejected. From then on every task that costs something is rejected, so that the
-            finished tasks are the first of the list and not the cheap ones.
-    """
-
-    def __init__(self, budget: Budget | None, meter: UsageMeter) -> None:
-        self.budget = budget
-        self.exhausted = False
-        self._meter = meter
-        self._settled = Cost()
-        self._reserved = Cost()
-        self._kinds: dict[Hashable, CostEstimate] = {}
-        self._lock = threading.Lock()
-
-    def admit(self, kind: Hashable, guess: Callable[[], Cost]) -> Cost | None:
-        """Admit a task if its expected cost still fits.
-
-        Args:
-            kind: tasks of one kind have similar costs.
-            guess: returns the expected cost; used until a task of the kind has had a cost.
-
-        Returns:
-            The reserved cost, to be passed to `settle` when the task is finished; None if the task is rejected.
-        """
-        if self.budget is None:
-            return Cost()
-        with self._lock:
-            expected = self._kinds.setdefault(kind, CostEstimate()).expected(self.budget, guess)
-            committed = self._settled.plus(self._reserved).at_least(Cost.of(self._meter.usage, self._meter.unreported))
-            fits = self.budget.allows(expected, committed)
-            self.exhausted = self.exhausted or not fits
-            if not fits or (self.exhausted and not self.budget.allows(expected, Cost(inf, inf, inf))):
-                return None
-            self._reserved = self._reserved.plus(expected)
-            return expected
-
-    def settle(self, kind: Hashable, reserved: Cost, cost: Cost) -> None:
-        """Replace the reserved cost of a finished task by its actual cost."""
-        if self.budget is not None:
-            with self._lock:
-                self._reserved = self._reserved.plus(reserved, -1)
-                self._settled = self._settled.plus(cost)
-                self._kinds.setdefault(kind, CostEstimate()).add(cost)

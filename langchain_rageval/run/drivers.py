@@ -23,6 +23,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rageval.run.batch.recorder import Recording, Unanswered
 from langchain_rageval.run.billing import MeteredChain, MeteredTry
+from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.embedding import MAX_WAIT, EmbedBatch, Vector
 from langchain_rageval.run.requests import (
     Call,
@@ -40,6 +41,7 @@ from langchain_rageval.run.requests import (
     Request,
     SendOnce,
     Shared,
+    ValidReply,
 )
 from langchain_rageval.run.retry import is_server_error, is_stale_connection
 from langchain_rageval.run.run import RUN_KEY, Run, ainvoke_child, invoke_child
@@ -80,8 +82,8 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return invoke_child(runnable, value, _add_configurable(request.configurable, config))
         case Compute(function):
             return None if run.fake_reply else _compute(function, run)
-        case Count(event):
-            return run.meter.count(event)
+        case Count() | ValidReply():
+            return _record(request, run)
         case Pause(seconds):
             return time.sleep(seconds)
         case Locked(gate, operation):
@@ -89,8 +91,15 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
                 return drive(operation, run, config)
 
 
+def _record(event: Count | ValidReply, run: Run) -> None:
+    if isinstance(event, Count):
+        run.meter.count(event.event)
+    else:
+        run.governor.record_try(event.endpoint, None, is_valid=True)
+
+
 def _gather(operations: Sequence[Operation[Any]], run: Run, config: RunnableConfig) -> list[Any]:
-    if run.limiter.idle >= len(operations) > 1 and run.recording is None:
+    if run.governor.limiter.idle >= len(operations) > 1 and run.recording is None:
         return run.threads.gather([partial(drive, operation, run, config) for operation in operations])
     replies, unanswered = [], None
     for operation in operations:  # a comprehension's closure would hold config and run once more per call under way
@@ -114,26 +123,26 @@ def _send(request: ModelRequest | SendOnce, run: Run, config: RunnableConfig) ->
         except Exception as caught:
             error = caught
         else:
-            run.breaker.record(_model_of(request), None)
+            run.governor.record_try(_endpoint_of(request), None)
             return reply
     return drive(_retry(request, error, run), run, config)
 
 
 def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
-    with _turn(request, run) as turn, run.limiter as halvings:
+    with _turn(request, run) as turn, run.governor.limiter as halvings:
         run.check_running()
-        run.breaker.check(_model_of(request))
+        run.governor.check_endpoint(_endpoint_of(request))
         match request:
             case Call() if run.recording is not None:
                 return _replay(request, run.recording, run, config, turn)
             case Call():
                 if request.rate_limiter and not run.fake_reply:
                     request.rate_limiter.acquire()
-                with run.charge_call(), MeteredTry(request, run, halvings) as metered:
+                with MeteredTry(request, run, halvings) as metered:
                     reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config, turn)
                     return metered.message_of(reply)
             case Invoke(chain, chain_input):
-                with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
+                with MeteredChain(run, halvings) as chain_meter:
                     if run.fake_reply:
                         return _rehearse(run.fake_reply(request), chain_meter)
                     chain_config = chain_meter.config_of(config)
@@ -149,7 +158,10 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
 def _replay(call: Call, recording: Recording, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
     """Return the reply that a batch gave to a call; raise Unanswered if the call waits for the next wave."""
     copy = replace(call, model=recording.recorder.model_of(call.model))
-    with MeteredTry(copy, run, 0) as metered, recording.attempt(call.draw, call.rate_limiter) as attempt:
+    with (
+        MeteredTry(copy, run, 0, in_budget=True) as metered,
+        recording.attempt(call.draw, call.rate_limiter) as attempt,
+    ):
         try:
             reply = _invoke(copy, run, config, turn)
         finally:
@@ -202,12 +214,11 @@ def _turn(request: ModelRequest, run: Run) -> ModelTurn:
     """Return the turn of a request: at one time, one call to a model that runs in this process."""
     if run.fake_reply:
         return ModelTurn()
-    return ModelTurn(request.gates if isinstance(request, Call) else gates_of(_model_of(request)))
+    return ModelTurn(request.gates if isinstance(request, Call) else gates_of(_endpoint_of(request)))
 
 
 def _embed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
-    if run.ceiling is not None:
-        run.ceiling.check_embeddings()
+    run.governor.check_cost(Cost(embeddings=1))
     if run.recording is not None and run.recording.recorder.records(embeddings):
         return _replay_vectors(embeddings, texts, run.recording, run, config)
     queue = run.embedding_queues.queue_for(embeddings)
@@ -276,8 +287,8 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
             return await ainvoke_child(runnable, value, _add_configurable(request.configurable, config))
         case Compute(function):
             return await _acompute(function, run)
-        case Count(event):
-            return run.meter.count(event)
+        case Count() | ValidReply():
+            return _record(request, run)
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case Locked(gate, operation):
@@ -295,23 +306,23 @@ async def _asend(request: ModelRequest | SendOnce, run: Run, config: RunnableCon
         except Exception as caught:
             error = caught
         else:
-            run.breaker.record(_model_of(request), None)
+            run.governor.record_try(_endpoint_of(request), None)
             return reply
     return await adrive(_retry(request, error, run), run, config)
 
 
 async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
-    async with _turn(request, run) as turn, run.limiter as halvings:
+    async with _turn(request, run) as turn, run.governor.limiter as halvings:
         run.check_running()
-        run.breaker.check(_model_of(request))
+        run.governor.check_endpoint(_endpoint_of(request))
         match request:
             case Call():
                 if request.rate_limiter:
                     await request.rate_limiter.aacquire()
-                with run.charge_call(), MeteredTry(request, run, halvings) as metered:
+                with MeteredTry(request, run, halvings) as metered:
                     return metered.message_of(await _ainvoke(request, run, config, turn))
             case Invoke(chain, chain_input):
-                with run.charge_call(), MeteredChain(run, halvings) as chain_meter:
+                with MeteredChain(run, halvings) as chain_meter:
                     return await _ainvoke_with_timeout(run, chain, chain_input, chain_meter.config_of(config))
             case EmbedBatch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 embed = partial(embeddings.embed_documents, list(texts))
@@ -352,8 +363,7 @@ async def _acompute(function: Callable[[], Any], run: Run) -> Any:
 
 
 async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config: RunnableConfig) -> list[Vector]:
-    if run.ceiling is not None:
-        run.ceiling.check_embeddings()
+    run.governor.check_cost(Cost(embeddings=1))
     queue = run.embedding_queues.queue_for(embeddings)
 
     async def send_batches() -> None:
@@ -444,13 +454,13 @@ def _add_configurable(values: Mapping[str, Any], config: RunnableConfig) -> Runn
 
 def _retry(request: ModelRequest, error: Exception, run: Run) -> Operation[Any]:
     """Retry a request whose first try failed."""
-    tries, model = 0, _model_of(request)
+    tries, endpoint = 0, _endpoint_of(request)
     while True:
         tries += 1
         if not is_stale_connection(error):  # says nothing about the server
-            run.breaker.record(model, error)
+            run.governor.record_try(endpoint, error)
         seconds = run.retry.wait(error, tries)
-        if seconds is None or run.breaker.is_open(model) or _is_for_caller(request, error):
+        if seconds is None or not run.governor.allows_retry(endpoint) or _is_for_caller(request, error):
             raise error
         yield Pause(seconds)
         try:
@@ -458,7 +468,7 @@ def _retry(request: ModelRequest, error: Exception, run: Run) -> Operation[Any]:
         except Exception as caught:
             error = caught
         else:
-            run.breaker.record(model, None)
+            run.governor.record_try(endpoint, None)
             return reply
 
 
@@ -467,10 +477,10 @@ def _is_for_caller(request: ModelRequest, error: Exception) -> bool:
     return isinstance(request, Call) and not request.retries_server_errors and is_server_error(error)
 
 
-def _model_of(request: ModelRequest) -> object:
+def _endpoint_of(request: ModelRequest) -> object:
     match request:
-        case Call(model=model):
-            return model
+        case Call(model=model, endpoint=endpoint):
+            return model if endpoint is None else endpoint
         case EmbedBatch(embeddings=embeddings):
             return embeddings
         case Rate(cross_encoder=cross_encoder):

@@ -42,6 +42,7 @@ class Call:
         gates: limits of the model's own, acquired before a slot of the run.
         retries_server_errors: False to raise a server error (HTTP 5xx) at once, for a caller that looks for its cause.
         draw: number of the draw (repetition of the same request), from 0.
+        endpoint: the object for which failures are counted; None for the model.
         offline: function that a dry run calls with the inputs for the reply; None for the answer of the offline judge.
     """
 
@@ -57,6 +58,7 @@ class Call:
     gates: Sequence[AdaptiveLimiter] = ()
     retries_server_errors: bool = True
     draw: int = 0
+    endpoint: object = None
     offline: Callable[[Mapping[str, Any]], Any] | None = None
 
 
@@ -162,13 +164,22 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
+class ValidReply:
+    """Record a valid reply of an endpoint."""
+
+    endpoint: object
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Wait for some seconds without holding a slot of the concurrency limiter."""
 
     seconds: float
 
 
-Request = ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Compute | InvokeChild | Count | Pause
+Request = (
+    ModelRequest | Embed | Gather | Shared | Locked | SendOnce | Compute | InvokeChild | Count | ValidReply | Pause
+)
 """Everything that an operation may yield."""
 
 Operation = Generator[Request, Any, T]

@@ -7,7 +7,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypedDict, TypeVar, cast
@@ -16,12 +16,12 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializa
 from langchain_core.runnables.config import ensure_config, get_callback_manager_for_config, patch_config
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.batch.recorder import Recording
-from langchain_rageval.run.budget import Budget, BudgetCeiling
+from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.embedding import EmbeddingQueues
+from langchain_rageval.run.governor import Governor, LocalGovernor
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.retry import CircuitBreaker, RetryPolicy, is_timeout
+from langchain_rageval.run.retry import RetryPolicy, is_timeout
 from langchain_rageval.run.single_flight import SingleFlight
 from langchain_rageval.run.threads import DaemonThreads, shared_threads
 from langchain_rageval.run.turns import ModelTurn
@@ -37,28 +37,24 @@ class Run:
     """State shared by the metrics of one evaluation, or of a single `invoke` outside of an evaluation.
 
     Args:
-        limiter: limits the model calls under way; each call holds one slot.
+        governor: limits concurrency and cost, and ends the calls to endpoints that never answer.
         retry: policy for transport errors; by default none, so that a bare `invoke` relies on the client's own retries.
-        breaker: counts consecutive failures in transit per model.
         timeout: seconds for one model call; None for the client's own limit.
         meter: counts calls, tokens, seconds and embedded texts.
         single_flight: makes equal questions share one call.
         embedding_queues: the texts that wait to be embedded.
         fake_reply: function that answers sync requests instead of the models, for a dry run.
-        ceiling: refuses the calls that would exceed the budget; None if there is no budget.
         stopped: set when the run ends early; no further model call is then sent.
         recording: answers calls from the replies of batches, and records the others; None without a batch API.
     """
 
-    limiter: AdaptiveLimiter = field(default_factory=AdaptiveLimiter)
+    governor: Governor = field(default_factory=LocalGovernor)
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1))
-    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
     timeout: float | None = None
     meter: UsageMeter = field(default_factory=UsageMeter)
     single_flight: SingleFlight = field(default_factory=SingleFlight)
     embedding_queues: EmbeddingQueues = field(default_factory=EmbeddingQueues)
     fake_reply: Callable[[Any], Any] | None = None
-    ceiling: BudgetCeiling | None = None
     stopped: threading.Event = field(default_factory=threading.Event)
     recording: Recording | None = None
 
@@ -70,10 +66,6 @@ class Run:
     def stop(self) -> None:
         """Let the calls under way end, and send no further ones."""
         self.stopped.set()
-
-    def charge_call(self) -> AbstractContextManager[None]:
-        """Return a context manager that holds room in the budget for one model call."""
-        return nullcontext() if self.ceiling is None else self.ceiling.charge_call()
 
     def check_running(self) -> None:
         """Raise CancelledError if the run was stopped."""
@@ -257,18 +249,21 @@ def check_options(options: Mapping[str, object]) -> None:
         raise ConfigError("version, resume and retry_failed say which answers of a journal are used: name the journal")
 
 
-def build_run(options: CallOptions) -> Run:
+def build_run(options: CallOptions, budget: Budget | None = None) -> Run:
     """Return a new run with these options; those that are missing have their default values.
+
+    Args:
+        options: the options of the model calls.
+        budget: bounds on the cost of the run; None for no bounds.
 
     Raises:
         ConfigError: if an option has an invalid value.
     """
     check_options(options)
     complete: CallOptions = {**CALL_DEFAULTS, **options}
-    limiter = AdaptiveLimiter(complete["max_concurrency"])
     meter = UsageMeter(prices=PriceList.of(complete["price"]))
-    retry = complete["retry"] or RetryPolicy()
-    return Run(limiter=limiter, retry=retry, timeout=complete["timeout"], meter=meter)
+    governor, retry = LocalGovernor(budget, meter, complete["max_concurrency"]), complete["retry"] or RetryPolicy()
+    return Run(governor=governor, retry=retry, timeout=complete["timeout"], meter=meter)
 
 
 def _unexpected(function: Callable[..., Any], name: str, defaults: Mapping[str, object]) -> str:

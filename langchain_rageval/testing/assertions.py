@@ -12,6 +12,7 @@ from langchain_rageval.metrics.adapters import reaches
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import acollect_scores, collect_scores
 from langchain_rageval.metrics.suite import Suite, suite
+from langchain_rageval.report.gates import value_of
 
 Thresholds = Mapping[Metric, float] | Mapping[Suite, float] | Mapping[Metric | Suite, float]
 Missing = Literal["fail", "pass"]
@@ -41,7 +42,8 @@ def assert_scores(
         sample: a sample in any form that `Sample.parse` reads.
         thresholds: metric to its lowest passing value, or the highest if lower is better. The threshold of a suite
             applies to each of its metrics.
-        missing: "fail" or "pass": how a score without a value, unscored or failed, counts.
+        missing: "fail" or "pass": how an unscored metric counts. One that failed has no known value and never passes;
+            a blank answer has the worst value.
         findings: maximum number of findings, worst first, to show for each metric that fails.
 
     Returns:
@@ -91,7 +93,7 @@ def _assert_all(
     sample: Sample, scores: Mapping[str, Score], limits: Mapping[str, float], missing: Missing, findings: int
 ) -> None:
     __tracebackhide__ = True
-    passed = {name: _passes(score, limits[name], missing) for name, score in scores.items()}
+    passed = {name: _passes(sample, score, limits[name], missing) for name, score in scores.items()}
     if all(passed.values()):
         return
     failed = len(passed) - sum(passed.values())
@@ -102,8 +104,10 @@ def _assert_all(
     raise AssertionError("\n".join([head, *lines]))
 
 
-def _passes(score: Score, limit: float, missing: Missing) -> bool:
-    return missing == "pass" if score.value is None else reaches(score.value, limit, score.direction)
+def _passes(sample: Sample, score: Score, limit: float, missing: Missing) -> bool:
+    if (value := value_of(sample, score)) is None:
+        return missing == "pass" and score.failure is None
+    return reaches(value, limit, score.direction)
 
 
 def _format_score(score: Score, limit: float, passed: bool, findings: int) -> str:

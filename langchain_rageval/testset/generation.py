@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -20,7 +20,8 @@ from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.run.budget import Budget, BudgetTracker, Cost
+from langchain_rageval.run.budget import Budget, Cost
+from langchain_rageval.run.governor import LocalGovernor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.retry import RetryPolicy
@@ -165,7 +166,7 @@ class Generation:
         }
         self.run = build_run(call_options)
         self.embed_run = self.run.metered()
-        self._budget_tracker = BudgetTracker(options.budget, self.run.meter)
+        self._ledger = LocalGovernor(options.budget, self.run.meter)
         self._owns_journal = isinstance(options.journal, str | Path)
         self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
         self._plan_rows()
@@ -316,9 +317,8 @@ class Generation:
             reason = _INTERRUPTED if broken_off else self.stop_reason or "see yields"
             yield f"{n_rows} of {self.size} rows were generated: {reason}."
 
-    @contextmanager
-    def _reserve_budget(self, number: int, candidate: Candidate, run: Run) -> Iterator[Run | None]:
-        """Yield a metered run for an attempt, or None if the budget has no room for its expected cost.
+    def _reserve_budget(self, number: int, candidate: Candidate, run: Run) -> AbstractContextManager[Run | None]:
+        """Return a context manager that gives a metered run for an attempt, or None if it does not fit the budget.
 
         An attempt whose first step is in the journal is expected to cost nothing.
         """
@@ -329,28 +329,26 @@ class Generation:
         calls = 0 if resumed else (2 if reviewed else 6) + 4 * len(kinds_of(evolution)) + closed_book
         tokens = calls * (_PROMPT_TOKENS + tokens_in(candidate.passages[0].text))
         task_type = (evolution.get_name(), reviewed, resumed)
-        reserved = self._budget_tracker.admit(task_type, lambda: Cost(calls, tokens, 0))
-        if reserved is None:
-            yield None
-            return
-        own = run.metered()
-        try:
-            yield own
-        finally:
-            self._budget_tracker.settle(task_type, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+        return self.reserve(task_type, Cost(calls, tokens, 0), run)
 
     @contextmanager
-    def reserve(self, kind: str, guess: Cost) -> Iterator[Run | None]:
-        """Yield a metered run for work of a kind and an expected cost, or None if the budget has no room for it."""
-        reserved = self._budget_tracker.admit(kind, lambda: guess)
+    def reserve(self, kind: Hashable, guess: Cost, run: Run | None = None) -> Iterator[Run | None]:
+        """Yield a metered run for work of a kind and an expected cost, or None if the budget has no room for it.
+
+        Args:
+            kind: work of one kind has similar costs.
+            guess: the expected cost; used until work of the kind has had a cost.
+            run: run of the work; None for a new part of the generation's run.
+        """
+        reserved = self._ledger.admit(kind, lambda: guess)
         if reserved is None:
             yield None
             return
-        own = self.run.for_sample().metered()
+        own = (run or self.run.for_sample()).metered()
         try:
             yield own
         finally:
-            self._budget_tracker.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+            self._ledger.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
         """Return a step whose results are in the journal, and whose usage is counted."""

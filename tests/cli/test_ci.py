@@ -5,6 +5,8 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from helpers.servers.brain import offline
+from helpers.servers.faults import Faults
 
 from langchain_rageval import Report
 
@@ -233,3 +235,82 @@ def test_without_a_baseline_the_files_say_how_to_go_on(rageval, tmp_path):
     assert "missing-baseline" in (tmp_path / "p.html").read_text(encoding="utf-8")
     code, _, err = rageval(*words, "--allow", "missing-baseline", "--fail-under", "faithfulness=0.5")
     assert (code, f"{gone} does not exist, so nothing is compared" in err) == (0, True)
+
+
+# Changes of a healthy system: what is red names its way out
+
+TILLS = "АБВГДЕЖЗИКЛМНОП"
+
+
+def till(number, **changed):
+    fact = f"Касса {TILLS[number]} закрывается в {8 + number} часов {11 + number} минут вечера."
+    question = f"Когда закрывается касса {TILLS[number]}?"
+    return {
+        "id": TILLS[number],
+        "question": question,
+        "answer": fact,
+        "contexts": [fact],
+        "references": [fact],
+    } | changed
+
+
+ALL = [till(number) for number in range(15)]
+PAGES = [one | {"answer": f"<html><body>{one['answer']}</body></html>"} for one in ALL]
+DESK = [one | {"answer": "По этому вопросу обратитесь, пожалуйста, в справочную на первом этаже."} for one in ALL]
+BOTH = ["--metrics", "faithfulness,context_recall"]
+STORIES = {
+    "nothing changed": (ALL, ALL, BOTH, None, None),
+    "a question was removed": (ALL, ALL[1:], BOTH, "missing-samples", ["--allow", "missing-samples"]),
+    "a question was reworded": (
+        ALL,
+        [till(0, question="До скольки работает касса А?"), *ALL[1:]],
+        BOTH,
+        "reworded-samples",
+        ["--allow", "reworded-samples"],
+    ),
+    "a question was added": (ALL, [*ALL, till(0, id="Р", question="Где касса?")], BOTH, None, None),
+    "ids were renumbered": (ALL, [one | {"id": f"n-{n}"} for n, one in enumerate(ALL)], BOTH, None, None),
+    "a metric is left out by name": (ALL, ALL, ["--metrics", "faithfulness"], None, None),
+    "a metric is forgotten": (ALL, ALL, [], "missing-metric", ["--allow", "missing-metric"]),
+    "a metric is new": (ALL, ALL, ["--metrics", "faithfulness,context_recall,rouge"], None, None),
+    "the assistant writes HTML": (PAGES, PAGES, BOTH, "html", ["--allow", "html"]),
+    "all are sent to the desk": (DESK, DESK, BOTH, "same-answer", ["--allow", "same-answer"]),
+    "a question without an answer in the documents": (
+        ALL,
+        [till(0, answer="", metadata={"answerable": False}), *ALL[1:]],
+        BOTH,
+        None,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_healthy_system_is_green_or_the_message_names_the_way_out(rageval, tmp_path, story):
+    before, after, words, code, way_out = STORIES[story]
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("before", "after", "main")}
+    for name, samples in (("before", before), ("after", after)):
+        files[name].write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in samples), encoding="utf-8")
+    rageval("evaluate", files["before"], *OFFLINE, *BOTH, "--out", files["main"], "--quiet")
+    ci = ["ci", files["after"], *OFFLINE, "--baseline", files["main"], "--quiet", *words]
+    exit_code, _, err = rageval(*ci)
+    assert exit_code == (0 if code is None else 1)
+    if code is not None:
+        assert f"[{code}]" in err
+        assert f"if this is meant to be so, add {' '.join(way_out)}" in err
+        assert rageval(*ci, *way_out)[0] == 0
+
+
+def test_one_lost_call_among_fifteen_questions_is_green_and_named(rageval, tmp_path, openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    server = openai_server(offline)
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in ALL), encoding="utf-8")
+    judge = ["--judge", "openai:m", "--base-url", f"{server.url}/v1", "--metrics", "faithfulness", "--quiet"]
+    rageval("evaluate", answers, *judge, "--out", tmp_path / "main.jsonl")
+    server.faults = Faults.script([*[None] * 14, "unauthorized"])
+    words = ["--no-canaries", "--baseline", tmp_path / "main.jsonl"]
+    code, _, err = rageval("ci", answers, *judge, *words, *outputs(tmp_path), "--out", tmp_path / "new.jsonl")
+    report = Report.load(tmp_path / "new.jsonl")
+    assert (code, report.summary()["faithfulness"].failed) == (0, 1), err
+    assert "a loss up to" in (tmp_path / "m.md").read_text(encoding="utf-8")

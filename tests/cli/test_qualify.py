@@ -34,7 +34,7 @@ def test_json_on_stdout_has_the_right_verdicts_by_kind_of_item(rageval):
     qualification = json.loads(told)
     assert qualification["layout"] == "contexts_first"
     tables = qualification["steps"]["verify_statements"]["right_by_kind"]["table"]
-    assert tables.keys() == {"hits", "of", "value", "low", "high"}
+    assert tables.keys() == {"hits", "of", "value", "low", "high", "units"}
     assert tables["of"] == 4
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from helpers.reports import report_of, scored
+from helpers.reports import failed, report_of, scored
 
 from langchain_rageval import Report
 from langchain_rageval.report.files import Decision
@@ -59,11 +59,17 @@ def test_runs_are_checked_and_the_latest_decides_the_exit_code(rageval, tmp_path
     stored(tmp_path, "tuesday", 0.5, "2026-11-03T10:00:00+00:00")
     code, out, err = rageval("runs", tmp_path, "--fail-under", "faithfulness=0.8", "--json")
     assert {one["name"]: one["gate"] for one in json.loads(out)["runs"]} == {"monday": "passed", "tuesday": "failed"}
-    assert (code, err) == (1, "rageval: the latest run, tuesday, does not pass faithfulness=0.8\n")
+    assert (code, err) == (1, "rageval: the latest run, tuesday, does not pass faithfulness=0.8: failed\n")
     stored(tmp_path, "wednesday", 0.9, "2026-11-04T10:00:00+00:00")
     code, out, err = rageval("runs", tmp_path, "--fail-under", "faithfulness=0.8")
     assert (code, err) == (0, "")
     assert "│ passed │" in next(line for line in out.splitlines() if "wednesday" in line)
+
+
+def test_a_run_whose_lost_samples_could_turn_the_answer_is_undecided(rageval, tmp_path):
+    report_of(*[scored(1.0)] * 14, *[failed()] * 6).to_jsonl(tmp_path / "outage.jsonl")
+    code, _, err = rageval("runs", tmp_path, "--fail-under", "faithfulness=0.8")
+    assert (code, err) == (1, "rageval: the latest run, outage, does not pass faithfulness=0.8: undecided\n")
 
 
 def test_the_decision_of_a_run_that_stopped_early_is_its_gate(rageval, tmp_path):

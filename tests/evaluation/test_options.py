@@ -116,4 +116,4 @@ def test_a_misspelled_parameter_is_compared_with_the_declared_parameters_too():
 
 def test_a_run_has_the_default_values_of_missing_options():
     run = build_run({})
-    assert (run.limiter.limit, run.timeout, run.retry) == (16, 60.0, RetryPolicy())
+    assert (run.governor.limiter.limit, run.timeout, run.retry) == (16, 60.0, RetryPolicy())

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from helpers.each import each
 from helpers.munich import offline_reply
+from helpers.reports import report_of, scored
 from helpers.scripted import Scripted, answering
 from helpers.servers.brain import METRICS, ROWS, UNJUDGED, offline
 from helpers.stored import assert_stored, plain
@@ -45,6 +46,7 @@ from langchain_rageval import (
     rubric,
     suite,
 )
+from langchain_rageval.data.notes import code_of
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.until import Precise
 from langchain_rageval.run.journal import Journal
@@ -449,6 +451,8 @@ def test_an_iterator_is_refused_and_not_used_up(samples):
         ({"rehearsed": True}, r"rehearsed \(samples to estimate from\) must be a whole number"),
         ({"rehearsed": "all"}, r"rehearsed \(samples to estimate from\) must be a whole number"),
         ({"journal": 5}, "journal must be the path of a file, got int"),
+        ({"no_worse": 0}, r"no_worse \(margin of a comparison\) must be a number between 0 and 1, got 0"),
+        ({"no_worse": "2%"}, r"no_worse \(margin of a comparison\) must be a number between 0 and 1"),
     ],
 )
 def test_invalid_options_are_refused(options, mend):
@@ -619,6 +623,16 @@ def test_plan_takes_the_options_of_evaluate(options, message):
     with pytest.raises(ConfigError) as raised:
         plan(town_samples(), faithfulness(OfflineJudge()), **options)
     assert str(raised.value) == message
+
+
+def test_a_plan_says_how_many_samples_no_worse_takes():
+    found = plan(EDGES, faithfulness(Unasked()), no_worse=0.02)
+    same = report_of(*[scored(1.0)] * found.no_worse)
+    fewer = report_of(*[scored(1.0)] * (found.no_worse - 1))
+    assert same.compare(same, margin=0.02)["faithfulness"].verdict == "no worse"
+    assert fewer.compare(fewer, margin=0.02)["faithfulness"].verdict == "inconclusive"
+    assert code_of(found.notes[-1]) == "no-worse-takes"
+    assert plan(EDGES, faithfulness(Unasked())).no_worse is None
 
 
 def test_plans_are_as_stored():

@@ -9,8 +9,7 @@ from helpers.scripted import scripted
 from langchain_rageval import Sample, claim_metrics, context_precision, faithfulness
 from langchain_rageval.evaluation.inputs import flatten_metrics
 from langchain_rageval.evaluation.scheduler import Scheduler
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.budget import BudgetTracker
+from langchain_rageval.run.governor import LocalGovernor
 from langchain_rageval.run.run import Run
 
 SAMPLES = [Sample(id=str(n), question="?", answer="a", contexts=["c"], references=["r"]) for n in range(6)]
@@ -19,8 +18,7 @@ METRICS = [context_precision(JUDGE), faithfulness(JUDGE)]
 
 
 def tasks(metrics=METRICS, slots=4):
-    run = Run(limiter=AdaptiveLimiter(slots))
-    return Scheduler(metrics, run, True, BudgetTracker(None, run.meter))
+    return Scheduler(metrics, Run(LocalGovernor(limit=slots)), True)
 
 
 class Unhurried:

@@ -56,6 +56,11 @@ def test_verdicts_speak_of_the_candidate(candidate, baseline, margin, verdict):
     assert report.compare(other, margin=margin)["faithfulness"].verdict == verdict
 
 
+def test_values_that_differ_by_rounding_only_are_equal():
+    found = report_of(*[scored(0.1)] * 10).compare(report_of(*[scored(0.3 - 0.2)] * 10))["faithfulness"]
+    assert (found.better, found.worse, found.difference) == (0, 0, 0.0)
+
+
 @pytest.mark.parametrize(("candidate", "verdict"), [(0.1, "better"), (0.9, "worse")])
 def test_where_lower_is_better_less_is_better(candidate, verdict):
     found = values(*[candidate] * 10, direction="lower").compare(values(*[0.5] * 10, direction="lower"))["faithfulness"]

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from helpers.benchmarks import load_benchmark
 from helpers.each import each
 from helpers.reports import failed, report_of, row, scored, unscored
 
@@ -299,3 +300,9 @@ def test_accepted_shares_go_from_0_to_1():
         for share in (-0.01, 1.01, "1"):
             with pytest.raises(ConfigError, match=f"^{option} must be a share from 0 to 1, got {share!r}$"):
                 report.check({"faithfulness": 0.5}, **{option: share})
+
+
+@pytest.mark.gate
+def test_runs_of_an_unchanged_system_are_rarely_red():
+    red, count = load_benchmark("healthy_runs").shares(216)["all"]
+    assert red / count < 0.05 + 1.96 * (0.05 * 0.95 / count) ** 0.5

@@ -8,6 +8,7 @@ from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
 from helpers.pages import FINDINGS, report, sample, score
 
 from langchain_rageval import Finding, Report, Row, Score
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Failure
 
 pytestmark = [pytest.mark.gate, NEEDS_CHROMIUM]
@@ -335,7 +336,7 @@ def test_an_empty_report_says_so_and_shows_no_empty_tables(opened, width):
 
 
 def test_a_russian_page_has_no_english_words_of_its_own(opened):
-    note = "ChatOpenAI(model='qwen', base_url='http://10.0.0.7/v1') was called in json_schema mode."
+    note = Note("request-mode", judge="ChatOpenAI(model='qwen', base_url='http://10.0.0.7/v1')", mode="json_schema")
     told = report([0.5, 1.0, 0.0, 0.25, 0.5, 0.75], notes=[note], complete=False, left_out=[(1, "faithfulness")])
     page = opened(told, language="ru", baseline=report([0.1, 0.2, 0.3, 0.4, 0.5]))
     names = {"faithfulness", "claim_noise", "RAG", "UTC", "qwen", "json_schema", "langchain", "rageval"}

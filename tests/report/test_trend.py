@@ -85,6 +85,7 @@ def with_days(spread, days=30, seed=0):
     return stream([min(1.0, max(0.0, 0.85 + rng.gauss(0, spread))) for _ in range(days)], per_day=40, seed=seed + 500)
 
 
+@pytest.mark.gate
 def test_days_that_differ_are_no_changes_but_a_note():
     months = [trend(with_days(0.1, seed=seed)) for seed in range(30)]
     assert sum(bool(month.changes) for month in months) <= 3

@@ -136,7 +136,7 @@ def test_the_page_states_the_alarm_and_marks_it_in_the_curve_of_its_metric(opene
 @pytest.mark.gate
 @NEEDS_CHROMIUM
 def test_changes_of_a_mean_are_marked_and_named_in_both_languages(opened):
-    found = trend(stream([0.95] * 5 + [0.3] * 5 + [0.95] * 5))
+    found = trend(stream([0.95] * 8 + [0.6] * 8 + [0.2] * 8))
     first, second = found.changes["faithfulness"]
     page = opened(found)
     assert page.locator(".chart .change").count() == 2

@@ -17,9 +17,9 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.run import embedding
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.embedding import _MAX_CACHED, BATCH_SIZE, EmbeddingQueue
+from langchain_rageval.run.governor import LocalGovernor
 from langchain_rageval.run.requests import Embed, Gather
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
@@ -482,7 +482,7 @@ class TestCancelling:
 class TestTogether:
     @pytest.mark.parametrize("latency", [0.0, 0.002])
     def test_threads_that_hammer_get_their_vectors_and_each_text_is_sent_once(self, latency):
-        own, run, hurry = Own(lambda texts: time.sleep(latency)), Run(limiter=AdaptiveLimiter(4)), threading.Barrier(16)
+        own, run, hurry = Own(lambda texts: time.sleep(latency)), Run(LocalGovernor(limit=4)), threading.Barrier(16)
 
         def hammer(who):
             hurry.wait(PATIENCE)
@@ -505,7 +505,7 @@ class TestTogether:
             await asyncio.sleep(0.001)
             flying.pop()
 
-        own, run = Async(before), Run(limiter=AdaptiveLimiter(4))
+        own, run = Async(before), Run(LocalGovernor(limit=4))
 
         async def hammer(who):
             for turn in range(20):
@@ -540,8 +540,8 @@ class TestTogether:
 
     @pytest.mark.parametrize("do", [embedded, lambda *a: asyncio.run(aembedded(*a))], ids=["sync", "async"])
     def test_embedding_waits_until_a_slot_is_free(self, do):
-        run, own = Run(limiter=AdaptiveLimiter(1)), Own()
-        with run.limiter:
+        run, own = Run(LocalGovernor(limit=1)), Own()
+        with run.governor.limiter:
             job = run.threads.submit(lambda: do(run, own, "a"))
             until(lambda: run.embedding_queues.queue_for(own)._sent)
             assert own.batches == []
@@ -549,7 +549,7 @@ class TestTogether:
 
     def test_waiting_for_a_vector_holds_no_slot(self):
         """Or 16 samples that wait for one batch would leave it no slot to be sent in."""
-        run, own = Run(limiter=AdaptiveLimiter(1)), Own(lambda texts: time.sleep(0.01))
+        run, own = Run(LocalGovernor(limit=1)), Own(lambda texts: time.sleep(0.01))
         jobs = [run.threads.submit(lambda n=n: embedded(run, own, str(n))) for n in range(8)]
         assert [len(job.result(PATIENCE)) for job in jobs] == [1] * 8
 

@@ -60,12 +60,12 @@ async def slots_after(door, samples, metric, server=None, **options):
     """
     job = Evaluation.of(metric, {"max_concurrency": 16, **options})
     if server is not None:
-        server.slots = job.run.limiter
+        server.slots = job.run.governor.limiter
     source = prepare_samples(samples, job.metrics)
     rows = list(job.rows(source)) if door == "evaluate" else [row async for row in job.arows(source)]
     assert len(rows) == len(samples)
     assert all(says_the_same(score, row.sample) for row in rows for score in row.scores.values())
-    return job.run.limiter
+    return job.run.governor.limiter
 
 
 class TestTooManyCalls:

@@ -84,19 +84,24 @@ def test_a_suite_has_one_threshold_for_all_and_shares_its_steps():
     assert len(once.requests) == 2
 
 
-@pytest.mark.parametrize(
-    ("judge", "told"),
-    [
-        (ScriptedJudge(ConnectionError("reset by peer")), "no value, at least 0.5: ConnectionError: reset by peer"),
-        (ScriptedJudge(statements()), "no value, at least 0.5: the answer states no facts"),
-    ],
-    ids=["failed", "unscored"],
-)
-def test_a_score_without_a_value_fails_unless_it_may_pass(judge, told):
-    metric = faithfulness(judge.model_copy(update={"repeat": True}))
-    with pytest.raises(AssertionError, match=f"FAILED faithfulness {told}"):
+def test_a_score_without_a_value_fails_and_an_unscored_one_may_pass():
+    metric = faithfulness(ScriptedJudge(statements(), repeat=True))
+    with pytest.raises(
+        AssertionError, match=r"FAILED faithfulness no value, at least 0\.5: the answer states no facts"
+    ):
         assert_scores(SAMPLE, {metric: 0.5})
     assert assert_scores(SAMPLE, {metric: 0.5}, missing="pass")["faithfulness"].value is None
+
+
+def test_a_failed_score_and_a_blank_answer_never_pass():
+    dead = faithfulness(ScriptedJudge(ConnectionError("reset by peer"), repeat=True))
+    for metric, sample, told in (
+        (dead, SAMPLE, "ConnectionError: reset by peer"),
+        (faithfulness(OfflineJudge()), SAMPLE | {"answer": " "}, ""),
+    ):
+        for missing in ("fail", "pass"):
+            with pytest.raises(AssertionError, match=rf"FAILED faithfulness no value, at least 0\.5: {told}"):
+                assert_scores(sample, {metric: 0.5}, missing=missing)
 
 
 def test_a_sample_that_lacks_a_field_raises_before_any_call():

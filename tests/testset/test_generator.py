@@ -287,6 +287,7 @@ async def test_the_same_seed_gives_the_same_set_and_another_one_another(made):
     assert ordered(one) != ordered(await made(generator(whimsical(), MIXED), documents(40), size=20, seed=8))
 
 
+@pytest.mark.gate
 async def test_the_order_in_which_answers_come_changes_nothing(made):
     def slow(writer, seed):
         chance, lock = random.Random(seed), threading.Lock()

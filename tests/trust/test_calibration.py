@@ -27,12 +27,12 @@ def test_pairs_may_be_the_rows_of_an_array():
 
 
 @pytest.mark.gate
-def test_the_estimate_is_that_of_ppi_python_and_the_interval_near_it():
+def test_estimate_and_interval_are_near_those_of_ppi_python_which_has_one_weight_for_all():
     ppi = pytest.importorskip("ppi_py")
     human, judge = judged()
     found = calibrate(*parted(human, judge), level=0.9)
     arrays = human[:150], judge[:150], judge[150:]
-    assert found.mean == pytest.approx(ppi.ppi_mean_pointestimate(*arrays)[0])
+    assert found.mean == pytest.approx(ppi.ppi_mean_pointestimate(*arrays)[0], abs=0.002)
     low, high = ppi.ppi_mean_ci(*arrays, alpha=0.1)
     assert (found.low, found.high) == pytest.approx((low[0], high[0]), abs=0.01)
     assert (found.classical_low, found.classical_high) == bounded_mean_interval(human[:150].tolist(), 0.9)

@@ -27,7 +27,8 @@ from langchain_rageval.run.batch.recorder import (
     groups_of,
     reported_tokens,
 )
-from langchain_rageval.run.budget import BudgetCeiling, Cost
+from langchain_rageval.run.budget import Cost
+from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import is_transient, status_of
 
@@ -69,7 +70,7 @@ class Waves:
         journal: remembers the batches; None for memory only.
         poll: seconds between two questions whether a batch has ended.
         stopped: ends the waiting when set.
-        ceiling: budget of the run; None without one.
+        governor: limits the cost of the run.
 
     Attributes:
         number: number of waves sent so far.
@@ -79,19 +80,14 @@ class Waves:
     """
 
     def __init__(
-        self,
-        recorder: Recorder,
-        journal: Journal | None,
-        poll: float,
-        stopped: threading.Event,
-        ceiling: BudgetCeiling | None,
+        self, recorder: Recorder, journal: Journal | None, poll: float, stopped: threading.Event, governor: Governor
     ) -> None:
         self.number = 0
         self.sent = 0
         self.show: Callable[[str], None] = _show_nothing
         self.under_way: list[SentBatch] = []
         self._recorder, self._journal, self._poll = recorder, journal, poll
-        self._stopped, self._ceiling = stopped, ceiling
+        self._stopped, self._governor = stopped, governor
 
     def claimed(self) -> AbstractContextManager[None]:
         """Return a context in which no other process sends batches of this journal, so that none is paid for twice.
@@ -167,8 +163,7 @@ class Waves:
         for request in wave:
             cost = cost.plus(cost_of(request))
         try:
-            if self._ceiling is not None:
-                self._ceiling.check_wave(self._recorder.spent, cost)
+            self._governor.check_cost(cost, self._recorder.spent)
         except BudgetExceeded as error:
             self._recorder.refused = error
             return False
