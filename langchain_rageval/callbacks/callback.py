@@ -32,7 +32,7 @@ from langchain_rageval.callbacks.sinks.files import JsonlSink
 from langchain_rageval.callbacks.sinks.traces import OpenTelemetrySink
 from langchain_rageval.chains.events import ChainEvents, RunLabels
 from langchain_rageval.chains.run_trees import RootRun, RunTrees, RunType, new_record
-from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_sample, thread_id_in
+from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_chain_run, thread_id_in
 from langchain_rageval.data.conversations import CONVERSATION
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError
@@ -62,9 +62,11 @@ class RagEvalCallback(ChainEvents):
 
     Pass it to a chain: `chain.invoke(x, config={"callbacks": [callback]})`.
 
-    The question is the input of the root run, and the answer is its output. The contexts are those that the output
+    The question is the input of the root run, and the answer is its output. The contexts are the chunks in the prompt
+    of the model call that wrote the answer, and in those of the calls that it builds on; else those that the output
     states; else the Documents of its retrievers, or of tools in which no retriever ran; else those that the root's
-    inputs hold or that passed between steps. Documents that a conversation keeps from earlier turns are left out.
+    inputs hold or that passed between steps. `metadata["contexts_from"]` says which. Documents that a conversation
+    keeps from earlier turns are left out unless the prompt holds them.
     Runs with a `thread_id`, `session_id`, `conversation_id` or `conversation` in the metadata, or in the configurable
     values, of their config are turns of a conversation. It is scored as a whole or not at all: the samples of its turns
     have its id in `metadata.conversation`, the number of the turn in `metadata.turn`, and the earlier turns in
@@ -93,8 +95,9 @@ class RagEvalCallback(ChainEvents):
             "name", "run_type", "inputs", "outputs", "error", "child_runs": [...]}`, whose children are chains,
             retrievers and tools. It returns anything that `Sample.parse` reads, or None to leave the run out. The tree
             holds the chain's own objects. Called in a scoring thread.
-        redact: function that returns the sample that judge, sinks and log may see. It is called before all of them. A
-            run for which it raises is not scored.
+        redact: function that returns the sample that judge, sinks and log may see. It is called before all of them.
+            Texts of chunks are in `contexts` and, before a reranker, in `retrieved`. A run for which it raises is not
+            scored.
         tags: names and values that are added to every row, such as {"version": "1.4", "tenant": "acme"}. Sinks store
             them, and reports are sliced by them.
         callbacks: LangChain callback handlers of the judge's own calls, which no other handler or trace sees.
@@ -220,7 +223,9 @@ class RagEvalCallback(ChainEvents):
         return in_time
 
     def _begin_tree(self, run_type: RunType, run_id: UUID, name: str | None, inputs: Any, labels: RunLabels) -> None:
-        """Decide whether a new tree is sampled."""
+        """Decide whether a new tree is sampled. A model by itself is no chain."""
+        if run_type == "model":
+            return
         state = self._state
         if self._closed or in_worker.get():
             state.trees.start_tree(run_id, None)
@@ -310,7 +315,7 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
         metadata[CONVERSATION] = root.thread_id
     try:
         if root.record is None:
-            job = ScoringJob(number, metadata, sample=read_sample(root, inputs, outputs))
+            job = ScoringJob(number, metadata, reading=read_chain_run(root, inputs, outputs))
         else:
             job = ScoringJob(number, metadata, record=root.record)
     except Exception as error:

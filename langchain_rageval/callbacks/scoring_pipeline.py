@@ -22,6 +22,7 @@ from langsmith import tracing_context
 
 from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.chains.run_trees import RunRecord
+from langchain_rageval.chains.sample_reader import RunReading
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
@@ -260,18 +261,19 @@ class ScoringOptions:
 
 @dataclass(frozen=True, eq=False)
 class ScoringJob:
-    """An admitted run: its sample, or the record of the run tree that holds it.
+    """An admitted run: what was read of it, or the record of the run tree that holds it.
 
     Attributes:
         number: number of the run, in order of admission.
         metadata: metadata that is added to the sample.
-        sample: sample of the run; None if `extract` is to read it.
-        record: record of the run tree; None if the sample was read already.
+        reading: sample of the run, in which the contexts that the model read are to be found; None if `extract` is to
+            read it.
+        record: record of the run tree; None if there is a reading.
     """
 
     number: int
     metadata: Mapping[str, Any]
-    sample: Sample | None = None
+    reading: RunReading | None = None
     record: RunRecord | None = None
 
 
@@ -421,7 +423,7 @@ class ScoringPipeline:
 
     def _score(self, job: ScoringJob) -> tuple[Delivery | None, str]:
         """Score a run; return its row for the sinks (None if there is none) and the outcome to count."""
-        sample = job.sample if job.record is None else self._extract(job.record)
+        sample = job.reading.resolve() if job.reading is not None else self._extract(job.record)
         if sample is None:
             return None, "unscorable"
         if self.options.redact is not None:
@@ -439,9 +441,9 @@ class ScoringPipeline:
         outcome = "failed" if all(score.failure for score in row.scores.values()) else "scored"
         return Delivery(job.number, row, outcome), outcome
 
-    def _extract(self, record: RunRecord) -> Sample | None:
-        fields = self.options.extract(record) if self.options.extract else None
-        if fields is None:
+    def _extract(self, record: RunRecord | None) -> Sample | None:
+        fields = self.options.extract(record) if self.options.extract and record is not None else None
+        if record is None or fields is None:
             return None
         sample = Sample.parse(fields)
         has_id = isinstance(fields, Sample) or "id" in fields

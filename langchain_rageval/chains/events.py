@@ -6,20 +6,22 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import wraps
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs, var_child_runnable_config
 
 from langchain_rageval._internal.redaction import redact_message
+from langchain_rageval.chains.prompt_search import prompt_of
 from langchain_rageval.chains.run_trees import RootRun, RunTrees, RunType
-from langchain_rageval.chains.sample_reader import SPANS, read_sample
-from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
+from langchain_rageval.chains.sample_reader import CONTEXT_NOTES, read_chain_run
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError
 
@@ -58,7 +60,7 @@ def _never_skip(trees: RunTrees, event: dict[str, Any]) -> bool:
 
 
 class ChainEvents(BaseCallbackHandler):
-    """Callback handler that collects the runs of chains, retrievers and tools in trees of runs."""
+    """Callback handler that collects the runs of chains, retrievers, tools and models in trees of runs."""
 
     run_inline = True  # in async chains: a thread switch costs more than the handler, and loses the order of events
 
@@ -69,7 +71,7 @@ class ChainEvents(BaseCallbackHandler):
 
     @abstractmethod
     def _begin_tree(self, run_type: RunType, run_id: UUID, name: str | None, inputs: Any, labels: RunLabels) -> None:
-        """Start a tree with a run whose parent is unknown: a whole chain, or a retriever that was called directly."""
+        """Start a tree with a run whose parent is unknown: a whole chain, or a part of one that was called directly."""
 
     @abstractmethod
     def _end_tree(self, root: RootRun, inputs: Any, outputs: Any, *, is_complete: bool) -> None:
@@ -78,16 +80,6 @@ class ChainEvents(BaseCallbackHandler):
     @abstractmethod
     def _log_event_error(self, error: Exception) -> None:
         """Report that an event could not be handled."""
-
-    @property
-    def ignore_llm(self) -> bool:
-        """True, so that LangChain sends no events of models: they add nothing to the chain's outputs."""
-        return True
-
-    @property
-    def ignore_chat_model(self) -> bool:
-        """True, so that LangChain sends no events of models: they add nothing to the chain's outputs."""
-        return True
 
     @property
     def ignore_retry(self) -> bool:
@@ -180,6 +172,51 @@ class ChainEvents(BaseCallbackHandler):
         """End a tool run that failed, without documents."""
         self._trees.end(run_id, None, error=error)
 
+    @_guarded(RunTrees.skip_start)
+    def on_chat_model_start(
+        self,
+        serialized: dict[str, Any],
+        messages: list[list[BaseMessage]],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Record the messages that a chat model is given."""
+        prompt = prompt_of(message for batch in messages for message in batch)
+        labels = RunLabels(kwargs.get("tags"), kwargs.get("metadata"))
+        self._start("model", run_id, parent_run_id, None, prompt, labels)
+
+    @_guarded(RunTrees.skip_start)
+    def on_llm_start(
+        self,
+        serialized: dict[str, Any],
+        prompts: list[str],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Record the texts that a language model is given."""
+        self._start(
+            "model",
+            run_id,
+            parent_run_id,
+            None,
+            prompt_of(prompts),
+            RunLabels(kwargs.get("tags"), kwargs.get("metadata")),
+        )
+
+    @_guarded(RunTrees.skip_end)
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """Record the reply of a model."""
+        self._trees.end(run_id, response)
+
+    @_guarded(_never_skip)
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """End the call of a model that failed, without a reply."""
+        self._trees.end(run_id, None, error=error)
+
     def _start(
         self, run_type: RunType, run_id: UUID, parent_id: UUID | None, name: str | None, inputs: Any, labels: RunLabels
     ) -> None:
@@ -207,6 +244,7 @@ ERROR = "error"
 """Name in the metadata of a sample: the error of the chain that should have answered its question."""
 
 
+_OWN = ("answer", "contexts", "context_ids", "retrieved", "retrieved_ids")
 _REMEDY = "return a text, a message, Documents, or a mapping with an answer"
 
 
@@ -216,27 +254,28 @@ class ChainAnswer:
 
     Attributes:
         answer: text of the answer; None if the chain gave none, as a retriever does.
-        contexts: texts of the retrieved chunks in their order; None if no retrieval was observed.
+        contexts: texts of the chunks that the model read, in their order; None if no retrieval was observed.
         context_ids: ids of the chunks; None unless all have one.
-        sources: `source` of each chunk; None if none has one.
-        spans: source and offsets of each chunk in its document; None if none is known.
+        retrieved: texts of the chunks that retrievers returned; None if they are the contexts.
+        retrieved_ids: ids of these chunks; None unless all have one.
+        notes: what the metadata of a sample says about contexts, by the names in `CONTEXT_NOTES`.
         error: class and message of the error of a failed call; None if it succeeded.
     """
 
     answer: str | None = None
     contexts: list[str] | None = None
     context_ids: list[str] | None = None
-    sources: list[str | None] | None = None
-    spans: list[Any] | None = None
+    retrieved: list[str] | None = None
+    retrieved_ids: list[str] | None = None
+    notes: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
 
     def into(self, sample: Sample) -> Sample:
         """Return a copy of a sample with this answer and nothing of an earlier chain."""
-        metadata = {name: value for name, value in sample.metadata.items() if name not in (ERROR, SOURCES, SPANS)}
-        added = {SOURCES: self.sources, SPANS: self.spans, ERROR: self.error}
-        metadata |= {name: value for name, value in added.items() if value is not None}
-        update = {"answer": self.answer, "contexts": self.contexts, "context_ids": self.context_ids}
-        return sample.model_copy(update={**update, "metadata": metadata})
+        metadata = {name: value for name, value in sample.metadata.items() if name not in (ERROR, *CONTEXT_NOTES)}
+        metadata |= {**self.notes, **({} if self.error is None else {ERROR: self.error})}
+        own = {name: getattr(self, name) for name in _OWN}
+        return sample.model_copy(update={**own, "metadata": metadata})
 
     def to_json(self) -> str:
         """Return the answer as JSON, for a journal."""
@@ -282,12 +321,12 @@ class ChainCollector(ChainEvents):
             keys = f" in {sorted(map(str, output))}" if isinstance(output, Mapping) else ""
             error = SampleError(f"the chain returned no answer{keys}: {_REMEDY}", "answer")
         message = None if error is None else f"{type(error).__name__}: {redact_message(error, chain)}"
-        answer = None if error else sample.answer
-        places = (sample.metadata.get(SOURCES), sample.metadata.get(SPANS))
-        return ChainAnswer(answer, sample.contexts, sample.context_ids, *places, message)
+        own = {name: getattr(sample, name) for name in _OWN} | ({"answer": None} if error else {})
+        notes = {name: sample.metadata[name] for name in CONTEXT_NOTES if name in sample.metadata}
+        return ChainAnswer(**own, notes=notes, error=message)
 
     def _read(self, question: str, output: Any) -> Sample:
-        return read_sample(self._root, {"question": question}, output)
+        return read_chain_run(self._root, {"question": question}, output).resolve()
 
     def _without_id(self, error: Exception) -> Exception:
         """Return an error about the output of the chain without the id of this call, which is unknown to the user."""

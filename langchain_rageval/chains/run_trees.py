@@ -1,4 +1,4 @@
-"""Run trees: the open runs of watched chains, and the Documents that each sampled tree has retrieved so far.
+"""Run trees: the open runs of watched chains, and the Documents and prompts that each sampled tree has had so far.
 
 A run belongs to the tree of its parent. A run whose parent is unknown is a root: a whole chain, or the part of a chain
 that was given the handler. All runs of trees that are not sampled share one node, so each costs one dictionary entry.
@@ -11,12 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal
 from uuid import UUID
 
+from langchain_rageval.chains.prompt_search import ModelCall
 from langchain_rageval.data.messages import without_score
 
-RunType = Literal["chain", "retriever", "tool"]
+RunType = Literal["chain", "retriever", "tool", "model"]
 RunRecord = dict[str, Any]
 """A run as a mapping, with the field names of LangSmith; `child_runs` holds the records of its children."""
 
@@ -39,7 +41,11 @@ class RootRun:
         retrieved: Documents by retriever run, or by run of a tool that returned Documents, in order of their starts;
             None until the run ends.
         documents: Documents that passed between steps last.
-        open_steps: number of steps that have started and not ended.
+        seen: all Documents that passed between steps or were retrieved, by identity, with the time of the first event.
+        calls: calls of models by run.
+        queries: inputs of retrievers and tools, with the time of the event.
+        tick: returns the next time on the clock of the run, which counts events.
+        open_steps: number of steps, other than models, that have started and not ended.
         sources: tool and id of the call by retrieval, for retrievals of tools.
         messages: first messages, or chat history, in the inputs of a step; None as long as no step had any.
         thread_id: id of the conversation that the run is a turn of; None if it is unknown.
@@ -56,6 +62,10 @@ class RootRun:
     started: float = field(default_factory=time.monotonic)
     retrieved: dict[UUID, list[Any] | None] = field(default_factory=dict)
     documents: list[Any] = field(default_factory=list)
+    seen: dict[int, tuple[Any, int]] = field(default_factory=dict)
+    calls: dict[UUID, ModelCall] = field(default_factory=dict)
+    queries: list[tuple[Any, int]] = field(default_factory=list)
+    tick: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
     open_steps: int = 0
     sources: dict[UUID, str] = field(default_factory=dict)
     messages: list[Any] | None = None
@@ -69,6 +79,21 @@ class RootRun:
         """Retrieved Documents in order; None if no retrieval has ended."""
         lists = [documents for documents in self.retrieved.values() if documents is not None]
         return [document for documents in lists for document in documents] if lists else None
+
+    def see(self, documents: Sequence[Any]) -> list[Any]:
+        """Record Documents that a step was given or returned, and return them."""
+        if documents:
+            time = self.tick()
+            for document in documents:
+                self.seen.setdefault(id(document), (document, time))
+        return [*documents]
+
+    def see_messages(self, inputs: Any) -> None:
+        """Record the first messages in the inputs of steps; or a later list that puts a loaded history before them."""
+        messages = find_messages(inputs)
+        known = self.messages
+        if known is None or (messages and known and len(messages) > len(known) and messages[-len(known) :] == known):
+            self.messages = messages
 
     @property
     def tools_by_text(self) -> dict[str, str]:
@@ -171,29 +196,35 @@ class RunTrees:
         if self.is_open(run_id):
             return True  # the chain was given the handler twice
         node = _Node(root, parent, run_type)
+        if run_type == "model":
+            root.calls[run_id] = ModelCall(root.tick(), inputs)
+            self._add(run_id, node)
+            return True
         if parent.record is not None:
             node.record = new_record(run_id, name, run_type, inputs)
             parent.record["child_runs"].append(node.record)
         self._add(run_id, node)
         with self._lock:
             root.open_steps += 1
-        if run_type != "chain" and not _is_within_retriever(parent):
-            root.retrieved[run_id] = None
-        elif run_type == "chain":
-            root.documents = find_documents(inputs) or root.documents
-            if root.messages is None:
-                root.messages = find_messages(inputs)
+        if run_type != "chain":
+            root.queries.append((inputs, root.tick()))
+            if not _is_within_retriever(parent):
+                root.retrieved[run_id] = None
+        else:
+            root.documents = root.see(find_documents(inputs)) or root.documents
+            root.see_messages(inputs)
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
         """End a run; return it if it was the root of a sampled tree, else None."""
         node = self._nodes.pop(run_id.int, None)
-        if node is None:
-            return None
-        if error is not None and not isinstance(error, Exception):
+        if node is not None and error is not None and not isinstance(error, Exception):
             self._remember_cancelled(run_id)
+        if node is None or node.root is None:
+            return None
         root = node.root
-        if root is None:
+        if node.run_type == "model":
+            root.calls[run_id].end(root.tick(), outputs)
             return None
         if node.parent is not None:
             with self._lock:
@@ -205,16 +236,20 @@ class RunTrees:
         if node.parent is None:
             return root
         if node.run_type == "chain":
-            root.documents = find_documents(outputs) or find_documents(inputs) or root.documents
-        elif run_id in root.retrieved:
+            root.see_messages(inputs)  # those of a stream are known at its end
+            root.documents = root.see(find_documents(outputs) or find_documents(inputs)) or root.documents
+        else:
             self._record_documents(run_id, node, root, outputs)
         return None
 
     def _record_documents(self, run_id: UUID, node: _Node, root: RootRun, outputs: Any) -> None:
-        """Record the Documents of a retriever, or of a tool in which no retriever ran."""
+        """Record the Documents of a retriever, or of a tool; as retrieved if no retriever ran around or in it."""
         is_retriever = node.run_type == "retriever" and isinstance(outputs, Sequence)
         documents = list(outputs) if is_retriever else _tool_documents(outputs)
         source = None if is_retriever else _tool_source(outputs)
+        root.see(documents or [])
+        if run_id not in root.retrieved:
+            return
         if source is not None:
             root.sources |= dict.fromkeys([run_id, *node.retrievals], source)
         if node.retrievals or documents is None:

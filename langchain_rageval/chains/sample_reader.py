@@ -1,11 +1,12 @@
-"""Sample reader: build the sample of a run from its inputs, outputs, retrieved Documents and thread."""
+"""Sample reader: build the sample of a run from its inputs, outputs, prompts, retrieved Documents and thread."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
+from itertools import zip_longest
 from typing import Any
 
 from langchain_core.documents import Document
@@ -14,11 +15,12 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import BaseModel
 
+from langchain_rageval.chains.prompt_search import Chunk, ModelCall, Part, find_read
 from langchain_rageval.chains.run_trees import RootRun, find_documents
 from langchain_rageval.data.conversations import TURN, read_history, turn_number
-from langchain_rageval.data.field_names import read_fields
+from langchain_rageval.data.field_names import chunk_id, read_fields
 from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
-from langchain_rageval.data.schema import Sample, Turn
+from langchain_rageval.data.schema import Sample, Turn, without_surrogates
 from langchain_rageval.errors import SampleError
 
 _NAMES = ("conversation", "conversation_id", "thread_id", "session_id")
@@ -40,20 +42,75 @@ def enclosing_thread_id() -> str | None:
     return thread_id_in(config.get("configurable")) if config else None
 
 
+_MOSTLY = 0.8  # share of a text
+
 SPANS = "context_spans"
 """Name in the metadata of a sample: source and offsets of each context in its document, in their order; None for a
 context whose place is unknown."""
+
+CONTEXTS_FROM = "contexts_from"
+"""Name in the metadata of a sample: where its contexts are from. "prompt": they stand in the prompt of the model that
+wrote the answer; else "output": the chain states them; "retriever": retrievers or tools returned them, or they passed
+between steps; "given": they stand in the inputs of the chain."""
+
+NO_CONTEXTS = "no_contexts"
+"""Name in the metadata of a sample: why a chain that answered has no contexts."""
+
+CONTEXT_NOTES = (SOURCES, SPANS, CONTEXTS_FROM, NO_CONTEXTS)
+"""Names in the metadata of a sample that are about its contexts, which another chain replaces."""
+
+_NO_RETRIEVER = "no retriever ran: return the documents"
 
 _STRUCTURED = "structured_response"  # name in the state of an agent with a `response_format`
 _ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
 
 
-def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
-    """Return the sample of a run that has ended.
+@dataclass(frozen=True)
+class RunReading:
+    """A run that has ended: its sample without regard to prompts, and what it takes to find what the model read.
+
+    Attributes:
+        sample: the sample, with the contexts that the outputs state or the retrievers returned.
+        retrieved: what its retrievers returned, in order; None if none ran.
+        chunks: all chunks that the run has handled.
+        calls: its model calls.
+        queries: what retrievers and tools were asked for, and when.
+    """
+
+    sample: Sample
+    retrieved: Sequence[Chunk] | None
+    chunks: Sequence[Chunk]
+    calls: Sequence[ModelCall]
+    queries: Sequence[tuple[str, float]]
+
+    def resolve(self) -> Sample:
+        """Return the sample with the chunks that the model which wrote the answer has read, if its prompt shows them.
+
+        Prompts may be large: call this outside the thread of the chain.
+        """
+        sample, found = self.sample, []
+        if sample.answer is not None:
+            chunks = [chunk for chunk in self.chunks if chunk.id is not None or not _joins(chunk, self.chunks)]
+            found = find_read(sample.answer, sample.question, chunks, self.calls, self.queries)
+        if found:
+            sample = _with_contexts(sample, found, self.chunks)
+        elif sample.contexts is None and sample.answer is not None:
+            sample = sample.model_copy(update={"metadata": {NO_CONTEXTS: _NO_RETRIEVER, **sample.metadata}})
+        if self.retrieved is None:
+            return sample
+        texts, ids = _columns(self.retrieved)
+        return (
+            sample if texts == sample.contexts else sample.model_copy(update={"retrieved": texts, "retrieved_ids": ids})
+        )
+
+
+def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> RunReading:
+    """Return the sample of a run that has ended, and what it takes to find what the model read.
 
     Contexts that the outputs state are what the answer was made from, for example after reranking; if there are none,
     the contexts are the retrieved Documents in the order in which the retrievers started; else those in the inputs;
-    else the Documents that passed between steps last. Texts that equal a Document have its id and source.
+    else the Documents that passed between steps last. Texts that equal a Document have its id and source. The chunks in
+    the prompt of the model that wrote the answer, which `RunReading.resolve` finds, replace all of these.
 
     Args:
         root: the run.
@@ -65,32 +122,111 @@ def read_sample(root: RootRun, inputs: Any, outputs: Any) -> Sample:
     """
     inputs, outputs = _convert_messages(inputs), _convert_outputs(inputs, outputs)
     fields = {"id": str(root.run_id), "inputs": inputs, "outputs": outputs, "metadata": root.metadata}
-    return _with_turn(root, _read(root, fields))
+    tools = root.tools_by_text | _named_sources(fields)
+    sample = _read(root, fields, tools)
+    retrieved = None if root.contexts is None else [*map(_chunk, root.contexts)]
+    queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
+    chunks = _chunks_of(root, sample, tools)
+    return RunReading(_with_turn(root, sample), retrieved, chunks, [*root.calls.values()], queries)
 
 
-def _read(root: RootRun, fields: dict[str, Any]) -> Sample:
-    """Return the sample of a run with its contexts and their sources."""
+def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sample:
+    """Return the sample of a run with its contexts and their sources, without regard to prompts."""
     inputs, outputs = fields["inputs"], fields["outputs"]
     documents = [*(root.contexts or []), *root.documents, *_documents_in(outputs)]
-    contexts = _contexts(root, inputs, outputs)
+    contexts, origin = _contexts(root, inputs, outputs)
     if contexts is None:
         sample = Sample.parse(fields)
-        if sample.contexts is not None and not documents:
-            return sample
-        contexts = sample.contexts
+        contexts, origin = sample.contexts, _origin_of(sample, inputs)
+        if contexts is not None and not documents:
+            return sample.model_copy(update={"metadata": {**sample.metadata, CONTEXTS_FROM: origin}})
     if contexts is None:
-        contexts = root.documents or find_documents(outputs) or None
+        contexts, origin = root.documents or find_documents(outputs) or None, "retriever"
     if contexts is None:
         return Sample.parse(fields)
     by_text = {document.page_content: document for document in documents}
     contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
     sample = Sample.parse(_stated_ids(outputs, contexts) | fields | {"contexts": contexts})
-    metadata = {name: value for name, value in sample.metadata.items() if name not in (SOURCES, SPANS)}
-    tools = root.tools_by_text | _named_sources(fields)
     sources = [_source_of(context) or tools.get(_text_of(context)) for context in contexts]
-    places: dict[str, list[Any]] = {SOURCES: sources, SPANS: [*map(_span_of, contexts)]}
+    return _with_places(sample, origin, sources, [*map(_span_of, contexts)])
+
+
+def _origin_of(sample: Sample, inputs: Any) -> str:
+    """Return "given" if the inputs hold the contexts of a sample, else "output"."""
+    texts = {_text_of(item) for value in _values(inputs) if isinstance(value, list) for item in value}
+    return "given" if sample.contexts and texts.issuperset(sample.contexts) else "output"
+
+
+def _with_places(sample: Sample, origin: str, sources: list[str | None], spans: list[Any]) -> Sample:
+    """Return a sample with the origin, the sources and the places of its contexts in its metadata."""
+    metadata = {name: value for name, value in sample.metadata.items() if name not in CONTEXT_NOTES}
+    places: dict[str, list[Any]] = {SOURCES: sources, SPANS: spans}
     known = {name: values for name, values in places.items() if any(values)}
-    return sample.model_copy(update={"metadata": metadata | known})
+    return sample.model_copy(update={"metadata": metadata | known | {CONTEXTS_FROM: origin}})
+
+
+def _chunk(document: Any, tools: Mapping[str, str] | None = None, seen: int = 0) -> Chunk:
+    """Return the chunk of a Document, or of an object like one."""
+    text, id = _text_of(document), chunk_id(document)
+    source = _source_of(document) or (tools or {}).get(text)
+    return Chunk(text, None if id is None else str(id), source, _span_of(document), seen)
+
+
+def _columns(chunks: Iterable[Chunk]) -> tuple[list[str], list[str] | None]:
+    """Return the texts of chunks, and their ids; None for these unless all have one."""
+    chunks = list(chunks)
+    ids = [chunk.id for chunk in chunks if chunk.id is not None]
+    return without_surrogates([chunk.text for chunk in chunks]), ids if len(ids) == len(chunks) else None
+
+
+def _chunks_of(root: RootRun, sample: Sample, tools: Mapping[str, str]) -> list[Chunk]:
+    """Return all chunks that a run has handled: its Documents, and the contexts of its sample; each text once."""
+    chunks: dict[str, Chunk] = {}
+    for document, time in [*root.seen.values()]:  # a step that was abandoned may go on
+        chunk = _chunk(document, tools, time)
+        known = chunks.setdefault(chunk.text, chunk)
+        if known.id is None and chunk.id is not None:
+            chunks[chunk.text] = chunk._replace(seen=known.seen)
+    contexts = sample.contexts or []
+    columns = (sample.context_ids or [], sample.metadata.get(SOURCES) or [], sample.metadata.get(SPANS) or [])
+    ids, sources, spans = (column if len(column) == len(contexts) else [] for column in columns)
+    for text, id, source, span in zip_longest(contexts, ids, sources, spans):
+        chunks.setdefault(text, Chunk(text, id, source, span))
+    return [*chunks.values()]
+
+
+def _joins(chunk: Chunk, others: Sequence[Chunk]) -> bool:
+    """Return True if most of a chunk is the texts of several other ones, as if a formatter had joined them."""
+    parts = [other.text for other in others if len(other.text) < len(chunk.text) and other.text in chunk.text]
+    return len(parts) > 1 and sum(map(len, parts)) >= _MOSTLY * len(chunk.text)
+
+
+def _origin(chunk: Chunk, others: Sequence[Chunk]) -> Chunk:
+    """Return the chunk with an id that a chunk without one was cut from, or mostly consists of; else the chunk."""
+    if chunk.id is not None or not chunk.text.strip():
+        return chunk
+    text = chunk.text.strip()
+    wholes = (other for other in others if other.id is not None and text in other.text)
+    cores = (one for one in others if one.id is not None and one.text in text and len(one.text) >= _MOSTLY * len(text))
+    return next(wholes, next(cores, chunk))
+
+
+def _with_contexts(sample: Sample, parts: Sequence[Part], chunks: Sequence[Chunk]) -> Sample:
+    """Return a sample with the chunks that a model has read as its contexts."""
+    parts = [part._replace(chunk=_origin(part.chunk, chunks)) for part in parts]
+    texts, ids = _columns(part.chunk._replace(text=part.text) for part in parts)
+    sample = sample.model_copy(update={"contexts": texts, "context_ids": ids})
+    sources = [part.chunk.source for part in parts]
+    return _with_places(sample, "prompt", sources, [*map(_span_of_part, parts)])
+
+
+def _span_of_part(part: Part) -> list[Any] | None:
+    """Return the span of the part of a chunk that was read; None if it is unknown or of several parts."""
+    offset = part.chunk.text.find(part.text)
+    if part.chunk.span is None or offset < 0:
+        return None
+    source, start, _ = part.chunk.span
+    return [source, start + offset, start + offset + len(part.text)]
 
 
 def _stated_ids(outputs: Any, contexts: Sequence[Any]) -> dict[str, Any]:
@@ -126,21 +262,21 @@ def _with_turn(root: RootRun, sample: Sample) -> Sample:
     return sample.model_copy(update=update) if update else sample
 
 
-def _contexts(root: RootRun, inputs: Any, outputs: Any) -> Sequence[Any] | None:
-    """Return the contexts that the outputs state or the retrievers found; None if there are neither."""
+def _contexts(root: RootRun, inputs: Any, outputs: Any) -> tuple[Sequence[Any] | None, str]:
+    """Return the contexts that the outputs state or the retrievers found, and which; None if there are neither."""
     stated = None if _is_text(outputs) else read_fields({"outputs": outputs}).get("contexts")
     retrieved = root.contexts
     if stated is None:
-        return retrieved
+        return retrieved, "retriever"
     found = root.documents if retrieved is None else retrieved
     texts = [document.page_content for document in found]
     if _has_joins(stated, texts):
-        return found if len(stated) == 1 else _split_joined(stated, found)
+        return (found if len(stated) == 1 else _split_joined(stated, found)), "output"
     if retrieved is not None:
         has_earlier = not root.is_new_conversation and bool(texts) and set(texts) < set(stated)
         if has_earlier or stated == read_fields({"inputs": inputs}).get("contexts"):
-            return retrieved  # the state of a conversation keeps the Documents of earlier turns
-    return list(stated)
+            return retrieved, "retriever"  # the state of a conversation keeps the Documents of earlier turns
+    return list(stated), "output"
 
 
 def _has_joins(stated: Sequence[Any], texts: Sequence[str]) -> bool:

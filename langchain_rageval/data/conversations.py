@@ -7,19 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from pydantic import ValidationError
+
 from langchain_rageval.data.field_names import as_sample_fields, conversation_in, plain_items, read_fields
 from langchain_rageval.data.messages import (
     CONTEXT_SOURCES,
     EARLIER_MESSAGES,
     TOOL_CALLS,
+    MessageExchange,
     exchanges,
     get,
+    media_of,
     messages_in,
     read_turns,
     role_of,
+    tool_calls,
     unwrap_text,
 )
-from langchain_rageval.data.schema import Sample, Turn
+from langchain_rageval.data.schema import Sample, Turn, encode_turn, id_of
 from langchain_rageval.errors import SampleError
 
 CONVERSATION = "conversation"
@@ -45,6 +50,8 @@ _NO_QUESTION = "expected a conversation with a message of the user, got none: pa
 def samples_of(conversation: Any) -> list[Sample]:
     """Return a sample for each answer of the assistant in a conversation, with the turns before it as history.
 
+    Messages of the assistant in a row, without a call of a tool between them, are one answer. A message of the user
+    that is only an image or a file gives no sample; the history of later ones says "[image]" or "[file]" in its place.
     A sample has the contexts that the messages after its question carry: documents in the artifacts of tools, else the
     contexts that a message of the assistant lists, else the texts of tools. Messages of the system and a question
     without an answer give no sample; the logger "langchain_rageval" gets a message about them.
@@ -73,14 +80,47 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
         return []
     last = turns[-1].get("metadata", {})
     name = turns[-1].get("id") or next((last[key] for key in _IDS if last.get(key) is not None), None)
-    if name is None:
-        name, named = Sample.parse({**turns[-1], "id": ""}).id, turns
-    else:
-        named = [{**turn, "id": f"{name}:{number}"} for number, turn in enumerate(turns, start=1)]
+    samples, known = [], _KnownTurns()
+    for number, turn in enumerate(turns, start=1):
+        history, encoded = known.history(turn)
+        sample = Sample.parse({**turn, "history": [], "id": "" if name is None else f"{name}:{number}"})
+        update = {"id": id_of(sample.question, encoded) if name is None else sample.id, "history": history}
+        samples.append(sample.model_copy(update=update))
+    name = samples[-1].id if name is None else name
+    places = ({CONVERSATION: str(name), TURN: number} for number in range(1, len(samples) + 1))
     return [
-        Sample.parse({**turn, "metadata": {**turn.get("metadata", {}), CONVERSATION: str(name), TURN: number}})
-        for number, turn in enumerate(named, start=1)
+        sample.model_copy(update={"metadata": {**sample.metadata, **place}})
+        for sample, place in zip(samples, places, strict=True)
     ]
+
+
+class _KnownTurns:
+    """Turns of a conversation: each is validated once, not once for each later sample."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+        self._turns: list[Turn] = []
+        self._encoded: list[str] = []
+
+    def history(self, fields: Fields) -> tuple[list[Turn], list[str]]:
+        """Return the history in the fields of a sample, and its turns as text.
+
+        Raises:
+            SampleError: if it is no history.
+        """
+        items = fields.get("history") or []
+        try:
+            if items[: len(self._items)] != self._items:
+                self._items, self._turns, self._encoded = [], [], []
+            added = [Turn.model_validate(item) for item in items[len(self._items) :]]
+        except (ValidationError, TypeError):
+            turns = Sample.parse(fields).history  # which raises an error that names the field
+            return turns, [*map(encode_turn, turns)]
+        spoken = [turn for turn in added if turn.text.strip()]
+        self._items = items
+        self._turns += spoken
+        self._encoded += map(encode_turn, spoken)
+        return [*self._turns], [*self._encoded]
 
 
 def read_history(messages: Sequence[Any], question: str) -> list[dict[str, str]]:
@@ -144,12 +184,37 @@ def _answered(messages: Sequence[Any]) -> list[Fields]:
     for exchange in found:
         question = unwrap_text(exchange.question)
         if not question.strip():
-            _LOG.warning("a message of the user without a text gives no sample of its conversation")
+            media = media_of(exchange.question)
+            what = f"a message of the user without a text{f', {media},' if media else ''}"
+            _LOG.warning("%s gives no sample of its conversation", what)
         elif not exchange.has_answer:
             _LOG.warning("a question without an answer gives no sample of its conversation: %r", question[:200])
         else:
-            answered.append(as_sample_fields(exchange.fields()))
+            values = exchange.fields()
+            history = values.pop("history", [])
+            answered.append({**as_sample_fields(values), "history": history, **_split_answer(exchange, values)})
     return answered
+
+
+def _split_answer(exchange: MessageExchange, values: Fields) -> Fields:
+    """Return answer and metadata if the assistant wrote its answer in several messages in a row; else nothing.
+
+    A message before a call of a tool, and one of another assistant, is no part of the answer.
+    """
+    parts: list[str] = []
+    last = exchange.following[-1]
+    for message in reversed(exchange.following):
+        is_part = role_of(message) == "ai" and get(message, "name") == get(last, "name") and not tool_calls(message)
+        if not is_part:
+            break
+        parts.insert(0, unwrap_text(message))
+    parts = [part for part in parts if part.strip()]
+    if len(parts) < 2:
+        return {}
+    _LOG.info("messages of the assistant in a row are one answer: %d", len(parts))
+    earlier = values["metadata"][EARLIER_MESSAGES][: -(len(parts) - 1)]
+    metadata = {name: value for name, value in values["metadata"].items() if name != EARLIER_MESSAGES}
+    return {"answer": "\n\n".join(parts), "metadata": metadata | ({EARLIER_MESSAGES: earlier} if earlier else {})}
 
 
 def _are_pairs(items: Sequence[Any]) -> bool:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
+
+from pydantic import BaseModel
 
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized, retrieved_by_children
 from langchain_rageval.data.messages import (
@@ -61,6 +64,7 @@ def _get(chunk: Any, name: str) -> Any:
 
 
 _NAME_SETS = {field: frozenset(names) for field, names in NAMES.items()}
+_IDS_OF = {"contexts": "context_ids", "retrieved": "retrieved_ids", "reference_contexts": "reference_context_ids"}
 _AS_REFERENCE = {"answer": "references", "contexts": "reference_contexts", "context_ids": "reference_context_ids"}
 _LOG = logging.getLogger("langchain_rageval")
 _UNREAD_HISTORY = (
@@ -310,7 +314,7 @@ def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[st
 def as_sample_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields as `Sample` takes them, with the ids of documents if all documents have ids."""
     result = {field: _normalized_value(field, value) for field, value in fields.items() if value is not None}
-    for field, id_field in (("contexts", "context_ids"), ("reference_contexts", "reference_context_ids")):
+    for field, id_field in _IDS_OF.items():
         documents = fields.get(field)
         ids = [chunk_id(_chunk(document)) for document in documents] if isinstance(documents, list) else []
         if ids and None not in ids:
@@ -368,7 +372,7 @@ def _id_to_str(value: Any) -> Any:
 _CONVERT = {
     "question": unwrap_text,
     **dict.fromkeys(("answer", "references"), _answer_to_text),
-    **dict.fromkeys(("contexts", "reference_contexts"), _chunk_to_text),
+    **dict.fromkeys(("contexts", "retrieved", "reference_contexts"), _chunk_to_text),
 }
 
 
@@ -404,9 +408,16 @@ def _attributes(obj: Any) -> Mapping[Any, Any]:
         data = {"id": get(obj, "id"), "metadata": obj.metadata, "inputs": obj.inputs}
         return data | {"reference_outputs": obj.outputs}
     own = [*getattr(obj, "__dict__", ()), *getattr(obj, "__dataclass_fields__", ())]
-    names = [*own, *(getattr(obj, "model_extra", None) or ()), *FIELDS_BY_NAME]
+    known = _known_names(type(obj)) if isinstance(obj, BaseModel) else FIELDS_BY_NAME
+    names = [*own, *(getattr(obj, "model_extra", None) or ()), *known]
     attributes = {name: getattr(obj, name) for name in names if not name.startswith("_") and hasattr(obj, name)}
     return {name: value for name, value in attributes.items() if name in own or not callable(value)}
+
+
+@lru_cache(maxsize=1024)
+def _known_names(kind: type[BaseModel]) -> tuple[str, ...]:
+    """Return the known names that a model has beside its fields, as properties."""
+    return tuple(name for name in FIELDS_BY_NAME if hasattr(kind, name))
 
 
 def _plain(value: Any) -> Any:

@@ -31,6 +31,11 @@ _ROLES = {
 _TURN_ROLES = {"human": "user", "ai": "assistant"}
 _CONTEXT_KEYS = ("retrieval_context", "retrieved_contexts", "contexts", "context", "documents", "source_documents")
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
+_MEDIA = {
+    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
+    **dict.fromkeys(("audio", "input_audio"), "audio"),
+    **dict.fromkeys(("file", "input_file", "document", "media", "video"), "file"),
+}
 _CHUNK_TEXTS = ("page_content", "text", "content", "chunk", "passage")
 _SPEAKERS = {
     **dict.fromkeys(("user", "human", "customer", "client", "question", "q"), "user"),
@@ -65,7 +70,7 @@ class MessageExchange(NamedTuple):
         """Return the fields of a sample: question, history, answer, contexts and metadata."""
         spoken = [message for message in self.following if _is_spoken(message)]
         result = {"question": self.question, "answer": spoken[-1] if spoken else None, **_contexts(self.following)}
-        calls = [call for message in self.following for call in _tool_calls(message)]
+        calls = [call for message in self.following for call in tool_calls(message)]
         earlier = [unwrap_text(message) for message in spoken[:-1]]
         metadata = {**result.pop("metadata", {}), TOOL_CALLS: calls, EARLIER_MESSAGES: earlier}
         metadata = {name: value for name, value in metadata.items() if value}
@@ -146,6 +151,13 @@ def role_of(value: Any) -> str | None:
     return _ROLES.get(_role_name(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
 
 
+def media_of(message: Any) -> str:
+    """Return what a message without a text consists of, as "[image]" or "[image] [file]"; "" if there is nothing."""
+    content = get(message, "content")
+    kinds = [get(block, "type") for block in content] if isinstance(content, list | tuple) else []
+    return " ".join(f"[{_MEDIA[kind]}]" for kind in kinds if kind in _MEDIA)
+
+
 def concatenated(lists: Iterable[list[Any]]) -> list[Any] | None:
     """Concatenate lists; return None if there are no lists."""
     parts = list(lists)
@@ -211,10 +223,12 @@ def _turns(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
     group = list(messages)
     for place, message in enumerate(group):
         role, text = _TURN_ROLES.get(role_of(message) or ""), unwrap_text(message)
+        if role == "user":
+            text = text if text.strip() else media_of(message)
         if not role or not text.strip():
             continue
         later = group[place + 1 :]
-        is_step = role == "assistant" and _tool_calls(message) and any(map(_is_spoken, _until_user(later)))
+        is_step = role == "assistant" and tool_calls(message) and any(map(_is_spoken, _until_user(later)))
         if not is_step:
             yield {"role": role, "text": text}
 
@@ -226,7 +240,8 @@ def _until_user(messages: Iterable[Any]) -> Iterator[Any]:
         yield message
 
 
-def _tool_calls(message: Any) -> list[Any]:
+def tool_calls(message: Any) -> list[Any]:
+    """Return the tool calls in a message of the assistant."""
     if role_of(message) != "ai":
         return []
     calls = get(message, "tool_calls") or get(message, "tools_called") or _calls_in_content(message)
@@ -296,7 +311,7 @@ def _document(item: Mapping[str, Any]) -> dict[str, Any]:
 def _named_calls(messages: Iterable[Any]) -> Iterator[tuple[str, str]]:
     """Yield the id of each tool call and the name of its tool."""
     for message in messages:
-        for call in _tool_calls(message):
+        for call in tool_calls(message):
             name = get(call, "name") or get(get(call, "function"), "name")
             if get(call, "id") and name:
                 yield str(get(call, "id")), str(name)

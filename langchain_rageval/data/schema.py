@@ -166,10 +166,14 @@ class Sample(InputModel):
         question: text of the question; the only required field.
         history: messages of the user and the assistant before the question, oldest first; `[]` if there are none.
         answer: text of the system's answer; None if it is missing. A blank answer is a value.
-        contexts: retrieved chunks in retrieval order; `[]` if the retriever found nothing, None if they are unknown.
+        contexts: chunks that the model which wrote the answer has read, in that order; `[]` if the retriever found
+            nothing, None if they are unknown.
+        retrieved: chunks as the retrievers returned them, if they differ from `contexts`, as before a reranker; None
+            otherwise. Not the `retrieved_contexts` of ragas, which are `contexts` here.
         references: correct answers, one or several; `[]` if none is known.
         reference_contexts: texts of the chunks that contain the answer; None if they are unknown.
-        context_ids: ids of the retrieved chunks in retrieval order; None if they are unknown.
+        context_ids: ids of the chunks in `contexts`, in their order; None if they are unknown.
+        retrieved_ids: ids of the chunks in `retrieved`, in their order; None if they are unknown.
         reference_context_ids: ids of the chunks that contain the answer; None if they are unknown.
         relevance: human relevance grades by chunk id, 0 or less for irrelevant chunks; None if nothing was graded.
         metadata: any other values by name; kept in reports, where `by="metadata.NAME"` groups samples.
@@ -180,9 +184,11 @@ class Sample(InputModel):
     history: Annotated[list[Turn], BeforeValidator(read_turns)] = []
     answer: _SampleText | None = None
     contexts: list[_SampleText] | None = None
+    retrieved: list[_SampleText] | None = None
     references: list[_SampleText] = []
     reference_contexts: list[_SampleText] | None = None
     context_ids: list[str] | None = None
+    retrieved_ids: list[str] | None = None
     reference_context_ids: list[str] | None = None
     relevance: dict[str, float] | None = None
     metadata: dict[str, Any] = {}
@@ -193,12 +199,12 @@ class Sample(InputModel):
             object.__setattr__(self, "id", default_id(self.question, self.history))
 
     @model_serializer(mode="wrap")
-    def _without_empty_history(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit an empty history: files, journal keys and fingerprints stay as they were before there was one."""
+    def _without_later_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit fields that early versions did not have while they are empty: files and journal keys stay the same."""
         values: dict[str, Any] = serialize(self)
-        if not self.history:
-            values.pop("history", None)
-        return values
+        absent = {"history": not self.history, "retrieved": self.retrieved is None}
+        absent["retrieved_ids"] = self.retrieved_ids is None
+        return {name: value for name, value in values.items() if not absent.get(name)}
 
     @classmethod
     def parse(cls, obj: Any, fields: Mapping[str, str] | None = None) -> Self:
@@ -237,7 +243,8 @@ class Sample(InputModel):
         if self.history:
             turns = [text(f"{turn.role}: {turn.text}") for turn in self.history]
             parts.insert(0, details(pluralize(len(turns), "earlier turn"), item_list(turns, numbered=True)))
-        for items, what in ((self.contexts, "context"), (self.reference_contexts, "reference context")):
+        lists = ((self.contexts, "context"), (self.retrieved, "retrieved chunk"))
+        for items, what in (*lists, (self.reference_contexts, "reference context")):
             if items is not None:
                 parts.append(details(pluralize(len(items), what), item_list([*map(text, items)], numbered=True)))
         if self.references:
@@ -248,10 +255,19 @@ class Sample(InputModel):
 
 def default_id(question: str, history: Sequence[Turn] = ()) -> str:
     """Return the id of a sample that was given none: a hash of its question and of its history, if it has one."""
-    content: dict[str, Any] = {"question": question}
-    if history:
-        content["history"] = [[turn.role, turn.text] for turn in history]
-    return hashlib.blake2b(json.dumps(content).encode(), digest_size=8).hexdigest()
+    return id_of(question, [encode_turn(turn) for turn in history])
+
+
+def encode_turn(turn: Turn) -> str:
+    """Return a turn as text, for `id_of`."""
+    return json.dumps([turn.role, turn.text])
+
+
+def id_of(question: str, encoded_history: Sequence[str]) -> str:
+    """Return the default id of a sample whose turns were encoded before, as those of a long conversation are once."""
+    history = f', "history": [{", ".join(encoded_history)}]' if encoded_history else ""
+    content = f'{{"question": {json.dumps(question)}{history}}}'
+    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
 def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleError:

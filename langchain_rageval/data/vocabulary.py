@@ -33,6 +33,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("извлечённые контексты", "извлечённый контекст", "фрагменты", "найденные фрагменты"),
         *("извлечённые фрагменты", "документы", "найденные документы"),
     ),
+    "retrieved": ("retrieved",),
     "references": (
         *("references", "reference", "ground_truths", "ground_truth", "reference_outputs", "expectations"),
         *("expected_output", "expected_response", "expected_answer", "reference_answer", "correct_answer"),
@@ -44,6 +45,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("эталонный контекст", "эталонные фрагменты", "эталонные документы", "правильный контекст"),
     ),
     "context_ids": ("context_ids", "retrieved_context_ids", "id контекстов", "id фрагментов", "id документов"),
+    "retrieved_ids": ("retrieved_ids",),
     "reference_context_ids": ("reference_context_ids", "id эталонных контекстов", "id эталонных фрагментов"),
     "relevance": ("relevance",),
     "metadata": ("metadata", "additional_metadata", "метаданные"),
@@ -53,10 +55,13 @@ NAMES: dict[str, tuple[str, ...]] = {
 FIELDS_BY_NAME = {name: field for field in reversed(NAMES) for name in NAMES[field]}
 """Names and the field that a plain value under the name belongs to: the first field in `NAMES` that lists the name."""
 
-LIST_FIELDS = frozenset({"contexts", "references", "reference_contexts", "context_ids", "reference_context_ids"})
+LIST_FIELDS = frozenset(
+    {"contexts", "retrieved", "references", "reference_contexts"}
+    | {"context_ids", "retrieved_ids", "reference_context_ids"}
+)
 """Fields that hold lists."""
 
-TEXT_FIELDS = frozenset({"question", "answer", "contexts", "references", "reference_contexts"})
+TEXT_FIELDS = frozenset({"question", "answer", "contexts", "retrieved", "references", "reference_contexts"})
 """Fields that hold texts."""
 
 CONTAINERS = frozenset(

@@ -72,6 +72,7 @@ def disjoint_ids(samples: Iterable[Any], metrics: Sequence[Metric]) -> Note | No
 
     They cannot if no retrieved id of any sample is a reference id of any sample, and either a retrieved chunk has the
     text of a reference context of its sample, or texts are missing and at least three samples have both kinds of ids.
+    What a reranker dropped counts as retrieved: to drop every relevant chunk is a result.
 
     Args:
         samples: samples of the run; other items are ignored.
@@ -95,25 +96,31 @@ def _problem(name: str, grader: LabelGrader, samples: Iterable[Sample]) -> Note 
     compared = []
     for sample in samples:
         labels = [key for key, grade in grader.labels(sample).items() if grade > grader.lowest]
-        if not sample.context_ids or not labels:
+        ids = [*(sample.retrieved_ids or []), *(sample.context_ids or [])]
+        if not ids or not labels:
             continue
-        retrieved |= dict.fromkeys(sample.context_ids)
+        retrieved |= dict.fromkeys(ids)
         relevant |= dict.fromkeys(labels)
-        if not relevant.keys().isdisjoint(sample.context_ids) or not retrieved.keys().isdisjoint(labels):
+        if not relevant.keys().isdisjoint(ids) or not retrieved.keys().isdisjoint(labels):
             return None
         compared.append(sample)
-    with_texts = [sample for sample in compared if sample.contexts and sample.reference_contexts]
+    with_texts = [sample for sample in compared if _chunks(sample) and sample.reference_contexts]
     same = any(map(_has_reference_text, islice(with_texts, _MAX_COMPARED)))
     if not same and (with_texts or len(compared) < MIN_SAMPLES):
         return None
     samples_text = "the sample" if len(compared) == 1 else f"any of the {len(compared)} samples"
-    ids = {"retrieved": next(iter(retrieved)), "relevant": next(iter(relevant))}
-    return Note("disjoint-ids-same-texts" if same else "disjoint-ids", metric=name, samples=samples_text, **ids)
+    examples = {"retrieved": next(iter(retrieved)), "relevant": next(iter(relevant))}
+    return Note("disjoint-ids-same-texts" if same else "disjoint-ids", metric=name, samples=samples_text, **examples)
 
 
 def _has_reference_text(sample: Sample) -> bool:
-    chunks, references = sample.contexts or [], sample.reference_contexts or []
-    return any(common_share(chunk, reference) >= _SAME_TEXT for chunk in chunks for reference in references)
+    references = sample.reference_contexts or []
+    return any(common_share(chunk, reference) >= _SAME_TEXT for chunk in _chunks(sample) for reference in references)
+
+
+def _chunks(sample: Sample) -> list[str]:
+    """Return the chunks that the retrievers returned and those that the model read."""
+    return [*(sample.retrieved or []), *(sample.contexts or [])]
 
 
 Samples = Iterable[Any] | str | Path

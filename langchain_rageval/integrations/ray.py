@@ -38,7 +38,10 @@ MakeMetrics = Callable[[], AnyMetric | Sequence[AnyMetric]]
 _BATCHES_PER_WORKER = 2  # the second batch uses the slots that become free at the end of the first
 _SAMPLES_PER_SLOT = 4
 _TEXTS = ("id", "question", "answer")
-_LISTS = ("contexts", "references", "reference_contexts", "context_ids", "reference_context_ids")
+_LISTS = (
+    *("contexts", "references", "reference_contexts", "context_ids", "reference_context_ids"),
+    *("retrieved", "retrieved_ids"),
+)
 _JSON = ("relevance", "metadata")
 _COLUMNS = ("index", *_TEXTS, *_LISTS, *_JSON, "scores", "notes")
 _METRIC_SUFFIXES = ("", "_reason", "_unscored", "_failure")
@@ -67,7 +70,7 @@ def evaluate_dataset(
 
     * `index`: place in the input; null unless `index` names its column;
     * `id`, `question`, `answer`, `contexts`, `references`, `reference_contexts`, `context_ids`,
-      `reference_context_ids`: fields of the sample; `relevance` and `metadata` as JSON;
+      `reference_context_ids`, `retrieved`, `retrieved_ids`: fields of the sample; `relevance` and `metadata` as JSON;
     * for each metric a column with its name for the value, null if there is none, and columns with the suffixes
       `_reason`, `_unscored` and `_failure` for the texts;
     * `scores`: the complete scores as JSON; `notes`: caveats for the reader.

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, PrivateAttr, ValidationError
 from langchain_rageval._internal.code_identity import qualified_name
 from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._version import __version__
+from langchain_rageval.chains.sample_reader import NO_CONTEXTS
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
@@ -226,9 +227,10 @@ class Metric(Traced[Any, Score], Adapters):
         """
         sample = Sample.parse(input)
         if lacking := self._lacking(sample):
+            reason = sample.metadata.get(NO_CONTEXTS) if "contexts" in lacking else None
             raise SampleError(
                 f"{self.name} reads {sorted(self.reads)}; sample {sample.id!r} lacks {lacking}: "
-                "fill it in or drop the metric",
+                f"{reason or 'fill it in or drop the metric'}",
                 lacking[0],
             )
         return sample
@@ -446,13 +448,20 @@ def _qualified_name(function: Callable[..., Any]) -> str:
     return qualified_name(definition)
 
 
+_INSTEAD_OF_RETRIEVED = {"retrieved": "contexts", "retrieved_ids": "context_ids"}
+
+
 def _is_missing(sample: Sample, field: str) -> bool:
     """Return True if a sample lacks a field.
 
     An empty list of references counts as missing. An empty list of contexts does not: the retriever found nothing, and
-    no ids are missing then.
+    no ids are missing then. What the retrievers returned is missing only if the contexts are, too.
     """
+    if field in _INSTEAD_OF_RETRIEVED and sample.retrieved is None and sample.retrieved_ids is None:
+        field = _INSTEAD_OF_RETRIEVED[field]
     value = getattr(sample, field)
     if field == "context_ids" and sample.contexts == []:
+        return False
+    if field == "retrieved_ids" and sample.retrieved == []:
         return False
     return value is None or (field == "references" and not value)

@@ -8,17 +8,26 @@ from functools import partial
 from math import inf, isfinite, nextafter
 from typing import Any, Literal, get_args
 
+from langchain_core.runnables import Runnable
+
+from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.grading import Grader, format_grade, id_grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
+from langchain_rageval.run.requests import Operation
 from langchain_rageval.statistics.ranking import Gain, average_precision, hit_rate, mrr, ndcg, precision, recall
-from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.text.language import detect_language
 
 Basis = Literal["ideal", "relevant", "threshold", "none"]
 """Reference point that the reason states: the ideal order, the relevant chunks, the threshold, or nothing."""
+
+Of = Literal["contexts", "retrieved"]
+"""Chunks that are measured: those that the model read, or those that the retrievers returned."""
+
+_RETRIEVED = {"contexts": "retrieved", "context_ids": "retrieved_ids"}  # fields that are read instead
 
 NO_RELEVANT_CHUNKS = "no chunk is known to be relevant"
 """Why a sample whose labels or ids name no relevant chunk is unscored: no retriever could score above 0."""
@@ -77,10 +86,11 @@ def ranking_metric(
     basis: Basis,
     threshold: float | None = None,
     name: str | None = None,
+    of: Of = "contexts",
     options: Mapping[str, Any] | None = None,
     range: tuple[float, float] = (0.0, 1.0),
 ) -> Metric:
-    """Return a metric of the retrieved list.
+    """Return a metric of a ranked list of chunks.
 
     Args:
         kind: name of the measure, such as "ndcg".
@@ -90,7 +100,8 @@ def ranking_metric(
         basis: reference point that the reason states.
         threshold: lowest grade of a relevant chunk, None for the grader's; used if `basis` is "relevant" or
             "threshold".
-        name: key of the score, by default such as "ndcg@5".
+        name: key of the score, by default such as "ndcg@5", or "retrieved_ndcg@5".
+        of: list that is measured, "contexts" or "retrieved".
         options: further options that could change the number.
         range: lowest and highest possible number.
 
@@ -98,19 +109,65 @@ def ranking_metric(
         ConfigError: if an option is out of range, or required and missing.
     """
     validate_cutoff(k)
+    if of not in get_args(Of):
+        raise ConfigError(f'of is "contexts", what the model read, or "retrieved", got {of!r}')
     grader = resolve_grader(grader)
     needs_threshold = basis in ("relevant", "threshold")
     least = _threshold(kind, grader, threshold) if needs_threshold else lowest_gaining_grade(grader)
+    reduce = partial(measured, grader=grader, measure=measure, k=k, threshold=least, basis=basis)
+    restore = partial(_state_from_findings, grader=grader)
+    settings = {"measure": kind, "k": k, "threshold": least, **(options or {})}
+    reads, name = grader.reads, name or f"{'' if of == 'contexts' else 'retrieved_'}{kind}@{k}"
+    steps: Runnable[State, State] = grader
+    if of == "retrieved":
+        reads = frozenset(_RETRIEVED.get(field, field) for field in grader.reads)
+        steps = _Retrieved(name="read_retrieved") | grader
+        reduce, restore = partial(_of_retrieved, reduce=reduce), partial(_restore_retrieved, restore=restore)
     return Metric(
-        name or f"{kind}@{k}",
+        name,
         aspect="ranking",
-        reads=grader.reads,
-        steps=grader,
-        reduce=partial(measured, grader=grader, measure=measure, k=k, threshold=least, basis=basis),
-        options={"measure": kind, "k": k, "threshold": least, **(options or {})},
-        state_from_findings=partial(_state_from_findings, grader=grader),
+        reads=reads,
+        steps=steps,
+        reduce=reduce,
+        options=settings,
+        state_from_findings=restore,
         range=range,
     )
+
+
+def retrieved_view(sample: Sample) -> Sample:
+    """Return a sample with what the retrievers returned in the place of its contexts, if that differs."""
+    if sample.retrieved is None and sample.retrieved_ids is None:
+        return sample
+    metadata = {name: value for name, value in sample.metadata.items() if name not in CONTEXT_NOTES}
+    update = {"contexts": sample.retrieved, "context_ids": sample.retrieved_ids, "metadata": metadata}
+    return sample.model_copy(update=update)
+
+
+class _Retrieved(Stage[State]):
+    """Stage that puts what the retrievers returned in the place of the contexts."""
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this stage: the list that is measured."""
+        return {"of": "retrieved"}
+
+    def work(self, state: State) -> Operation[State]:
+        """Replace the sample in the state."""
+        return state | {"sample": retrieved_view(state["sample"])}
+        yield  # a generator without requests
+
+
+def _of_retrieved(state: State, *, reduce: Callable[[State], Value]) -> Value:
+    """Return the value for what the retrievers returned; the state of a conversation has the sample itself again."""
+    return reduce({**state, "sample": retrieved_view(state["sample"])})
+
+
+def _restore_retrieved(
+    sample: Sample, score: Score, *, restore: Callable[[Sample, Score], State | None]
+) -> State | None:
+    """Return the state from the findings of a score for what the retrievers returned."""
+    return restore(retrieved_view(sample), score)
 
 
 def measured(state: State, *, grader: Grader, measure: RankingMeasure, k: int, threshold: float, basis: Basis) -> Value:
@@ -280,7 +337,9 @@ def _is_grade(verdict: str) -> bool:
         return False
 
 
-def ndcg_at(k: int, grader: Grader | None = None, *, gain: Gain = "exp2", name: str | None = None) -> Metric:
+def ndcg_at(
+    k: int, grader: Grader | None = None, *, gain: Gain = "exp2", name: str | None = None, of: Of = "contexts"
+) -> Metric:
     """Score the order of the first k chunks by NDCG.
 
     With labels or ids, the best order is over all judged chunks; otherwise over the retrieved chunks only, and the
@@ -291,7 +350,9 @@ def ndcg_at(k: int, grader: Grader | None = None, *, gain: Gain = "exp2", name: 
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
         gain: "exp2" for a gain of 2^grade - 1; "linear" for the grade itself, as in trec_eval.
-        name: key of the score; "ndcg@k" by default.
+        name: key of the score; "ndcg@k", or "retrieved_ndcg@k", by default.
+        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
+            filtered. Where `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 if no chunk is relevant, without a call if nothing was
@@ -303,10 +364,17 @@ def ndcg_at(k: int, grader: Grader | None = None, *, gain: Gain = "exp2", name: 
     """
     validate_gain(gain)
     measure = partial(ndcg_of, gain=gain)
-    return ranking_metric("ndcg", k, grader, measure, basis="ideal", name=name, options={"gain": gain})
+    return ranking_metric("ndcg", k, grader, measure, basis="ideal", name=name, of=of, options={"gain": gain})
 
 
-def mrr_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:
+def mrr_at(
+    k: int,
+    grader: Grader | None = None,
+    *,
+    threshold: float | None = None,
+    name: str | None = None,
+    of: Of = "contexts",
+) -> Metric:
     """Score 1 divided by the rank of the first relevant chunk; 0 if none of the first k chunks is relevant.
 
     Args:
@@ -314,7 +382,9 @@ def mrr_at(k: int, grader: Grader | None = None, *, threshold: float | None = No
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
             and sigmoids; required for ranks.
-        name: key of the score; "mrr@k" by default.
+        name: key of the score; "mrr@k", or "retrieved_mrr@k", by default.
+        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
+            filtered. Where `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
@@ -324,7 +394,7 @@ def mrr_at(k: int, grader: Grader | None = None, *, threshold: float | None = No
     Raises:
         ConfigError: if an option is out of range.
     """
-    return ranking_metric("mrr", k, grader, mrr_of, basis="threshold", threshold=threshold, name=name)
+    return ranking_metric("mrr", k, grader, mrr_of, basis="threshold", threshold=threshold, name=name, of=of)
 
 
 def mrr_of(ranked: RankedList) -> float:
@@ -332,7 +402,14 @@ def mrr_of(ranked: RankedList) -> float:
     return mrr(ranked.grades, ranked.k, ranked.threshold)
 
 
-def map_at(k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None) -> Metric:
+def map_at(
+    k: int,
+    grader: Grader | None = None,
+    *,
+    threshold: float | None = None,
+    name: str | None = None,
+    of: Of = "contexts",
+) -> Metric:
     """Score average precision: the precisions at the ranks of relevant chunks, averaged over all relevant chunks.
 
     Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
@@ -343,7 +420,9 @@ def map_at(k: int, grader: Grader | None = None, *, threshold: float | None = No
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
             and sigmoids; required for ranks.
-        name: key of the score; "map@k" by default.
+        name: key of the score; "map@k", or "retrieved_map@k", by default.
+        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
+            filtered. Where `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
@@ -353,7 +432,7 @@ def map_at(k: int, grader: Grader | None = None, *, threshold: float | None = No
     Raises:
         ConfigError: if an option is out of range.
     """
-    return ranking_metric("map", k, grader, map_of, basis="relevant", threshold=threshold, name=name)
+    return ranking_metric("map", k, grader, map_of, basis="relevant", threshold=threshold, name=name, of=of)
 
 
 def map_of(ranked: RankedList) -> float:
@@ -362,7 +441,12 @@ def map_of(ranked: RankedList) -> float:
 
 
 def recall_at(
-    k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
+    k: int,
+    grader: Grader | None = None,
+    *,
+    threshold: float | None = None,
+    name: str | None = None,
+    of: Of = "contexts",
 ) -> Metric:
     """Score the share of the relevant chunks that are among the first k.
 
@@ -374,7 +458,9 @@ def recall_at(
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
             and sigmoids; required for ranks.
-        name: key of the score; "recall@k" by default.
+        name: key of the score; "recall@k", or "retrieved_recall@k", by default.
+        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
+            filtered. Where `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
@@ -384,7 +470,7 @@ def recall_at(
     Raises:
         ConfigError: if an option is out of range.
     """
-    return ranking_metric("recall", k, grader, recall_of, basis="relevant", threshold=threshold, name=name)
+    return ranking_metric("recall", k, grader, recall_of, basis="relevant", threshold=threshold, name=name, of=of)
 
 
 def recall_of(ranked: RankedList) -> float:
@@ -393,7 +479,12 @@ def recall_of(ranked: RankedList) -> float:
 
 
 def precision_at(
-    k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
+    k: int,
+    grader: Grader | None = None,
+    *,
+    threshold: float | None = None,
+    name: str | None = None,
+    of: Of = "contexts",
 ) -> Metric:
     """Score the number of relevant chunks among the first k, divided by k, also if fewer than k chunks were retrieved.
 
@@ -402,7 +493,9 @@ def precision_at(
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
             and sigmoids; required for ranks.
-        name: key of the score; "precision@k" by default.
+        name: key of the score; "precision@k", or "retrieved_precision@k", by default.
+        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
+            filtered. Where `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
@@ -412,7 +505,9 @@ def precision_at(
     Raises:
         ConfigError: if an option is out of range.
     """
-    return ranking_metric("precision", k, grader, precision_of, basis="threshold", threshold=threshold, name=name)
+    return ranking_metric(
+        "precision", k, grader, precision_of, basis="threshold", threshold=threshold, name=name, of=of
+    )
 
 
 def precision_of(ranked: RankedList) -> float:
@@ -421,7 +516,12 @@ def precision_of(ranked: RankedList) -> float:
 
 
 def hit_rate_at(
-    k: int, grader: Grader | None = None, *, threshold: float | None = None, name: str | None = None
+    k: int,
+    grader: Grader | None = None,
+    *,
+    threshold: float | None = None,
+    name: str | None = None,
+    of: Of = "contexts",
 ) -> Metric:
     """Score 1 if at least one of the first k chunks is relevant, else 0.
 
@@ -430,7 +530,9 @@ def hit_rate_at(
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
             and sigmoids; required for ranks.
-        name: key of the score; "hit_rate@k" by default.
+        name: key of the score; "hit_rate@k", or "retrieved_hit_rate@k", by default.
+        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
+            filtered. Where `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
@@ -440,7 +542,7 @@ def hit_rate_at(
     Raises:
         ConfigError: if an option is out of range.
     """
-    return ranking_metric("hit_rate", k, grader, hit_rate_of, basis="threshold", threshold=threshold, name=name)
+    return ranking_metric("hit_rate", k, grader, hit_rate_of, basis="threshold", threshold=threshold, name=name, of=of)
 
 
 def hit_rate_of(ranked: RankedList) -> float:
@@ -448,7 +550,7 @@ def hit_rate_of(ranked: RankedList) -> float:
     return hit_rate(ranked.grades, ranked.k, ranked.threshold)
 
 
-def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = None) -> Metric:
+def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = None, of: Of = "contexts") -> Metric:
     """Score the first k chunks by their mean grade.
 
     It complements NDCG, which is 1.0 for a single faintly relevant chunk.
@@ -456,7 +558,9 @@ def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = No
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        name: key of the score; "mean_grade@k" by default.
+        name: key of the score; "mean_grade@k", or "retrieved_mean_grade@k", by default.
+        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
+            filtered. Where `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; on the grader's scale, and 0 without a call if nothing was
@@ -469,7 +573,7 @@ def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = No
     grader = resolve_grader(grader)
     lowest, highest = grader.grade_range
     grades = min(lowest, 0.0), max(highest, 0.0)  # 0 if nothing was retrieved
-    return ranking_metric("mean_grade", k, grader, mean_grade_of, basis="none", name=name, range=grades)
+    return ranking_metric("mean_grade", k, grader, mean_grade_of, basis="none", name=name, of=of, range=grades)
 
 
 def mean_grade_of(ranked: RankedList) -> float:

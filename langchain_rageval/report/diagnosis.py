@@ -4,7 +4,9 @@ It uses the findings of the scored metrics: verdicts on the answer's statements 
 the references' statements against the contexts (context_recall), and which statements answer and reference share
 (answer_correctness). All three together, or claim_metrics, distinguish every cause; fewer metrics distinguish fewer. A
 fact counts once, for the earliest cause: a statement that the references share is not an addition of the answer, and a
-made-up statement is blamed on the retriever if it found nothing that was needed.
+made-up statement is blamed on the retriever if it found nothing that was needed. A fact that no context holds was lost
+between retriever and model if a chunk that the retriever returned and the model did not read holds it: a chunk that the
+reference names by id or text, or else one with all words of the fact.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from langchain_rageval._internal.page import printable_lines
-from langchain_rageval.data.schema import Finding, FindingKind, Row
+from langchain_rageval.data.schema import Finding, FindingKind, Row, Sample
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
 from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.text.words import common_share, content_words
 
 Cause = Literal[
     "wrongly refused",
     "contradicts the context",
     "reference suspect",
+    "lost between retriever and model",
     "retriever missed it",
     "unsupported addition",
     "retrieved but ignored",
@@ -35,6 +39,7 @@ REMEDIES: Mapping[Cause, str] = {
     "wrongly refused": "The contexts hold the answer: relax the prompt's rules on refusing, or change the model.",
     "contradicts the context": "The answer misreads its contexts: check the model, numbers and negations.",
     "reference suspect": "The contexts contradict the reference: check the reference before changing the system.",
+    "lost between retriever and model": "Retrieved, but not in the prompt: check the reranker, filters and formatter.",
     "retriever missed it": "No context holds the fact: check chunking, embeddings, k and the documents.",
     "unsupported addition": "No context states this: restrict the model to its contexts, lower the temperature.",
     "retrieved but ignored": "The contexts hold the fact: retrieve fewer, better chunks, or change the model.",
@@ -121,6 +126,42 @@ _RANK: Mapping[str, int] = {cause: rank for rank, cause in enumerate(get_args(Ca
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """Chunks that the retrievers returned and the model did not read, or not completely.
+
+    Attributes:
+        texts: their texts.
+        holds_reference: True if a chunk that the reference names is among them and not among the contexts.
+    """
+
+    texts: Sequence[str]
+    holds_reference: bool
+
+    @classmethod
+    def of(cls, sample: Sample) -> Dropped:
+        """Return the chunks that a sample lost between retriever and model."""
+        contexts = sample.contexts or []
+        lost = [text for text in sample.retrieved or [] if not any(text in read for read in contexts)]
+        ids = {*(sample.retrieved_ids or [])} - {*(sample.context_ids or [])}
+        by_id = not ids.isdisjoint(sample.reference_context_ids or [])
+        passages = sample.reference_contexts or []
+        return cls(lost, by_id or any(_has(lost, passage) and not _has(contexts, passage) for passage in passages))
+
+    def held(self, statements: Iterable[Finding]) -> list[Finding]:
+        """Return those statements, of which no context holds any, that these chunks hold."""
+        texts = [content_words(text) for text in self.texts]
+        words = [(statement, content_words(statement.text)) for statement in statements]
+        return [one for one, own in words if self.holds_reference or (own and any(own <= text for text in texts))]
+
+
+def _has(texts: Iterable[str], passage: str) -> bool:
+    return any(common_share(text, passage) >= _SAME_TEXT for text in texts)
+
+
+_SAME_TEXT = 0.5  # share of the shorter text
+
+
+@dataclass(frozen=True)
 class Facts:
     """Findings of a row, collected from all its scores.
 
@@ -133,6 +174,7 @@ class Facts:
         declined: True if the answer states no facts.
         unanswerable: True if the references state no facts.
         nothing_retrieved: True if the contexts contain no text.
+        dropped: what the retrievers returned and the model did not read.
     """
 
     answer: Sequence[Finding] | None
@@ -142,6 +184,7 @@ class Facts:
     declined: bool
     unanswerable: bool
     nothing_retrieved: bool
+    dropped: Dropped
 
     @classmethod
     def of(cls, row: Row) -> Facts:
@@ -167,6 +210,7 @@ class Facts:
             declined=answer is None and (bool(unscored & {NO_FACTS, NEITHER_FACTS}) or (bool(best) and not stated)),
             unanswerable=bool(unscored & {NO_REFERENCE_FACTS, NEITHER_FACTS}) or (bool(stated) and not best),
             nothing_retrieved=contexts is not None and not any(text.strip() for text in contexts),
+            dropped=Dropped.of(row.sample),
         )
 
 
@@ -203,14 +247,18 @@ def _explained_by_cause(facts: Facts) -> dict[Cause, Sequence[Finding]]:
     shared = [f for f in answer if f.text in facts.shared]
     own = [f for f in answer if f.text not in facts.shared]
     if facts.nothing_retrieved and not facts.unanswerable:
-        return {"retriever missed it": missing or _with(answer, "absent")}
+        sought = missing or _with(answer, "absent")
+        is_lost = facts.dropped.holds_reference or facts.dropped.held(sought)
+        return {"lost between retriever and model" if is_lost else "retriever missed it": sought}
     lacking = reference if missing is None else [f for f in reference if f.text in {other.text for other in missing}]
     sought = reference if facts.answer is None else lacking  # the answer's statements cover the shared ones
     missed = [*_with(sought, "absent"), *_with(shared, "absent")]
+    lost = facts.dropped.held(missed)
     explained: dict[Cause, Sequence[Finding]] = {
         "contradicts the context": _with(own, "contradicted"),
         "reference suspect": _with(reference, "contradicted") or _with(shared, "contradicted"),
-        "retriever missed it": missed,
+        "lost between retriever and model": lost,
+        "retriever missed it": [statement for statement in missed if statement not in lost],
     }
     if facts.declined:
         explained["wrongly refused"] = _with(reference, "supported")

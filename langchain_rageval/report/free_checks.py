@@ -1,4 +1,4 @@
-"""Checks of a run that cost no call: broken and repeated answers, and verdicts without citations."""
+"""Checks of a run that cost no call: broken and repeated answers, unread contexts, verdicts without citations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
+from langchain_rageval.chains.sample_reader import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
@@ -57,6 +58,7 @@ class FreeChecks:
         self._samples = self._supported = self._uncited = 0
         self._answered = False
         self._counts: Counter[str] = Counter()
+        self._chunks: Counter[str] = Counter()
         self._texts: dict[int, tuple[int, int]] = {}  # of an answer: hashes of the question and the references
         self._repeated: dict[int, set[tuple[int, int]]] = {}  # the same of answers that several samples have
         for row in rows:
@@ -81,11 +83,22 @@ class FreeChecks:
             )
             if (first := self._texts.setdefault(text, asked)) != asked:
                 self._repeated.setdefault(text, {first}).add(asked)
+        self._add_contexts(row.sample)
         for score in row.scores.values():
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
                 self._supported += len(supported)
                 self._uncited += sum(not one.cites for one in supported)
+
+    def _add_contexts(self, sample: Sample) -> None:
+        """Count where the contexts of an answer are from, and the chunks that were retrieved and read."""
+        origin, has_answer = sample.metadata.get(CONTEXTS_FROM), bool((sample.answer or "").strip())
+        self._counts["unread-contexts"] += has_answer and origin == "retriever" and bool(sample.contexts)
+        self._counts["no-contexts"] += has_answer and NO_CONTEXTS in sample.metadata
+        if sample.contexts is not None and (origin or sample.retrieved is not None):
+            retrieved = sample.contexts if sample.retrieved is None else sample.retrieved
+            self._chunks.update(retrieved=len(retrieved), read=len(sample.contexts), samples=1)
+            self._chunks["changed"] += sample.retrieved is not None
 
     def notes(self) -> Iterator[Note]:
         """Yield a note for each check that found something."""
@@ -93,6 +106,12 @@ class FreeChecks:
         for code in ("blank", *_BEGINNINGS):
             if count := self._counts[code] + missing * (code == "blank"):
                 yield Note(code, count=count, total=self._samples)
+        for code in ("unread-contexts", "no-contexts"):
+            if count := self._counts[code]:
+                yield Note(code, count=count, total=self._samples)
+        if self._chunks["changed"]:
+            retrieved, read, samples = (self._chunks[name] for name in ("retrieved", "read", "samples"))
+            yield Note("chunks-read", retrieved=retrieved, read=read, samples=samples)
         if (alike := self._alike()) > 1:
             yield Note("same-answer", count=alike, total=self._samples)
         if self._uncited:

@@ -87,7 +87,8 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
         if score["unscored"]:
             score["unscored"] = translate(score["unscored"])
         for finding in score["findings"]:
-            if finding["kind"] == "context":
+            place, contexts = finding["number"] - 1, row.sample.contexts or []
+            if finding["kind"] == "context" and finding["text"] in [*map(cut, contexts[place : place + 1])]:
                 finding["text"] = ""  # the page shows the chunk itself
     if row.sample.contexts is not None:
         view["sample"]["contexts"] = [chunks.place_of(text) for text in row.sample.contexts]

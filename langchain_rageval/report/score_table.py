@@ -42,14 +42,16 @@ COLUMNS = {
     "tags": "TEXT",
     "history": "TEXT",
     "money": "REAL",
+    "retrieved": "TEXT",
 }
 """Columns of the table `scores` with their SQL types. The primary key is (run_id, metric).
 
 `written` is the time of scoring in seconds since 1970. Exactly one of `value`, `unscored` and `error` is not NULL.
-`contexts`, `metadata`, `findings`, `tags` and `history` are JSON; `history` is NULL outside of conversations.
+`contexts`, `retrieved`, `metadata`, `findings`, `tags` and `history` are JSON; `history` is NULL outside of
+conversations, `retrieved` where it is unknown or equal to `contexts`.
 """
 
-_ADDED = ("sample_id", "tags", "history", "money")  # missing in files of version 0.1.0
+_ADDED = ("sample_id", "tags", "history", "money", "retrieved")  # missing in files of version 0.1.0
 
 
 def prepare_table(connection: sqlite3.Connection) -> None:
@@ -123,6 +125,7 @@ def _row(path: str | Path, records: list[sqlite3.Row]) -> Row:
             history=json.loads(first.get("history") or "[]"),
             answer=first["answer"],
             contexts=json.loads(first["contexts"] or "null"),
+            retrieved=json.loads(first.get("retrieved") or "null"),
             metadata={"run_id": first["run_id"], **metadata},
         )
         scores = {str(record["metric"]): _score(dict(record)) for record in records}
@@ -178,6 +181,7 @@ def _column_values(row: Row, score: Score) -> dict[str, Any]:
         "tags": _json(row.tags),
         "history": _json([turn.model_dump() for turn in sample.history] or None),
         "money": usage.money,
+        "retrieved": _json(sample.retrieved),
     }
 
 

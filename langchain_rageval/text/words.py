@@ -22,7 +22,7 @@ _STRESS_MARK = "\u0301"  # encyclopedias mark the stressed vowel with it
 _STRESS = re.compile(f"(?:(?<=[аеиоуыэюяіє])|(?<=[еі]\u0308)){_STRESS_MARK}+")
 _IO = "е\u0308"
 _WORD = re.compile(r"[^\W_]+")
-_TOKEN = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
+TOKEN = re.compile(f"[{UNSPACED}]|[^\\W_{UNSPACED}]+")
 
 
 def normalize_text(text: str) -> str:
@@ -39,7 +39,7 @@ def normalize_text(text: str) -> str:
 
 def tokens_of(text: str) -> list[str]:
     """Return the words and numbers of a normalized text in order; in scripts such as Chinese, each character."""
-    return _TOKEN.findall(text)
+    return TOKEN.findall(text)
 
 
 def words_of(text: str) -> list[str]:

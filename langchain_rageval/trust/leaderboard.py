@@ -19,6 +19,7 @@ from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.chains.chain_input import conversation_keys, input_builder, turn_messages
 from langchain_rageval.chains.events import ChainCollector
+from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Direction, Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
@@ -115,8 +116,11 @@ def _answer(model: Runnable[Any, Any], unanswered: Sample) -> Sample:
         output = error
     answer = collector.answer(unanswered.question, output, model)
     sheet = answer.into(unanswered)
-    own = {"contexts": unanswered.contexts, "context_ids": unanswered.context_ids}
-    return sheet.model_copy(update=own) if answer.contexts in (None, unanswered.contexts) else sheet
+    if answer.contexts not in (None, unanswered.contexts):
+        return sheet
+    metadata = {name: value for name, value in sheet.metadata.items() if name not in CONTEXT_NOTES}
+    own = {"contexts": unanswered.contexts, "context_ids": unanswered.context_ids, "metadata": metadata}
+    return sheet.model_copy(update=own)
 
 
 def _input(model: Runnable[Any, Any], sheet: Sample) -> Any:

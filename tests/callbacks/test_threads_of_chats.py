@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import subprocess
 import sys
+import warnings
 from collections import defaultdict
 from typing import Any
 from uuid import UUID
@@ -17,7 +18,8 @@ from helpers.each import each
 from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS
 from helpers.watched import joined, watching, with_callback
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain_core._api import LangChainDeprecationWarning
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -47,6 +49,21 @@ def agent_with_memory() -> Any:
     return create_agent(Agent(), [TEXT_TOOL], checkpointer=InMemorySaver())
 
 
+def function_with_history(*, of_messages: bool = False) -> Any:
+    """Return a function whose earlier messages LangChain loads and stores."""
+    from langchain_core.chat_history import InMemoryChatMessageHistory
+    from langchain_core.runnables.history import RunnableWithMessageHistory
+
+    kept = InMemoryChatMessageHistory()
+    keys = {} if of_messages else {"input_messages_key": "input", "history_messages_key": "history"}
+    count = (lambda given: len(given)) if of_messages else (lambda given: len(given["history"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LangChainDeprecationWarning)
+        return RunnableWithMessageHistory(
+            RunnableLambda(lambda given: f"answer after {count(given)}"), lambda session_id: kept, **keys
+        )
+
+
 def by_messages(text):
     return {"messages": [("human", text)]}
 
@@ -59,6 +76,12 @@ CHATS: dict[str, Any] = {
     "a graph with a checkpointer": (chat_graph, by_messages, {"configurable": {"thread_id": "t1"}}),
     "an agent with a checkpointer": (agent_with_memory, by_messages, {"configurable": {"thread_id": "t1"}}),
     "a chain with a message history": (with_history, by_input, {"configurable": {"session_id": "t1"}}),
+    "a function with a message history": (function_with_history, by_input, {"configurable": {"session_id": "t1"}}),
+    "a function of messages with a history": (
+        lambda: function_with_history(of_messages=True),
+        lambda text: [HumanMessage(text)],
+        {"configurable": {"session_id": "t1"}},
+    ),
     "a graph inside a chain": (
         lambda: RunnableLambda(lambda given: given) | chat_graph(),
         by_messages,

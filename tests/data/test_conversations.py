@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -302,9 +303,67 @@ def test_what_is_in_no_sample_is_reported(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "messages of the system are no turns of a conversation and are not judged: 1",
         "messages with an unknown role are left out of their conversation: moderator",
-        "a message of the user without a text gives no sample of its conversation",
+        "a message of the user without a text, [image], gives no sample of its conversation",
         "a question without an answer gives no sample of its conversation: 'Спасибо'",
     ]
+
+
+MEDIA = {
+    "[image]": [{"type": "image_url", "image_url": {"url": "data:,"}}],
+    "[image] [file]": [{"type": "input_image"}, {"type": "file", "file_id": "f1"}],
+    "[audio]": [{"type": "input_audio", "input_audio": {}}],
+}
+
+
+@each("shown", MEDIA)
+def test_a_message_that_is_only_an_image_stands_in_the_history(shown):
+    chat = [HumanMessage(MEDIA[shown]), AIMessage("A cat."), HumanMessage("Whose?"), AIMessage("Yours.")]
+    (sample,) = samples_of(chat)
+    assert [(turn.role, turn.text) for turn in sample.history] == [("user", shown), ("assistant", "A cat.")]
+    assert sample.question == "Whose?"
+    (second,) = samples_of(
+        [HumanMessage([*MEDIA[shown], {"type": "text", "text": "What is it?"}]), AIMessage("A cat.")]
+    )
+    assert second.question == "What is it?"
+
+
+def test_messages_of_the_assistant_in_a_row_are_one_answer(caplog):
+    caplog.set_level(logging.INFO, "langchain_rageval")
+    call = {"name": "search", "args": {}, "id": "1"}
+    samples = samples_of(
+        [
+            HumanMessage("q1"),
+            AIMessage("first"),
+            AIMessage("second"),
+            HumanMessage("q2"),
+            AIMessage("I look it up.", tool_calls=[call]),
+            ToolMessage("found", tool_call_id="1"),
+            AIMessage("third"),
+            AIMessage(" "),
+            AIMessage("fourth"),
+            HumanMessage("q3"),
+            AIMessage("a note", name="researcher"),
+            AIMessage("fifth", name="writer"),
+        ]
+    )
+    assert [sample.answer for sample in samples] == ["first\n\nsecond", "third\n\nfourth", "fifth"]
+    earlier = [sample.metadata.get("earlier_messages") for sample in samples]
+    assert earlier == [None, ["I look it up."], ["a note"]]
+    assert [turn.text for turn in samples[1].history] == ["q1", "first", "second"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "messages of the assistant in a row are one answer: 2"
+    ] * 2
+
+
+def test_long_conversations_take_linear_time():
+    chat = dicts(pair for n in range(1000) for pair in (("user", f"Вопрос {n}?"), ("assistant", f"Ответ {n}.")))
+    start = time.process_time()
+    samples = samples_of(chat)
+    assert time.process_time() - start < 1
+    assert [len(sample.history) for sample in samples] == [*range(0, 2000, 2)]
+    last = samples[-1]
+    assert last.id == default_id(last.question, last.history) == last.metadata["conversation"]
+    assert last == Sample.parse(last.model_dump())
 
 
 @pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (5, "int"), ("Привет", "str"), (b"Hello", "bytes")])

@@ -46,6 +46,16 @@ def ask(chain):
     return sample
 
 
+STATED = {name for name in CHAINS if name.startswith("a graph")} | {"a method"}
+STATED |= {"a function of a mapping", "a function that returns a pair"}
+WITHOUT_PROMPT = {"a graph of messages", "a graph of messages with a memory", "an LCEL chain with a fallback"}
+WITHOUT_PROMPT |= {"a function of the question", "an async function", "an async method"}
+
+
+def origin_of(name):
+    return "retriever" if name in WITHOUT_PROMPT else "output" if name in STATED else "prompt"
+
+
 @each("name", CHAINS)
 async def test_question_answer_contexts_ids_and_sources_come_out(name):
     sample = ask(CHAINS[name])
@@ -58,7 +68,7 @@ async def test_question_answer_contexts_ids_and_sources_come_out(name):
         references=["1158"],
         reference_contexts=["x"],
         reference_context_ids=[],
-        metadata={**ASKED, "context_sources": SOURCES},
+        metadata={**ASKED, "context_sources": SOURCES, "contexts_from": origin_of(name)},
     )
     assert await answered_by(CHAINS[name], progress=False).ainvoke(TESTSET) == [sample]
     assert answered_by(CHAINS[name], progress=False).invoke(TESTSET) == [sample]
@@ -67,14 +77,15 @@ async def test_question_answer_contexts_ids_and_sources_come_out(name):
 async def test_a_bare_retriever_gives_contexts_and_no_answer_and_no_error():
     for sample in (ask(SEARCH), *await answered_by(SEARCH, progress=False).ainvoke(TESTSET)):
         assert (sample.answer, sample.contexts, sample.context_ids) == (None, CONTEXTS, ["m1", "m2"])
-        assert sample.metadata == {**ASKED, "context_sources": SOURCES}
+        assert sample.metadata == {**ASKED, "context_sources": SOURCES, "contexts_from": "output"}
     empty = ask(Search(documents=[]))
-    assert (empty.answer, empty.contexts, empty.metadata) == (None, [], ASKED)
+    assert (empty.answer, empty.contexts, empty.metadata) == (None, [], {**ASKED, "contexts_from": "output"})
 
 
 def test_a_bare_model_gives_an_answer_and_no_contexts():
     sample = ask(Words())
-    assert (sample.answer, sample.contexts, sample.metadata) == (ANSWER, None, ASKED)
+    assert (sample.answer, sample.contexts) == (ANSWER, None)
+    assert sample.metadata == {**ASKED, "no_contexts": "no retriever ran: return the documents"}
 
 
 def test_contexts_that_the_chain_returns_replace_those_that_it_retrieved_and_have_their_ids():
@@ -104,8 +115,9 @@ def test_an_agent_that_searches_twice_has_each_document_not_the_text_that_joins_
     calls = [call("search", "both"), call("search", "second"), call("add", "6 and 36")]
     model = Scripted(messages=iter([AIMessage("", tool_calls=calls), AIMessage(ANSWER)]))
     sample = ask(create_agent(model, [create_retriever_tool(TwoSearches(), "search", "Search."), add]))
-    assert sample.contexts == [*CONTEXTS, CONTEXTS[1], "42"]
-    assert sample.metadata["context_sources"] == [*SOURCES, SOURCES[1], "add 6 and 36"]
+    assert sample.contexts == [*CONTEXTS, "42"]
+    assert sorted(sample.retrieved) == sorted([*CONTEXTS, CONTEXTS[1]])  # the tools run side by side
+    assert sample.metadata["context_sources"] == [*SOURCES, "add 6 and 36"]
 
 
 def test_a_context_that_quotes_one_of_two_documents_stays_as_the_chain_states_it():
@@ -168,13 +180,14 @@ def test_documents_without_ids_and_sources_have_none():
     sample = ask(rag(Search(documents=[*FOUND, Document("Berlin.")])))
     assert (sample.contexts, sample.context_ids) == ([*CONTEXTS, "Berlin."], None)
     assert sample.metadata["context_sources"] == [*SOURCES, None]
-    assert ask(rag(Search(documents=[Document("Berlin.")]))).metadata == ASKED
+    assert ask(rag(Search(documents=[Document("Berlin.")]))).metadata == {**ASKED, "contexts_from": "prompt"}
 
 
 def test_answer_and_contexts_of_an_earlier_chain_are_removed():
     earlier = Sample(question=QUESTION, answer="old", contexts=["old"], context_ids=["o"], metadata={"error": "old"})
     (sample,) = answered_by(lambda question: "new", progress=False).invoke([earlier])
-    assert sample == Sample(question=QUESTION, answer="new")
+    note = {"no_contexts": "no retriever ran: return the documents"}
+    assert sample == Sample(question=QUESTION, answer="new", metadata=note)
 
 
 # What the chain is given
@@ -269,7 +282,8 @@ def test_the_cause_of_a_failed_call_stands_in_the_sample_and_in_the_failed_score
 
     lost = ask(broken)
     assert (lost.answer, lost.contexts) == (None, CONTEXTS)
-    assert lost.metadata == {**ASKED, "context_sources": SOURCES, "error": "RuntimeError: vector store is down"}
+    found = {"context_sources": SOURCES, "contexts_from": "retriever"}
+    assert lost.metadata == {**ASKED, **found, "error": "RuntimeError: vector store is down"}
     whole = ask(rag(SEARCH))
     report = evaluate([whole, lost], faithfulness(OfflineJudge()), progress=False)
     (failed,) = [score.failure for _, score in report.failures()]
@@ -371,7 +385,7 @@ def test_a_function_gets_the_type_that_it_names():
 def test_a_function_that_only_searches_gives_contexts(found):
     sample = ask(lambda question: found)
     assert (sample.answer, sample.contexts, sample.context_ids) == (None, CONTEXTS, ["m1", "m2"])
-    assert sample.metadata == {**ASKED, "context_sources": SOURCES}
+    assert sample.metadata == {**ASKED, "context_sources": SOURCES, "contexts_from": "output"}
     assert ask(lambda question: CONTEXTS).contexts == CONTEXTS
 
 

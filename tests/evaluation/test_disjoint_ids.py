@@ -139,3 +139,10 @@ def test_the_user_s_own_chunks_are_compared_by_their_ids():
     store.add_documents(chunks)
     samples = testset.run(store.as_retriever(search_kwargs={"k": 8}), progress=False)
     assert mean(samples, recall_at(8)) == 1.0
+
+
+def test_a_reranker_that_drops_every_relevant_chunk_scores_zero():
+    dropped = [sample(n, relevant=[f"x{n}"], retrieved_ids=["d1", "d2", f"x{n}"]) for n in range(3)]
+    assert mean(dropped, recall_at(3)) == 0.0
+    assert mean(dropped, recall_at(3, of="retrieved")) == 1.0
+    assert "'d7'" in problem([sample(n, retrieved_ids=["d7"]) for n in range(3)])

@@ -121,9 +121,9 @@ async def test_a_failure_of_the_chain_is_recorded_in_its_sample():
     samples = [SAMPLES[0].model_copy(update={"answer": "of an earlier chain"}), SAMPLES[1]]
     lost, answered = answered_by(breaks).invoke(samples)
     assert (lost.answer, lost.metadata) == (None, {"error": "ValueError: no index"})
-    assert (answered.answer, answered.metadata) == ("Трава.", {})
+    assert (answered.answer, answered.metadata) == ("Трава.", {"contexts_from": "output"})
     assert await answered_by(breaks).ainvoke(samples) == [lost, answered]
-    assert answered_by(rag).invoke([lost])[0].metadata == {}
+    assert answered_by(rag).invoke([lost])[0].metadata == {"contexts_from": "output"}
     report = (answered_by(breaks) | scored_by(faithfulness(OfflineJudge()), progress=False)).invoke(samples)
     assert "ValueError: no index" in report.rows[0].scores["faithfulness"].failure.message
 

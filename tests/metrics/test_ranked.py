@@ -35,6 +35,7 @@ from langchain_rageval import (
     precision_at,
     ranking,
     recall_at,
+    span_grader,
     suite,
 )
 from langchain_rageval.metrics import RANKINGS
@@ -457,3 +458,68 @@ async def test_every_builder_takes_a_misspelt_option_for_a_mistake():
 
 def test_a_verdict_that_is_no_finite_number_is_no_grade():
     assert [text for text in ("0.5", "3", "relevant", "", "nan", "inf") if _is_grade(text)] == ["0.5", "3"]
+
+
+# What the retrievers returned
+
+
+RERANKED = {
+    "question": "q",
+    "contexts": ["b"],
+    "context_ids": ["b"],
+    "retrieved": ["x", "a", "y", "b"],
+    "retrieved_ids": ["x", "a", "y", "b"],
+    "reference_context_ids": ["a", "b"],
+}
+
+
+@each(
+    ("build", "read", "retrieved"),
+    [
+        (ndcg_at, 1 / (1 + 1 / math.log2(3)), (1 / math.log2(3) + 1 / math.log2(5)) / (1 + 1 / math.log2(3))),
+        (mrr_at, 1.0, 1 / 2),
+        (map_at, 1 / 2, (1 / 2 + 2 / 4) / 2),
+        (recall_at, 1 / 2, 1.0),
+        (precision_at, 1 / 5, 2 / 5),
+        (hit_rate_at, 1.0, 1.0),
+        (mean_grade_at, 1.0, 1 / 2),
+    ],
+)
+def test_each_measure_is_of_what_the_model_read_or_of_what_was_retrieved(build, read, retrieved):
+    metrics = [build(5), build(5, of="contexts", name="same"), build(5, of="retrieved")]
+    assert metrics[0].instrument == metrics[1].instrument
+    assert metrics[2].name == f"retrieved_{metrics[0].name}"
+    for half in (0, 1):
+        assert metrics[0].instrument.split(".")[half] != metrics[2].instrument.split(".")[half]
+    values = [metric.invoke(RERANKED).value for metric in metrics]
+    assert values == pytest.approx([read, read, retrieved])
+    both = {name: value for name, value in RERANKED.items() if not name.startswith("retrieved")}
+    assert metrics[2].invoke(both).value == pytest.approx(read)
+    chat = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+    assert metrics[2].invoke({**RERANKED, "history": chat}).value == pytest.approx(retrieved)
+
+
+def test_what_was_retrieved_is_graded_by_its_text():
+    gold = "Munich was founded by Henry the Lion in 1158, when he moved the bridge of the salt road."
+    other = "The river Isar rises in the Karwendel range and flows through four lakes to the Danube."
+    sample = {"question": "q", "contexts": [other], "retrieved": [other, gold], "reference_contexts": [gold]}
+    grader = span_grader()
+    assert recall_at(5, grader).invoke(sample).value == 0.0
+    metric = recall_at(5, grader, of="retrieved")
+    score = metric.invoke({**sample, "metadata": {"context_spans": [["a.md", 0, 5]]}})
+    assert score.value == 1.0
+    assert [finding.text for finding in score.findings if finding.kind == "context"] == [other, gold]
+    again = recall_at(1, grader, of="retrieved").rescore(Sample.parse(sample), score)
+    assert again.value == 0.0
+    assert recall_at(1, grader).rescore(Sample.parse(sample), score) is None
+
+
+def test_a_sample_without_either_list_is_refused():
+    metric = mrr_at(5, of="retrieved")
+    with pytest.raises(SampleError, match=r"lacks \['retrieved_ids'\]"):
+        metric.invoke({"question": "q", "reference_context_ids": ["a"]})
+    with pytest.raises(SampleError, match=r"lacks \['retrieved_ids'\]"):  # ids of what the model read are no answer
+        metric.invoke({**RERANKED, "retrieved_ids": None})
+    assert metric.invoke({**RERANKED, "retrieved": [], "retrieved_ids": None}).value == 0.0
+    with pytest.raises(ConfigError, match='of is "contexts", what the model read, or "retrieved", got \'output\''):
+        mrr_at(5, of="output")

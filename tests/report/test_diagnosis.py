@@ -68,6 +68,7 @@ class Case:
     shares: Mapping[str, Sequence[str]] = field(default_factory=dict)
     contexts: Sequence[str] = ("context",)
     others: Sequence[Verdicts] = ()
+    retrieved: Sequence[str] | None = None
 
     def sample(self, language: str) -> Sample:
         words = WORDS[language]
@@ -77,7 +78,11 @@ class Case:
 
         references = [text(given) for given in (self.reference, *self.others)]
         contexts = [words.get(name, name) for name in self.contexts]
-        return Sample(question=words["question"], answer=text(self.answer), contexts=contexts, references=references)
+        found = {} if self.retrieved is None else {"retrieved": [words[name] for name in self.retrieved]}
+        found |= {"reference_contexts": [words["context"]]} if found else {}
+        return Sample(
+            question=words["question"], answer=text(self.answer), contexts=contexts, references=references, **found
+        )
 
     def judge(self, language: str):
         words, names = WORDS[language], {text: name for name, text in WORDS[language].items()}
@@ -119,6 +124,7 @@ SUBSETS = ("F", "R", "C", "FR", "FC", "RC", "FRC")
 WITH_THE_GRAPH = ("G", "GFRC", "FRCG")
 
 CONTRADICTS, SUSPECT, REFUSED = "contradicts the context", "reference suspect", "wrongly refused"
+LOST = "lost between retriever and model"
 MISSED, ADDED, IGNORED = "retriever missed it", "unsupported addition", "retrieved but ignored"
 FINE, UNKNOWN = "nothing wrong", "cannot tell"
 
@@ -134,6 +140,14 @@ PLANTED = {
     "a refusal because it was not there": (
         Case({}, {"year": ABSENT}),
         (UNKNOWN, MISSED, UNKNOWN, MISSED, UNKNOWN, MISSED, MISSED),
+    ),
+    "a refusal because a reranker dropped it": (
+        Case({}, {"year": ABSENT}, contexts=("tigers",), retrieved=("tigers", "context")),
+        (UNKNOWN, LOST, UNKNOWN, LOST, UNKNOWN, LOST, LOST),
+    ),
+    "made up because a filter left nothing": (
+        Case({"elephants": ABSENT}, {"year": ABSENT}, contexts=(), retrieved=("context",)),
+        (LOST,) * 7,
     ),
     "made up because it was not there": (
         Case({"elephants": ABSENT, "tigers": ABSENT}, {"year": ABSENT}),
@@ -370,3 +384,46 @@ def test_a_report_on_disk_has_the_same_diagnosis(tmp_path):
     report = case.report()
     report.to_jsonl(path)
     assert list(Report.load(path, lazy=True).diagnose()) == list(report.diagnose())
+
+
+def cause_of(contexts, retrieved, **fields):
+    """Return the cause and the statements that it explains, for two facts of the reference that no context holds."""
+    absent = [
+        Finding(kind="reference_statement", number=n, text=WORDS["en"][name], verdict=ABSENT) for n, name in FACTS
+    ]
+    score = Score(metric="context_recall", aspect="context", value=0.0, findings=absent)
+    sample = Sample(question="?", contexts=contexts, retrieved=retrieved, **fields)
+    (found,) = Report([row(0, score).model_copy(update={"sample": sample})]).diagnose()
+    return found.cause, [finding.text for finding in found.findings]
+
+
+FACTS = [(1, "year"), (2, "river")]
+YEAR_CHUNK, RIVER_CHUNK = "The town of Munich was founded in 1158, says a chronicle.", "Munich lies on the river Isar."
+BOTH = [WORDS["en"][name] for _, name in FACTS]
+
+
+@each(
+    ("contexts", "retrieved", "fields", "expected"),
+    [
+        (["Other."], None, {}, (MISSED, BOTH)),
+        (["Other."], ["Other.", "Another."], {}, (MISSED, BOTH)),
+        (["Other."], ["Other.", YEAR_CHUNK, RIVER_CHUNK], {}, (LOST, BOTH)),
+        (["Other."], ["Other.", YEAR_CHUNK], {}, (LOST, BOTH[:1])),  # one fact each: the first cause holds
+        (["Other."], ["Other.", "It is old."], {"reference_contexts": ["It is old."]}, (LOST, BOTH)),
+        (
+            ["Other."],
+            ["Other.", "It is old."],
+            {"context_ids": ["o"], "retrieved_ids": ["o", "g"], "reference_context_ids": ["g"]},
+            (LOST, BOTH),
+        ),
+        (
+            ["It is old."],
+            ["Other.", "It is old."],
+            {"context_ids": ["g"], "retrieved_ids": ["o", "g"], "reference_context_ids": ["g"]},
+            (MISSED, BOTH),
+        ),
+        ([YEAR_CHUNK[:30]], [YEAR_CHUNK], {}, (LOST, BOTH[:1])),  # the model read a part of the chunk
+    ],
+)
+def test_a_fact_is_lost_between_retriever_and_model_if_a_dropped_chunk_holds_it(contexts, retrieved, fields, expected):
+    assert cause_of(contexts, retrieved, **fields) == expected

@@ -226,7 +226,7 @@
 
   function findingView(finding, named) {
     const kind = classOf(finding.verdict);
-    const cites = finding.kind === "context" ? sentencesOf(finding.number) : finding.cites ?? [];
+    const cites = finding.kind === "context" && !finding.text ? sentencesOf(finding.number) : finding.cites ?? [];
     const verdict = words.verdicts[finding.verdict] ?? finding.verdict;
     const label = named ? `${words.kinds[finding.kind] ?? finding.kind} ${finding.number} · ${verdict}` : verdict;
     const view = element(
@@ -365,6 +365,7 @@
     more.push(section(words.references, ...listed(sample.references, words.no_references)));
     if (references.length) more.push(section(words.reference_statements, findings(references)));
     more.push(section(words.scores, ...Object.entries(scores).map(([name, score]) => scoreView(name, score, row.before[metrics.indexOf(name)]))));
+    if (sample.retrieved) more.push(section(words.retrieved, ...sample.retrieved.map(prose)));
     if (sample.reference_contexts?.length) more.push(section(words.reference_contexts, ...sample.reference_contexts.map(prose)));
     more.push(...metadataView(sample.metadata));
     const right = section(words.contexts, ...contextsView(contexts, sample.context_ids, sources));

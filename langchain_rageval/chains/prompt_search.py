@@ -1,0 +1,460 @@
+"""Prompt search: the chunks that the model which wrote an answer has read, found in the prompts of a run by their text.
+
+It begins at the model call whose text is the answer. An earlier call whose output that prompt holds, as when an answer
+is refined, translated or checked, is searched too, and so on. A formatter may number, escape, join and cut chunks: so
+words are compared, and a long stretch of a chunk suffices.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+from langchain_rageval.data.messages import get, role_of, unwrap_text
+from langchain_rageval.text.words import TOKEN
+
+_GRAM = 3  # words that are looked up together
+_LONG = 8  # words in a row that show that a chunk was read in part
+_LONG_TEXT = 16  # and their characters: in Chinese, each is a word
+_SHARE = 0.6  # share of a chunk's words that shows it, too
+_WHOLE = 0.9  # share from which on a chunk counts as read completely
+_SHORTEST = 5  # words; a shorter text must be found as a whole
+_LARGE, _STRIDE = 2_000, 8  # words of a text from which on only each eighth place is looked up
+_MOST_PLACES = 16  # of one gram in all chunks, which bounds the time for texts that repeat themselves
+_MOST_GAP = 3  # words that a formatter may insert, such as the number of a line
+_NO_TEXTS = ("type", "id", "url", "base64", "mime_type", "media_type", "image_url", "tool_use_id")  # of a block
+_ELLIPSIS = " … "
+_ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\[\\/\"'bfnrt]")
+_ESCAPED = {**dict.fromkeys("bfnrt", "\n"), "\\": "\\", "/": "/", '"': '"', "'": "'"}
+
+
+class Chunk(NamedTuple):
+    """Chunk that a run has handled.
+
+    Attributes:
+        text: text of the chunk.
+        id: id of the chunk; None if it has none.
+        source: source of the document, or the tool that returned it; None if it is unknown.
+        span: source, first and last offset of the chunk in its document; None if they are unknown.
+        seen: time at which the chunk was first seen, on the clock of the run.
+    """
+
+    text: str
+    id: str | None = None
+    source: str | None = None
+    span: list[Any] | None = None
+    seen: float = 0
+
+
+@dataclass(eq=False, slots=True)
+class ModelCall:
+    """Call of a chat model or a language model in a run, as its events report it.
+
+    Attributes:
+        started: time of the start, on the clock of the run, which counts events.
+        prompt: messages or texts that the model was given, each with True if the model itself wrote it before.
+        ended: time of the end; infinite if the call failed or is open.
+        result: the model's result, an `LLMResult`; None if there is none.
+    """
+
+    started: int
+    prompt: Sequence[tuple[Any, bool]]
+    ended: float = inf
+    result: Any = None
+
+    def end(self, time: int, result: Any) -> None:
+        """Record the end of the call; without a result, it failed."""
+        if result is not None:
+            self.ended, self.result = time, result
+
+    @property
+    def output(self) -> str:
+        """Text of the reply, followed by the arguments of its tool calls."""
+        generations = get(self.result, "generations") or [[]]
+        generation = generations[0][0] if generations[0] else None
+        message = get(generation, "message")
+        text = get(generation, "text") if message is None else unwrap_text(message)
+        calls = [str(get(call, "args")) for call in get(message, "tool_calls") or []]
+        return "\n".join([text if isinstance(text, str) else "", *calls]).strip()
+
+
+def prompt_of(messages: Iterable[Any]) -> list[tuple[Any, bool]]:
+    """Return the prompt of a `ModelCall` from messages or texts, without reading them."""
+    return [(item, False) if isinstance(item, str) else (item.content, role_of(item) == "ai") for item in messages]
+
+
+class _Words:
+    """Text with its words, which are compared without regard to letter case, and their places."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._spans: list[tuple[int, int]] | None = None
+        self._words: list[str] = []
+
+    @property
+    def words(self) -> list[str]:
+        """Words in order; found when they are needed, since most chunks are found by their text."""
+        if self._spans is None:
+            self._spans = [match.span() for match in TOKEN.finditer(self.text)]
+            self._words = [self.text[start:end].casefold() for start, end in self._spans]
+        return self._words
+
+    @property
+    def joined(self) -> str:
+        """Words with single spaces between and around them."""
+        return f" {' '.join(self.words)} "
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the first and the last offset in the text of some of the words, of which there are any."""
+        spans = self._spans or []
+        return spans[start][0], spans[end - 1][1]
+
+
+class _Stretch(NamedTuple):
+    """Words that a text and a prompt have in common: the first word in the text, the number of words, the offsets."""
+
+    first: int
+    size: int
+    start: int
+    end: int
+
+
+class _Block(NamedTuple):
+    """Stretch of a prompt that is something else than a chunk, or another chunk.
+
+    Attributes:
+        start: first offset.
+        end: last offset.
+        whole: a chunk that was first seen before this time and stands in the stretch as a whole does not count.
+        part: the same for a part of a chunk.
+    """
+
+    start: int
+    end: int
+    whole: float = inf
+    part: float = inf
+
+
+@dataclass(eq=False)
+class _Prompt:
+    """Text of a prompt, and the stretches of it that are no chunks."""
+
+    text: _Words
+    blocked: list[_Block]
+
+
+class Part(NamedTuple):
+    """Chunk as it was read: the whole chunk, and the text that was read of it."""
+
+    chunk: Chunk
+    text: str
+
+
+def find_read(
+    answer: str,
+    question: str,
+    chunks: Sequence[Chunk],
+    calls: Iterable[ModelCall],
+    queries: Iterable[tuple[str, float]],
+) -> list[Part]:
+    """Return the chunks that the model which wrote an answer has read, in the order of reading, each once.
+
+    Args:
+        answer: the answer.
+        question: the question; a chunk that stands in it only is not read.
+        chunks: chunks that the run has handled, in any order.
+        calls: all model calls of the run.
+        queries: what retrievers and tools were asked for, and when. A call that wrote such queries wrote no draft.
+
+    Returns:
+        The chunks; `[]` if no call wrote the answer, or no prompt holds a chunk.
+    """
+    finished = sorted((call for call in calls if call.ended < inf), key=lambda call: call.started)
+    run = _Run(question, chunks, {call: _Words(call.output) for call in finished}, [*queries])
+    first = _writers_of(answer, run.outputs) if chunks else []
+    return run.read(first, _SHORTEST) or run.read(first, 1)
+
+
+class _Run:
+    """A run of a chain: what its prompts may hold.
+
+    Args:
+        question: the question.
+        chunks: chunks that the run has handled.
+        outputs: outputs of its model calls, in the order of their starts.
+        queries: what retrievers and tools were asked for, and when.
+    """
+
+    def __init__(
+        self,
+        question: str,
+        chunks: Sequence[Chunk],
+        outputs: Mapping[ModelCall, _Words],
+        queries: Sequence[tuple[str, float]],
+    ) -> None:
+        self.outputs = outputs
+        self._chunks, self._asked = chunks, _Words(question)
+        self._texts = [_Words(chunk.text.strip()) for chunk in chunks]
+        self._queries = [(_Words(query), time) for query, time in queries if query.strip() != question.strip()]
+        self._drafts = {call for call in outputs if self._is_draft(call)}
+
+    def read(self, first: Sequence[ModelCall], shortest: int) -> list[Part]:
+        """Return the chunks in the prompts of calls, and of the calls whose outputs these hold, in order of the calls.
+
+        Args:
+            first: the calls to begin with.
+            shortest: number of words from which on an output in a prompt counts.
+        """
+        pending = [*first]
+        results: dict[ModelCall, list[Part]] = {}
+        while pending:
+            call = pending.pop()
+            held, results[call] = self._read_prompt(call)
+            held = [draft for draft in held if len(self.outputs[draft].words) >= shortest]
+            pending += [draft for draft in held if draft not in results and draft not in pending]
+        longest: dict[str, Part] = {}
+        for call in sorted(results, key=lambda call: call.started):
+            for part in results[call]:
+                known = longest.setdefault(part.chunk.text, part)
+                if len(part.text) > len(known.text):
+                    longest[part.chunk.text] = part
+        return list(longest.values())
+
+    def _is_draft(self, call: ModelCall) -> bool:
+        """Return True unless an output is the question, a chunk, or mostly what retrievers or tools were asked for."""
+        output = self.outputs[call]
+        if not output.words or output.words == self._asked.words:
+            return False
+        if any(chunk.seen > call.ended and chunk.text.strip() == output.text for chunk in self._chunks):
+            return False
+        later = {query.joined: len(query.words) for query, time in self._queries if time > call.ended and query.words}
+        return 2 * sum(size for query, size in later.items() if query in output.joined) < len(output.words)
+
+    def _read_prompt(self, call: ModelCall) -> tuple[list[ModelCall], list[Part]]:
+        """Return the calls whose drafts a prompt holds, and the chunks that it holds, in their order.
+
+        A prompt with escapes is also read without them. The form that holds more counts.
+        """
+        forms = [(prompt, [_exact(prompt.text.text, text.text) for text in self._texts]) for prompt in _forms(call)]
+        most = max((sum(map(bool, exact)) for _, exact in forms), default=0)
+        earlier = {one: words for one, words in self.outputs.items() if one.ended < call.started and words.words}
+        best: tuple[int, list[ModelCall], list[Part]] = (-1, [], [])
+        for prompt, exact in forms:
+            if sum(map(bool, exact)) < most:
+                continue
+            places = dict(zip(earlier, _places(prompt.text, [*earlier.values()]), strict=True))
+            for one, found in places.items():
+                prompt.blocked += [_Block(*place, one.ended, one.ended) for place in found]
+            prompt.blocked += [_Block(*place) for place in _exact(prompt.text.text, self._asked.text.strip())]
+            for query, time in self._queries:
+                prompt.blocked += [_Block(*place, time) for place in _exact(prompt.text.text, query.text.strip())]
+            held = [one for one, found in places.items() if found and one in self._drafts]
+            parts = _place(prompt, self._chunks, self._texts, exact)
+            size = sum(len(part.text) for part in parts) + sum(len(earlier[draft].text) for draft in held)
+            if size > best[0]:
+                best = size, held, parts
+        return best[1], best[2]
+
+
+def _writers_of(answer: str, outputs: Mapping[ModelCall, _Words]) -> list[ModelCall]:
+    """Return the last call whose output is the answer, else holds it; else all calls whose outputs the answer holds."""
+    wanted = _Words(answer)
+    forms = {call: [output, *map(_Words, _unescaped(output.text))] for call, output in outputs.items()}
+    equal = [call for call in outputs if any(form.words == wanted.words for form in forms[call])]
+    if not wanted.words:
+        equal = [call for call in outputs if outputs[call].text.strip() == answer.strip()]
+    inside = equal or [call for call in outputs if any(wanted.joined in form.joined for form in forms[call])]
+    if inside:
+        return inside[-1:]
+    parts = [call for call, output in outputs.items() if output.words and output.joined in wanted.joined]
+    if any(len(outputs[call].words) >= _SHORTEST for call in parts):
+        return [call for call in parts if len(outputs[call].words) >= _SHORTEST]
+    placed = ((call, _runs(form, [wanted])[0]) for call in outputs for form in forms[call])
+    similar = [(_covered(runs), call.started, call) for call, runs in placed if _suffices(runs, len(wanted.words))]
+    return [max(similar)[2]] if similar else parts[-1:]
+
+
+def _forms(call: ModelCall) -> Iterator[_Prompt]:
+    """Yield the prompt of a call as it is, and with its escapes decoded once, twice and so on, if it has any."""
+    texts = [(content if isinstance(content, str) else _text_of(content), own) for content, own in call.prompt]
+    while texts:
+        blocked, size = [], 0
+        for text, own in texts:
+            if own:
+                blocked.append(_Block(size, size + len(text)))
+            size += len(text) + 1
+        yield _Prompt(_Words("\n".join(text for text, _ in texts)), blocked)
+        decoded = [(next(_unescaped(text), text), own) for text, own in texts]
+        texts = decoded if decoded != texts else []
+
+
+def _text_of(content: Any) -> str:
+    """Return the texts in the blocks of a message's content, also in those of the results of tools and documents."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return "\n".join(_text_of(value) for name, value in content.items() if name not in _NO_TEXTS)
+    return "\n".join(map(_text_of, content)) if isinstance(content, list | tuple) else ""
+
+
+def _unescaped(text: str) -> Iterator[str]:
+    r"""Yield a text without the escapes of JSON and HTML, such as \u0416, if it has any."""
+    decoded = _ESCAPE.sub(_decode, text) if "\\" in text else text
+    decoded = html.unescape(decoded) if "&" in decoded else decoded
+    if decoded != text:
+        yield decoded
+
+
+def _decode(match: re.Match[str]) -> str:
+    escape = match[0]
+    if escape[1] != "u":
+        return _ESCAPED[escape[1]]
+    units = b"".join(int(code, 16).to_bytes(2, "big") for code in escape.split("\\u")[1:])
+    return units.decode("utf-16-be", errors="replace")
+
+
+def _place(
+    prompt: _Prompt, chunks: Sequence[Chunk], texts: Sequence[_Words], exact: Sequence[list[tuple[int, int]]]
+) -> list[Part]:
+    """Return the chunks that a prompt holds, in their order. Each stretch of it counts for one chunk, the longest.
+
+    Args:
+        prompt: the prompt.
+        chunks: the chunks.
+        texts: their texts.
+        exact: places of each text in the prompt.
+    """
+    others = [number for number, places in enumerate(exact) if not places]
+    runs = dict(zip(others, _runs(prompt.text, [texts[number] for number in others]), strict=True))
+    sizes = {number: len(texts[number].text) for number, places in enumerate(exact) if places}
+    sizes |= {number: sum(run.end - run.start for run in found) for number, found in runs.items() if found}
+    taken = [*prompt.blocked]
+    parts: list[tuple[int, Part]] = []
+    for number in sorted(sizes, key=lambda number: -sizes[number]):
+        chunk, text = chunks[number], texts[number]
+        barred = [block for block in taken if chunk.seen < block.whole]
+        free = [place for place in exact[number] if not any(b.start <= place[0] and place[1] <= b.end for b in barred)]
+        if free:
+            places, part = free, Part(chunk, chunk.text)
+        else:
+            barred = [block for block in taken if chunk.seen < block.part]
+            left = [run for run in runs.get(number, ()) if not _is_barred(run, barred)]
+            if not _suffices(left, len(text.words)):
+                continue
+            places, part = [(run.start, run.end) for run in left], _part(chunk, text, left)
+        taken += [_Block(*place) for place in places]
+        parts.append((min(places)[0], part))
+    return [part for _, part in sorted(parts, key=lambda placed: placed[0])]
+
+
+def _is_barred(run: _Stretch, barred: Sequence[_Block]) -> bool:
+    """Return True if more than half of a run lies in stretches of the prompt that are no chunk or another one."""
+    overlap, end = 0, run.start
+    for block in sorted(barred):
+        overlap += max(0, min(run.end, block.end) - max(end, block.start))
+        end = max(end, block.end)
+    return 2 * overlap > run.end - run.start
+
+
+def _part(chunk: Chunk, text: _Words, runs: Sequence[_Stretch]) -> Part:
+    """Return the part of a chunk that was read; the whole chunk if only a few of its words are missing."""
+    size = len(text.words)
+    missing = size - _covered(runs)
+    if missing <= (1 - _WHOLE) * size or (missing < _GRAM and size > _LONG):
+        return Part(chunk, chunk.text)
+    stretches: list[list[int]] = []
+    for run in sorted(runs):
+        if stretches and run.first <= stretches[-1][1] + _MOST_GAP:
+            stretches[-1][1] = max(stretches[-1][1], run.first + run.size)
+        else:
+            stretches.append([run.first, run.first + run.size])
+    spans = [text.span(start, end) for start, end in stretches]
+    if stretches[-1][1] == size:  # with the punctuation after the last word
+        spans[-1] = spans[-1][0], len(text.text)
+    return Part(chunk, _ELLIPSIS.join(text.text[start:end] for start, end in spans))
+
+
+def _exact(prompt: str, text: str) -> list[tuple[int, int]]:
+    """Return the places of a text in a prompt that begin and end with whole words."""
+    places = []
+    at = prompt.find(text) if text else -1
+    while at >= 0:
+        end = at + len(text)
+        before, after = prompt[max(0, at - 1) : at], prompt[end : end + 1]
+        is_cut = (before and (before + text[0]).isalnum()) or (after and (text[-1] + after).isalnum())
+        if not is_cut:
+            places.append((at, end))
+        at = prompt.find(text, at + 1 if is_cut else end)
+    return places
+
+
+def _places(prompt: _Words, texts: Sequence[_Words]) -> list[list[tuple[int, int]]]:
+    """Return the place in a prompt of each text, or the places of enough of it.
+
+    What stands there again is not taken for the text: a chunk may be equal to a draft that was made of it.
+    """
+    places = [_exact(prompt.text, text.text)[:1] for text in texts]
+    others = [number for number, found in enumerate(places) if not found]
+    for number, runs in zip(others, _runs(prompt, [texts[number] for number in others]), strict=True):
+        if _suffices(runs, len(texts[number].words)):
+            places[number] = [(run.start, run.end) for run in runs]
+    return places
+
+
+def _runs(prompt: _Words, texts: Sequence[_Words]) -> list[list[_Stretch]]:
+    """Return for each text the longest runs of at least three words that it has in common with a prompt."""
+    index: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    for number, text in enumerate(texts):
+        words = text.words
+        for place in range(0, len(words) - _GRAM + 1, 1 if len(words) < _LARGE else _STRIDE):
+            places = index.setdefault(tuple(words[place : place + _GRAM]), [])
+            if len(places) < _MOST_PLACES:
+                places.append((number, place))
+    runs: list[list[_Stretch]] = [[] for _ in texts]
+    if not index:
+        return runs
+    given = prompt.words
+    ends: dict[tuple[int, int], int] = {}  # of the last run of a text at this distance from its place in the prompt
+    explained = [0] * len(texts)  # end of the last long run of each text, before which no other run begins
+    for at, gram in enumerate(zip(given, given[1:], given[2:], strict=False)):
+        longest: dict[int, tuple[int, int, int]] = {}
+        for number, place in index.get(gram, ()):
+            if at >= max(explained[number], ends.get((number, at - place), 0)):
+                first, last = _extended(texts[number].words, given, place, at)
+                ends[number, at - place] = at - place + last
+                longest[number] = max(longest.get(number, (0, 0, 0)), (last - first, first, at - place))
+        for number, (size, first, shift) in longest.items():
+            runs[number].append(_Stretch(first, size, *prompt.span(shift + first, shift + first + size)))
+            if size >= _LONG:
+                explained[number] = shift + first + size
+    return runs
+
+
+def _extended(words: Sequence[str], given: Sequence[str], place: int, at: int) -> tuple[int, int]:
+    """Return the ends of the longest run of words around a place that stands at a place of the given words, too."""
+    first, last, shift = place, place + _GRAM, at - place
+    while first and shift + first and words[first - 1] == given[shift + first - 1]:
+        first -= 1
+    while last < len(words) and shift + last < len(given) and words[last] == given[shift + last]:
+        last += 1
+    return first, last
+
+
+def _covered(runs: Iterable[_Stretch]) -> int:
+    """Return the number of words of a text in runs."""
+    covered = end = 0
+    for run in sorted(runs):
+        covered += max(0, run.first + run.size - max(run.first, end))
+        end = max(end, run.first + run.size)
+    return covered
+
+
+def _suffices(runs: Sequence[_Stretch], size: int) -> bool:
+    """Return True if runs show that a text of so many words was read: they hold most of it, or a long stretch."""
+    share = _SHARE if size >= _SHORTEST else 1.0
+    is_long = any(run.size >= _LONG and run.end - run.start >= _LONG_TEXT for run in runs)
+    return bool(runs) and (is_long or _covered(runs) >= share * size)

@@ -1,0 +1,234 @@
+"""Contexts are the chunks in the prompt of the model that wrote the answer, whatever retrievers and outputs hold."""
+
+import pytest
+from helpers.each import each
+from helpers.reading_chains import (
+    ALL,
+    ANSWER,
+    EXAMPLE,
+    FOUND,
+    GOLD,
+    PROMPT,
+    QUESTION,
+    SEARCH,
+    TABLE,
+    Model,
+    State,
+    graph,
+    joined,
+    keep,
+    rag,
+    reordered,
+)
+from helpers.waiting import PATIENCE
+from helpers.watched import Search, watching, with_callback
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langchain_core.vectorstores import InMemoryVectorStore
+from langgraph.graph import START, StateGraph
+
+from langchain_rageval import (
+    HashingEmbeddings,
+    OfflineJudge,
+    Sample,
+    SampleError,
+    answered_by,
+    context_recall,
+    evaluate,
+    faithfulness,
+    hit_rate_at,
+    mrr_at,
+    precision_at,
+    recall_at,
+)
+from langchain_rageval.chains.chain_input import input_builder
+
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
+IDS = {document.page_content: document.id for document in [*FOUND, EXAMPLE]}
+
+
+def ids(texts):
+    return None if texts is None else [IDS.get(text, text) for text in texts]
+
+
+def read(sample):
+    return sample.answer, ids(sample.contexts), ids(sample.retrieved), sample.metadata["contexts_from"]
+
+
+def ask(chain, **fields):
+    (sample,) = answered_by(chain, progress=False).invoke([Sample(question=QUESTION, **fields)])
+    return sample
+
+
+@each("name", TABLE)
+async def test_a_chain_that_is_asked_has_the_chunks_that_its_model_read(name):
+    chain, contexts, retrieved, answer = TABLE[name]
+    expected = (answer, contexts, retrieved, "prompt")
+    sample = ask(chain)
+    assert read(sample) == expected
+    (asynchronous,) = await answered_by(chain, progress=False).ainvoke([Sample(question=QUESTION)])
+    assert read(asynchronous) == expected
+    if set(contexts) <= set(ALL) and name != "a reranker returns copies":
+        assert sample.context_ids == contexts
+        sources = {document.id: document.metadata["source"] for document in FOUND}
+        assert name == "parent documents" or sample.metadata["context_sources"] == [sources[one] for one in contexts]
+
+
+@each("name", TABLE)
+async def test_the_callback_has_them_too_however_the_chain_is_called(name):
+    chain, contexts, retrieved, answer = TABLE[name]
+    given = input_builder(chain)(QUESTION)
+    callback, rows = watching()
+    config = with_callback(callback)
+    with callback:
+        chain.invoke(given, config)
+        await chain.ainvoke(given, config)
+        list(chain.stream(given, config))
+        async for _ in chain.astream(given, config):
+            pass
+        chain.batch([given], config)
+        assert callback.flush(PATIENCE)
+    assert len(rows) == 5
+    for row in rows:
+        assert read(row.sample) == (answer, contexts, retrieved, "prompt")
+
+
+KEEPS, DROPS = keep("gold"), keep("river", "zoo")
+RERANKERS = {
+    "a function": lambda rerank: rag(rerank),
+    "a graph that hides its state": graph,
+    "a compressor": lambda rerank: rag(search=SEARCH | RunnableLambda(rerank)),
+    "a function around everything": lambda rerank: RunnableLambda(
+        lambda question: (PROMPT | Model()).invoke(
+            {"context": joined(rerank(SEARCH.invoke(question))), "question": question}
+        )
+    ),
+    "a chain that returns what it found": lambda rerank: RunnableParallel(
+        {"answer": rag(rerank), "source_documents": SEARCH}
+    ),
+}
+
+
+@each("kind", RERANKERS)
+def test_an_a_b_test_of_rerankers_shows_what_they_do(kind):
+    reference = "Munich was founded by Henry the Lion in 1158."
+    metrics = [mrr_at(5), precision_at(1), recall_at(5), faithfulness(OfflineJudge()), context_recall(OfflineJudge())]
+    for rerank, expected in ((KEEPS, [1, 1, 1, 1, 1]), (DROPS, [0, 0, 0, 0, 0]), (reordered, [1 / 2, 0, 1, 1, 1])):
+        sample = ask(RERANKERS[kind](rerank), references=[reference], reference_context_ids=["gold"])
+        report = evaluate([sample.model_copy(update={"answer": reference})], metrics, progress=False)
+        values = [score.value for score in report.rows[0].scores.values()]
+        assert values == expected, (kind, sample.contexts)
+
+
+def test_without_a_chunk_in_the_prompt_contexts_are_what_was_retrieved_and_the_row_says_so():
+    assert read(ask(rag(keep()))) == (ANSWER, ALL, None, "retriever")
+    hidden = RunnableLambda(lambda question: SEARCH.invoke(question) and ANSWER)  # its model is not one of LangChain
+    assert read(ask(hidden)) == (ANSWER, ALL, None, "retriever")
+    stated = RunnableLambda(lambda question: {"answer": ANSWER, "context": SEARCH.invoke(question)[2:]})
+    assert read(ask(stated)) == (ANSWER, ["gold"], ALL, "output")
+    assert read(ask(RunnableParallel({"answer": rag(keep()), "context": SEARCH | KEEPS}))) == (
+        *(ANSWER, ["gold"], [*ALL, *ALL]),
+        "output",
+    )
+    empty = ask(rag(search=Search(documents=[])))
+    assert (empty.contexts, empty.retrieved, empty.metadata["contexts_from"]) == ([], None, "retriever")
+
+
+def test_contexts_that_the_chain_was_given_count_as_far_as_the_model_read_them():
+    answering = PROMPT | Model()
+
+    def run(rerank):
+        chain = RunnableLambda(
+            lambda given: answering.invoke({"context": joined(rerank(given["context"])), "question": given["question"]})
+        )
+        callback, rows = watching()
+        with callback:
+            chain.invoke({"question": QUESTION, "context": FOUND}, with_callback(callback))
+        return rows[0].sample
+
+    assert read(run(KEEPS)) == (ANSWER, ["gold"], None, "prompt")
+    assert read(run(keep())) == (ANSWER, ALL, None, "given")
+
+
+def test_a_search_that_shows_no_documents_is_noted():
+    store = InMemoryVectorStore(HashingEmbeddings())
+    store.add_documents(FOUND)
+
+    def search(question):
+        context = joined(store.similarity_search(question, k=2))
+        return (PROMPT | Model()).invoke({"context": context, "question": question}).text
+
+    sample = ask(search)
+    assert (sample.answer, sample.contexts) == (ANSWER, None)
+    assert sample.metadata == {"no_contexts": "no retriever ran: return the documents"}
+    with pytest.raises(SampleError, match="no retriever ran: return the documents"):
+        evaluate([sample], faithfulness(OfflineJudge()), progress=False)
+    assert "no_contexts" not in ask(rag(), metadata=sample.metadata).metadata
+
+
+def test_a_part_of_a_chunk_has_its_place_in_the_document():
+    chunk = Document(GOLD.page_content, id="gold", metadata={"source": "munich.md", "start_index": 100})
+    middle = "founded by Henry the Lion in 1158, when he moved the bridge of the"
+    assert middle in chunk.page_content
+    sample = ask(rag(search=Search(documents=[chunk]), form=lambda found: f"… {middle} …"))
+    start = 100 + chunk.page_content.index(middle)
+    assert sample.contexts == [middle]
+    assert sample.metadata["context_spans"] == [["munich.md", start, start + len(middle)]]
+
+
+def test_a_graph_keeps_documents_of_earlier_turns_as_contexts_only_if_the_model_reads_them():
+    def graph_of(context):
+        flow = StateGraph(State)
+        flow.add_node("retrieve", lambda state: {"documents": [*state["documents"], *KEEPS(SEARCH.invoke("?"))]})
+        chain = PROMPT | Model()
+        flow.add_node("write", lambda state: {"answer": chain.invoke({**state, "context": context(state)}).text})
+        flow.add_edge(START, "retrieve")
+        flow.add_edge("retrieve", "write")
+        return flow.compile()
+
+    def run(context):
+        callback, rows = watching()
+        with callback:
+            given = {"question": QUESTION, "documents": [EXAMPLE]}
+            graph_of(context).invoke(given, with_callback(callback))
+        return ids(rows[0].sample.contexts)
+
+    assert run(lambda state: joined(state["documents"])) == ["ex", "gold"]
+    assert run(lambda state: joined(state["documents"][1:])) == ["gold"]
+
+
+def test_a_report_counts_the_chunks_and_says_which_answers_have_other_contexts():
+    hidden = RunnableLambda(lambda question: SEARCH.invoke(question) and ANSWER)
+    kept, unread, missing = (
+        ask(chain, id=f"{n}", reference_context_ids=["gold"])
+        for n, chain in enumerate((rag(KEEPS), hidden, lambda question: ANSWER))
+    )
+    report = evaluate([kept, unread, missing], hit_rate_at(1), progress=False)
+    notes = {note.code: str(note) for note in report.notes}
+    assert notes["chunks-read"] == "Chunks: 6 retrieved, 4 read by the model, in 2 samples."
+    assert notes["unread-contexts"] == (
+        "Contexts of 1 of 3 answers are what the retrievers returned: no prompt of a model that holds them was seen."
+    )
+    assert notes["no-contexts"] == (
+        "1 of 3 answers have no contexts, since no retriever ran: let the chain return the documents."
+    )
+    given = [Sample(question=QUESTION, answer=ANSWER, contexts=["a"], context_ids=["a"], reference_context_ids=["a"])]
+    assert evaluate(given, hit_rate_at(1), progress=False).notes == []
+
+
+def marked(documents):
+    return [Document(f"[1] {d.page_content}", metadata=d.metadata) for d in documents if d.id == "gold"]
+
+
+def trimmed(documents):
+    return [Document(d.page_content[:80], metadata=d.metadata) for d in documents if d.id != "zoo"]
+
+
+def test_a_chunk_that_a_step_has_cut_or_marked_keeps_its_id():
+    sample = ask(rag(marked))
+    assert (sample.context_ids, sample.contexts) == (["gold"], [f"[1] {GOLD.page_content}"])
+    sample = ask(rag(trimmed))
+    assert sample.context_ids == ["river", "gold"]
+    assert sample.contexts == [FOUND[0].page_content[:80], GOLD.page_content[:80]]
+    compressed = ask(TABLE["compression"][0])
+    assert (compressed.context_ids, compressed.metadata["context_sources"]) == (["gold"], ["munich.md"])
