@@ -16,7 +16,7 @@ from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.files import ReportData, check_metric
-from langchain_rageval.report.gates import Gate, check_gates, range_of, value_of, worst_of
+from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, range_of, value_of, worst_of
 from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.summary import ROUNDING
 from langchain_rageval.report.units import By, Units
@@ -140,6 +140,7 @@ class Comparison(Mapping[str, MetricComparison]):
         margin: largest loss that still counts as "no worse".
         require: what `check` and `gates` require by default.
         missing_metrics: metrics that only the baseline has.
+        left_out: metrics of which the run has left scores out, because they did not fit its budget.
         nothing_compared: True if no metric has a pair of values, and not because the candidate lost its scores.
     """
 
@@ -156,6 +157,7 @@ class Comparison(Mapping[str, MetricComparison]):
             metric.pairs or metric.coverage_fell or metric.difference is not None for metric in metrics
         )
         self.require, self.missing_metrics = require, list(missing_metrics)
+        self.left_out: Collection[str] = ()
         self._metrics = {metric.metric: metric for metric in metrics}
         self.notes = list(notes)
         self.margin = margin
@@ -194,9 +196,10 @@ class Comparison(Mapping[str, MetricComparison]):
         require = check_require(require or self.require, self.margin)
         gates = [_gate_of(metric, require, self.margin, allow) for metric in self.values()]
         for name in self.missing_metrics:
-            missing = Note("missing-metric", metric=name)
+            missing = Note("metric-left-out" if name in self.left_out else "missing-metric", metric=name)
             if missing.code not in allow:
-                gates.append(Gate.of(name, requirement_of(require, self.margin), "failed", [missing]))
+                verdict: GateVerdict = "undecided" if name in self.left_out else "failed"
+                gates.append(Gate.of(name, requirement_of(require, self.margin), verdict, [missing]))
         return gates
 
     @property

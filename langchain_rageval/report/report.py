@@ -273,20 +273,13 @@ class Report(ReportData):
         if reweight is not None and paired:
             raise ConfigError("reweight= is for paired=False")
         known = (self.provenance, baseline.provenance)
-        if not paired:
-            return compare_unpaired(
-                self.rows, baseline.rows, margin, cluster, allow_different_instruments, reweight, known, require
-            )
-        return compare_rows(
-            self.rows,
-            baseline.rows,
-            margin,
-            cluster,
-            allow_different_instruments,
-            known,
-            require,
-            is_drawn=bool(self.decisions),
-        )
+        rows, drawn = (self.rows, baseline.rows), bool(self.decisions)
+        if paired:
+            found = compare_rows(*rows, margin, cluster, allow_different_instruments, known, require, is_drawn=drawn)
+        else:
+            found = compare_unpaired(*rows, margin, cluster, allow_different_instruments, reweight, known, require)
+        found.left_out = {name for _, name in self.left_out}
+        return found
 
     def minimum_detectable_difference(
         self,

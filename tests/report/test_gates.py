@@ -292,6 +292,13 @@ def test_a_metric_that_only_the_baseline_has_is_lost_unless_allowed():
     assert (caught.value.codes, len(caught.value.gates)) == (["missing-metric"], 2)
 
 
+def test_a_metric_that_did_not_fit_the_budget_is_not_allowed_to_be_missing():
+    baseline = report_of(*[[scored(1.0), scored(1.0, "dear")]] * 8)
+    report = replace(report_of(*[scored(1.0)] * 8), left_out=[(n, "dear") for n in range(8)])
+    gates = report.gates({}, baseline=baseline, allow={"missing-metric"})
+    assert [(gate.verdict, gate.codes) for gate in gates][1:] == [("undecided", ["metric-left-out"])]
+
+
 def test_accepted_shares_go_from_0_to_1():
     report = report_of(*[scored(1.0)] * 10)
     for option in ("max_failed", "max_unscored"):
