@@ -246,7 +246,7 @@ def test_hostile_texts_run_nothing_and_the_layout_holds(opened, width):
         rows.append(one.model_copy(update={"time": START + timedelta(days=number), "tags": tags}))
     page = opened(trend(Report(rows), Report(rows), by=EVIL), width=width)
     page.locator(".chart a .target").first.click()
-    assert len(ids(page)) == 4
+    expect(page.locator("#table tbody th small")).to_have_count(4)
     page.locator("#table tbody a").first.click()
     expect(page.locator("#sample")).to_contain_text("window.owned = 1")
     assert page.evaluate("window.owned") is None
