@@ -105,6 +105,9 @@ def test_a_chunk_that_is_dropped_stays_in_the_ideal_and_is_told_of():
     scores = rerank_gain(label_grader(), keep).invoke(LABELLED)
     assert scores["reranker"].value == pytest.approx((1 / math.log2(3)) / (7 + 1 / math.log2(3)))
     assert scores["gain"].reason.endswith("as reranked; 1 of 3 chunks were dropped.")
+    for compressor, told in ((keep, "; отброшено фрагментов: 1."), (BY_LENGTH, " после реранжирования.")):
+        russian = rerank_gain(label_grader(), compressor).invoke({**dict(LABELLED), "question": "Где это находится?"})
+        assert russian["gain"].reason.endswith(told)
     chunks = [finding.number for finding in scores["gain"].findings if finding.kind == "context"]
     kept = [finding.verdict for finding in scores["gain"].findings if finding.text == "kept"]
     assert (chunks, kept) == ([1, 2, 3], ["2"])

@@ -297,7 +297,7 @@ def test_decisions_stand_at_the_head_and_nothing_is_said_about_a_budget(tmp_path
     assert WORDS[language]["outcomes"].keys() == {*get_args(Outcome)}
 
 
-@each(("changes", "listed"), [(9, 9), (10, 10), (30, 10)])
+@each(("changes", "listed"), [(9, 9), (10, 10), (11, 10), (30, 10)])
 def test_the_greatest_changes_are_listed_five_in_each_direction(changes, listed):
     found = _ends([(n, f"q-{n}", n / 100) for n in range(changes)], False)
     assert len(found) == listed

@@ -216,3 +216,12 @@ def test_the_ends_lie_on_the_grid_of_a_thousandth_one_step_beyond_the_means_that
     low, high = sequence.interval
     assert (1000 * low, 1000 * high) == pytest.approx((round(1000 * low), round(1000 * high)), abs=1e-9)
     assert 0.3 < low < 0.5 < high < 0.7
+
+
+def test_an_item_without_a_value_that_ends_the_set_settles_what_was_watched():
+    told = ConfidenceSequence(3, watched=[0.5])
+    told.add(1.0)
+    told.add(0.5)
+    assert not told.exceeds(0.5)
+    told.skip()
+    assert (told.exceeds(0.5), told.interval) == (True, (0.75, 0.75))
