@@ -133,7 +133,6 @@ def test_vllm_requests_have_a_schema_and_begin_with_the_same_handbook(
     monkeypatch.setenv("VLLM_BASE_URL", f"{server.url}/v1")
     monkeypatch.setenv("VLLM_MODEL", "m")
     names = ran(notebook("vllm"))
-    names["model"].root_client.close()
     assert {request.rung for request in asked} == {"json_schema"}
     assert len({request.messages[0]["content"] for request in asked}) == 1
     assert len(asked) == sum(metric.calls for metric in names["report"].summary().values())

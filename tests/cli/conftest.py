@@ -9,8 +9,11 @@ __all__ = ["certificates", "rageval"]
 
 
 @pytest.fixture
-def rageval(capsys):
-    """Run a command in this process and return exit code, stdout and stderr; there is never a traceback."""
+def rageval(capsys, request):
+    """Run a command in this process and return exit code, stdout and stderr; there is never a traceback.
+
+    If the test fails, pytest shows what each command wrote to stderr.
+    """
 
     def command(*words):
         try:
@@ -18,6 +21,8 @@ def rageval(capsys):
         except SystemExit as error:  # raised by argparse
             code = error.code
         output = capsys.readouterr()
+        title = f"stderr of {' '.join(map(str, words))}, exit code {code}"
+        request.node.add_report_section("call", title, output.err)
         assert "Traceback" not in output.out + output.err
         return code, output.out, output.err
 
