@@ -29,6 +29,7 @@ _COLOURS = {
     "absent": "yellow",
     "TP": "green",
     "FP": "red",
+    "extra": "yellow",
     "FN": "yellow",
     "useful": "green",
     "needed": "green",

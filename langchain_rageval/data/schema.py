@@ -67,7 +67,7 @@ FindingKind = Literal[
 _MARKS = {
     **dict.fromkeys(("supported", "TP", "useful", "needed", "found", "consistent", "kept", "met"), "✓"),
     **dict.fromkeys(("contradicted", "FP", "not useful", "not found", "ignored", "asked again", "unmet"), "✗"),
-    **dict.fromkeys(("absent", "FN"), "?"),
+    **dict.fromkeys(("absent", "FN", "extra"), "?"),
 }
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _DEEPEST = 100  # encoders fail on deeper values
@@ -302,7 +302,8 @@ class Finding(_FrozenModel):
         verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.
         reason: the judge's explanation; "" if it gave none.
         cites: numbers of the context sentences that support the verdict, as "chunk.sentence", such as "2.3"; `[]` if
-            none were cited. Of the kind "turn", the number of the turn itself and of those that decide, such as "2".
+            none were cited. Of an "extra" statement, numbers of the reference statements that it contains. Of the kind
+            "turn", the number of the turn itself and of those that decide, such as "2".
         probabilities: probability of each possible verdict, which add up to 1; empty if they are unknown. See
             `Judge(model, probabilities=True)`.
     """

@@ -6,6 +6,7 @@ From 0 to 1, higher is better. Source: the measure of ragas ("answer correctness
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -29,6 +30,7 @@ from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.text.language import detect_language
 
 FScoreFormula = Literal["counts", "precision_recall"]
+Extra = Literal["count", "ignore"]
 
 _MAX_QUOTED = 3
 
@@ -40,6 +42,7 @@ def answer_correctness(
     weights: tuple[float, float] = (0.75, 0.25),
     beta: float = 1.0,
     formula: FScoreFormula = "counts",
+    extra: Extra = "count",
     name: str = "answer_correctness",
 ) -> Metric:
     """Score how far the answer agrees with the reference.
@@ -51,19 +54,26 @@ def answer_correctness(
     one of the reference's four facts, and a wrong one (TP 6, FP 1, FN 3), F is 0.75 by counts and 0.39 by precision and
     recall.
 
+    An answer statement may say more than the reference. With `extra="count"`, one that contains reference statements is
+    one TP and one FP, as if it were split into what the reference says and the rest; any other one is an FP. "Munich
+    was founded in 1158 by Henry the Lion" has F = 0.67 against "Munich was founded in 1158". With `extra="ignore"`, the
+    former is a TP and the latter does not count: F = 1.
+
     Args:
         judge: called once for the answer and twice for each reference; may be None if the first weight is 0.
         embeddings: embeddings or a cross-encoder; may be None if the second weight is 0.
         weights: of F and of the similarity.
         beta: weight of recall relative to precision in F, above 0.
         formula: "counts" or "precision_recall".
+        extra: "count" or "ignore": whether what the answer says beyond the reference lowers the score.
         name: key of the score.
 
     Returns:
         A metric that reads `question`, `answer` and `references`. An answer without facts has F = 0, but a refusal in
         words still has a similarity: with 0.6, the score is 0.15. Unscored if neither the answer nor a reference states
-        facts. Findings are the statements of the answer ("TP", "FP") and of the best reference ("TP", "FN"), then the
-        similarity with each reference.
+        facts. Findings are the statements of the answer ("TP", "FP" for a wrong one, "extra" for one that says more and
+        cites the reference statements that it contains) and of the best reference ("TP", "FN"), then the similarity
+        with each reference.
 
     Raises:
         ConfigError: if an option is out of range, or the judge or the embeddings are missing and their weight is not 0.
@@ -73,6 +83,8 @@ def answer_correctness(
         raise ConfigError(f"beta must be a number above 0, got {beta!r}")
     if formula not in get_args(FScoreFormula):
         raise ConfigError(f'formula is "counts" or "precision_recall", got {formula!r}')
+    if extra not in get_args(Extra):
+        raise ConfigError(f'extra is "count" or "ignore", got {extra!r}')
     stages: list[Stage[State]] = []
     if f_weight:
         if judge is None:
@@ -87,8 +99,10 @@ def answer_correctness(
         aspect="answer",
         reads={"question", "answer", "references"},
         steps=reduce(or_, stages),
-        reduce=partial(weighted_correctness, weights=(f_weight, similarity_weight), beta=beta, formula=formula),
-        options={"weights": [f_weight, similarity_weight], "beta": beta, "formula": formula},
+        reduce=partial(
+            weighted_correctness, weights=(f_weight, similarity_weight), beta=beta, formula=formula, extra=extra
+        ),
+        options={"weights": [f_weight, similarity_weight], "beta": beta, "formula": formula, "extra": extra},
         state_from_findings=partial(_state_from_findings, weights=(f_weight, similarity_weight)),
     )
 
@@ -98,8 +112,8 @@ class StatementCounts:
     """Numbers of statements after classification.
 
     Attributes:
-        tp: statements of the answer that the reference supports.
-        fp: statements of the answer that it does not support.
+        tp: statements of the answer that the reference supports, and those that contain reference statements.
+        fp: statements of the answer that it does not support; with `extra="count"`, also those that say more.
         covered: statements of the reference that the answer contains.
         fn: statements of the reference that it lacks.
     """
@@ -110,14 +124,17 @@ class StatementCounts:
     fn: int
 
     @classmethod
-    def of(cls, findings: Sequence[Finding]) -> StatementCounts:
+    def of(cls, findings: Sequence[Finding], extra: Extra = "count") -> StatementCounts:
         """Count the statements by their verdicts in the findings of one reference."""
-
-        def count(kind: str, verdict: str) -> int:
-            return sum(finding.kind == kind and finding.verdict == verdict for finding in findings)
-
-        reference = "reference_statement"
-        return cls(count("statement", "TP"), count("statement", "FP"), count(reference, "TP"), count(reference, "FN"))
+        counts = Counter((finding.kind, finding.verdict) for finding in findings)
+        containing = sum(finding.verdict == "extra" and bool(finding.cites) for finding in findings)
+        excess = counts["statement", "extra"] if extra == "count" else 0
+        return cls(
+            tp=counts["statement", "TP"] + containing,
+            fp=counts["statement", "FP"] + excess,
+            covered=counts["reference_statement", "TP"],
+            fn=counts["reference_statement", "FN"],
+        )
 
     def f_score(self, beta: float, formula: FScoreFormula) -> float:
         """Return the F score, 0.0 if nothing is shared."""
@@ -131,7 +148,9 @@ class StatementCounts:
         return (1 + weight) * precision * recall / (weight * precision + recall)
 
 
-def weighted_correctness(state: State, *, weights: tuple[float, float], beta: float, formula: FScoreFormula) -> Value:
+def weighted_correctness(
+    state: State, *, weights: tuple[float, float], beta: float, formula: FScoreFormula, extra: Extra = "count"
+) -> Value:
     """Return the weighted mean of the best F and the best similarity; a part of weight 0 is skipped."""
     sample: Sample = state["sample"]
     if not any(reference.strip() for reference in sample.references):
@@ -143,8 +162,8 @@ def weighted_correctness(state: State, *, weights: tuple[float, float], beta: fl
     if weights[0]:
         if not state["answer_statements"] and not state["reference_statements"]:
             return Value.without(NEITHER_FACTS)
-        best = max(state["classifications"], key=partial(_rank, beta=beta, formula=formula))
-        parts.append((weights[0], StatementCounts.of(best).f_score(beta, formula)))
+        best = max(state["classifications"], key=partial(_rank, beta=beta, formula=formula, extra=extra))
+        parts.append((weights[0], StatementCounts.of(best, extra).f_score(beta, formula)))
         reasons.append(_reason(best, russian))
         findings += best
     if weights[1]:
@@ -161,9 +180,9 @@ def weighted_correctness(state: State, *, weights: tuple[float, float], beta: fl
     return Value(number, f"{reason[:1].upper()}{reason[1:]}.", findings)
 
 
-def _rank(findings: Sequence[Finding], *, beta: float, formula: FScoreFormula) -> tuple[float, bool]:
+def _rank(findings: Sequence[Finding], *, beta: float, formula: FScoreFormula, extra: Extra) -> tuple[float, bool]:
     """Return the key that selects the best reference: its F score, then whether the reference states facts."""
-    counts = StatementCounts.of(findings)
+    counts = StatementCounts.of(findings, extra)
     return counts.f_score(beta, formula), counts.covered + counts.fn > 0
 
 
@@ -177,7 +196,9 @@ def _state_from_findings(sample: Sample, score: Score, *, weights: tuple[float, 
     references = [finding.text for finding in facts if finding.kind == "reference_statement"]
     similarities = similarities_from_findings(sample, score.findings)
     several = sum(bool(reference.strip()) for reference in sample.references) > 1
-    known = all(f.verdict in ("TP", "FP", "FN") for f in facts if f.kind in ("statement", "reference_statement"))
+    known = all(
+        f.verdict in ("TP", "FP", "extra", "FN") for f in facts if f.kind in ("statement", "reference_statement")
+    )
     if weights[0] and (several or not known or not (facts or score.unscored)):
         return None
     factless = bool(weights[0]) and score.unscored == NEITHER_FACTS  # the similarities are then not stored
@@ -193,20 +214,23 @@ def _state_from_findings(sample: Sample, score: Score, *, weights: tuple[float, 
 
 
 def _reason(findings: Sequence[Finding], russian: bool) -> str:
-    counts = StatementCounts.of(findings)
-    answers, references = counts.tp + counts.fp, counts.covered + counts.fn
+    answers = [finding.verdict for finding in findings if finding.kind == "statement"]
+    references = [finding.verdict for finding in findings if finding.kind == "reference_statement"]
+    right, wrong, more = map(answers.count, ("TP", "FP", "extra"))
+    missed = references.count("FN")
     if russian:
-        summary = (
-            f"верных утверждений в ответе {counts.tp} из {answers}, пропущено из эталона {counts.fn} из {references}"
-        )
-        labels = {"FP": "нет в эталоне", "FN": "нет в ответе"}
+        labels = {"FP": "неверно", "extra": "сверх эталона", "FN": "нет в ответе"}
+        counted = [f"верных утверждений в ответе {right} из {len(answers)}"]
+        counted += [f"неверных {wrong}"] * bool(wrong) + [f"сверх эталона {more}"] * bool(more)
+        counted.append(f"пропущено из эталона {missed} из {len(references)}")
     else:
-        right, missed = f"{counts.tp} of {answers}", f"{counts.fn} of {references}"
-        summary = f"right statements in the answer {right}, missed of the reference {missed}"
-        labels = {"FP": "not in the reference", "FN": "not in the answer"}
-    wrong = [finding for finding in findings if finding.verdict in labels]
-    quotes = [f"{labels[finding.verdict]}: {quote(finding.text)}" for finding in wrong[:_MAX_QUOTED]]
-    return "; ".join([summary, *quotes])
+        labels = {"FP": "wrong", "extra": "beyond the reference", "FN": "not in the answer"}
+        counted = [f"right statements in the answer {right} of {len(answers)}"]
+        counted += [f"wrong {wrong}"] * bool(wrong) + [f"beyond the reference {more}"] * bool(more)
+        counted.append(f"missed of the reference {missed} of {len(references)}")
+    faults = [finding for finding in findings if finding.verdict in labels]
+    quotes = [f"{labels[finding.verdict]}: {quote(finding.text)}" for finding in faults[:_MAX_QUOTED]]
+    return "; ".join([", ".join(counted), *quotes])
 
 
 def _validate_weights(weights: tuple[float, float]) -> tuple[float, float]:

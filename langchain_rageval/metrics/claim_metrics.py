@@ -61,7 +61,8 @@ def claim_part(
 
 def claim_value(state: State, *, formula: str) -> Value:
     """Return the value of a formula, with the findings that it reads."""
-    chosen, sections = FORMULAS[formula], _sections_of_state(state)
+    chosen = FORMULAS[formula]
+    sections = {name: found if name in chosen.reads else [] for name, found in _sections_of_state(state).items()}
     graph = build_claim_graph(state["sample"], sections)
     findings = [finding for section in chosen.reads for finding in sections[section]]
     value = chosen.value(graph)
@@ -139,33 +140,52 @@ def _claims(kind: FindingKind, verdicts: Iterable[Finding], marks: Iterable[Find
     """Return the claims of one side in order; verdicts and marks of one statement have the same number."""
     judged = {finding.number: finding for finding in verdicts if finding.kind == kind}
     marked = {finding.number: finding for finding in marks if finding.kind == kind}
-    return [_claim(judged.get(number), marked.get(number)) for number in sorted(judged.keys() | marked.keys())]
+    numbers = sorted(judged.keys() | marked.keys())
+    return [claim for number in numbers for claim in _claims_of(judged.get(number), marked.get(number))]
 
 
-def _claim(judged: Finding | None, marked: Finding | None) -> Claim:
-    shared = marked is not None and marked.verdict == "TP"
+def _claims_of(judged: Finding | None, marked: Finding | None) -> list[Claim]:
+    """Return the claim of a statement; two of one that contains reference statements and says more."""
+    contains = marked is not None and marked.verdict == "extra" and bool(marked.cites)
+    marks = [True, False] if contains else [marked is not None and marked.verdict == "TP"]
     if judged is None:
-        return Claim(marked.text if marked else "", shared=shared)
+        return [Claim(marked.text if marked else "", shared=shared) for shared in marks]
     cited = frozenset(int(number.partition(".")[0]) for number in judged.cites)
-    return Claim(judged.text, judged.verdict, cited, shared)
+    return [Claim(judged.text, judged.verdict, cited, shared) for shared in marks]
 
 
 def _merge_classifications(classifications: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
-    """Yield one classification from those of several references: a statement shared with any of them is shared."""
+    """Yield one classification from those of several references: a statement shared with any of them is shared.
+
+    One that contains statements of any of them does so; one that contradicts any of them is otherwise wrong.
+    """
     if len(classifications) == 1 and not _has_duplicates(classifications[0]):
         yield from classifications[0]
         return
-    all_findings = [finding for findings in classifications for finding in findings]
+    references = [f.text for findings in classifications for f in findings if f.kind == "reference_statement"]
+    texts, all_findings = list(dict.fromkeys(references)), []
+    for findings in classifications:
+        places = {str(f.number): str(texts.index(f.text) + 1) for f in findings if f.kind == "reference_statement"}
+        all_findings += [f.model_copy(update={"cites": [places[number] for number in f.cites]}) for f in findings]
     for kind, name in (("statement", "number"), ("reference_statement", "text")):
         marks: dict[Any, list[Finding]] = {}
         for finding in all_findings:
             if finding.kind == kind:
                 marks.setdefault(getattr(finding, name), []).append(finding)
         for number, group in enumerate(marks.values(), 1):
-            decisive = [finding for finding in group if finding.verdict == "TP"] or group
+            strongest = min(map(_rank, group))
+            decisive = [finding for finding in group if _rank(finding) == strongest]
             reasons = dict.fromkeys(finding.reason for finding in decisive)
             yield decisive[0].model_copy(update={"number": number, "reason": " ".join(reasons)})
     yield from (finding for finding in all_findings if finding.kind == "agreement")
+
+
+def _rank(finding: Finding) -> int:
+    """Return a rank that is lower for a finding that decides over others of the same statement."""
+    is_extra = finding.verdict == "extra"
+    return ("TP", "containing", "FP", "FN", "extra").index(
+        "containing" if is_extra and finding.cites else finding.verdict
+    )
 
 
 def _has_duplicates(findings: Iterable[Finding]) -> bool:
@@ -190,7 +210,11 @@ def _sections_of_findings(findings: Iterable[Finding]) -> dict[str, list[Finding
 _SECTIONS: Mapping[tuple[str, str], FindingSection] = {
     **{("statement", label): "answer_verdicts" for label in get_args(VerdictLabel)},
     **{("reference_statement", label): "reference_verdicts" for label in get_args(VerdictLabel)},
-    **{(kind, mark): "classifications" for kind in ("statement", "reference_statement") for mark in ("TP", "FP", "FN")},
+    **{
+        (kind, mark): "classifications"
+        for kind in ("statement", "reference_statement")
+        for mark in ("TP", "FP", "extra", "FN")
+    },
 }
 
 
@@ -220,8 +244,10 @@ def claim_metrics(
     - `claim_faithfulness`, `claim_contradiction`: share of the answer's statements that the contexts support, or
       contradict.
 
-    Where all are scored, faithfulness + hallucination + self-knowledge = 1, and noise (both) + hallucination = 1 -
-    precision. With several references, a statement is right if any of them states it, and their statements are united.
+    A statement that contains reference statements and says more counts as a right one and a wrong one; in the last two,
+    which need no reference, as one. Where all are scored and there is no such statement, faithfulness + hallucination +
+    self-knowledge = 1; noise (both) + hallucination = 1 - precision in any case. With several references, a statement
+    is right if any of them states it, and their statements are united.
 
     Args:
         judge: called five times per sample: to extract the statements of the answer and of the reference, to verify

@@ -278,7 +278,8 @@ def _classification(reference_statements: _Items, answer_statements: _Items) -> 
         if same:
             hits.append({"reason": "overlap", "answer": item["answer"], "references": same})
         else:
-            misses.append({"reason": "no overlap", "answer": item["answer"]})
+            kind = "contradicts" if any(_same_but_numbers(text, one) for one in references.values()) else "extra"
+            misses.append({"reason": "no overlap", "answer": item["answer"], "kind": kind, "references": []})
     covered = {number for hit in hits for number in hit["references"]}
     uncovered = [{"reason": "no overlap", "reference": number} for number in references if number not in covered]
     return {"TP": hits, "FP": misses, "FN": uncovered}
@@ -286,9 +287,13 @@ def _classification(reference_statements: _Items, answer_statements: _Items) -> 
 
 def _same(one: str, other: str) -> bool:
     """Return True if two statements share 60% of the stems of the shorter statement and have no conflicting numbers."""
-    shorter, longer = sorted(map(stems_of, (one, other)), key=len)
     numbers = [numbers_of(text) for text in (one, other)]
-    return stem_share(shorter, longer) >= ENOUGH and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
+    return _same_but_numbers(one, other) and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
+
+
+def _same_but_numbers(one: str, other: str) -> bool:
+    shorter, longer = sorted(map(stems_of, (one, other)), key=len)
+    return stem_share(shorter, longer) >= ENOUGH
 
 
 def _chunk_verdicts(question: str, answer: str, sentences: _Sentences) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, model_validator
 
 
 class JsonNumber(float):
@@ -58,6 +58,7 @@ ITEM_KEYS = frozenset({"statement", "context", "answer", "reference", "entity", 
 """Fields of answers that name an item of the request; other whole numbers are grades."""
 
 VerdictLabel = Literal["supported", "contradicted", "absent"]
+ExcessKind = Literal["contradicts", "extra"]
 FactLabel = Literal["kept", "asked again", "ignored"]
 NeedLabel = Literal["met", "withdrawn", "unmet"]
 
@@ -101,10 +102,18 @@ class TruePositive(BaseModel):
 
 
 class FalsePositive(BaseModel):
-    """An answer statement that the reference does not say, or not in full."""
+    """An answer statement that the reference does not say in full, and the reference statements that it contains."""
 
     reason: str
     answer: int
+    kind: ExcessKind
+    references: list[int]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _wrong_unless_extra(cls, fields: Any) -> Any:
+        """Take a statement for wrong if the reply does not say of which kind it is."""
+        return {"kind": "contradicts", "references": [], **fields} if isinstance(fields, dict) else fields
 
 
 class FalseNegative(BaseModel):

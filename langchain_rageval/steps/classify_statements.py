@@ -29,15 +29,20 @@ from langchain_rageval.steps.item_step import (
 )
 from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, numbers_by_place, slices
 
+_REPEATED = "repeated"
+"""Shown with a question that is repeated: what it still leaves open about a reference statement is not found."""
+
 
 class ClassifyStatements(ItemStep):
     """Step that adds `classifications`, a list with one list of Finding for each reference in order.
 
-    Answer statements are "TP" or "FP", reference statements "TP" or "FN". A reference statement that says more than the
-    answer's statements say together is "FN", although an answer statement that is a part of it is "TP". If one side has
-    no statements, all statements of the other are "FP" or "FN" without a call. Both sides are sent in slices of the
-    judge's `max_statements`; a statement that any slice shares is "TP". A reference statement whose parts are in answer
-    statements of different slices is "FN".
+    An answer statement is "TP" if the reference says it in full, "FP" if the reference says something else, and "extra"
+    if it says more than the reference; an extra cites the numbers of the reference statements that it contains.
+    Reference statements are "TP" or "FN". A reference statement that says more than the answer's statements say
+    together is "FN", although an answer statement that is a part of it is "TP". One of which the judge says nothing is
+    asked about once more, and then is "FN". If one side has no statements, all statements of the other are "FP" or
+    "FN" without a call. Both sides are sent in slices of the judge's `max_statements`; a statement that any slice
+    shares is "TP". A reference statement whose parts are in answer statements of different slices is "FN".
     """
 
     def work(self, state: State) -> Operation[State]:
@@ -47,7 +52,7 @@ class ClassifyStatements(ItemStep):
         vote (one repetition by one judge). A reference without statements needs no call.
         """
         sample: Sample = state["sample"]
-        answers = numbered_items(state["answer_statements"], "statement", ("TP", "FP"))
+        answers = numbered_items(state["answer_statements"], "statement", ("TP", "extra", "FP"))
         sides = [
             numbered_items(texts, "reference_statement", ("TP", "FN")) for texts in state["statements_by_reference"]
         ]
@@ -59,11 +64,15 @@ class ClassifyStatements(ItemStep):
         return [(answers | references, None) for answers, references in pairs]
 
     def _again(self, part: Items, shown: Any, pending: Items) -> Part:
-        """Return pending answer statements with all of the reference; if there are none, all with the pending ones."""
+        """Return the pending statements of one side with all of the other; all of both if both have some."""
         (answers, references), (pending_answers, pending_references) = _sides(part), _sides(pending)
-        if pending_answers:
-            return pending_answers | references, None
-        return answers | pending_references, None
+        if pending_answers and pending_references:
+            return part, _REPEATED
+        return pending_answers | references if pending_answers else answers | pending_references, _REPEATED
+
+    def _rank(self, ruling: Ruling, item: Item) -> float:
+        """Return a rank that is lower for a stronger ruling; an extra that contains nothing is weaker than an FP."""
+        return super()._rank(ruling, item) + (1.5 if ruling.label == "extra" and not ruling.cites else 0)
 
     def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
         answers, references = _sides(items)
@@ -83,23 +92,28 @@ class ClassifyStatements(ItemStep):
         """Return the rulings of an answer; unknown numbers are dropped.
 
         An answer statement in both TP and FP gets no ruling, nor does one in TP that names no existing reference
-        statement. A reference statement is found if a TP names it and FN does not, because a TP may say only a part of
-        it.
+        statement. A reference statement is found if a TP or an extra names it and FN does not, because a TP may say
+        only a part of it.
         """
         answers, references = map(numbers_by_place, _sides(items))
         hits = {hit.answer: hit.reason for hit in answer.TP if hit.answer in answers}
         proven = {hit.answer for hit in answer.TP if not references.keys().isdisjoint(hit.references)}
-        alarms = {alarm.answer: alarm.reason for alarm in answer.FP if alarm.answer in answers}
+        alarms = {alarm.answer: alarm for alarm in answer.FP if alarm.answer in answers}
         rulings = {answers[place]: Ruling("TP", hits[place]) for place in hits if place in proven - alarms.keys()}
-        rulings |= {answers[place]: Ruling("FP", alarms[place]) for place in alarms if place not in hits}
+        extras = [alarm for alarm in alarms.values() if alarm.kind == "extra" and alarm.answer not in hits]
+        rulings |= {answers[place]: Ruling("FP", alarms[place].reason) for place in alarms if place not in hits}
+        for extra in extras:
+            contained = tuple(str(references[place][1]) for place in extra.references if place in references)
+            rulings[answers[extra.answer]] = Ruling("extra", extra.reason, contained)
         for miss in answer.FN:
             if miss.reference in references:
                 rulings.setdefault(references[miss.reference], Ruling("FN", miss.reason))
-        for hit in answer.TP:
-            if hit.answer in answers and hit.answer not in alarms:
-                for place in hit.references:
-                    if place in references:
-                        rulings.setdefault(references[place], Ruling("TP", hit.reason))
+        for hit in (*(hit for hit in answer.TP if hit.answer in answers and hit.answer not in alarms), *extras):
+            for place in hit.references:
+                if place in references:
+                    rulings.setdefault(references[place], Ruling("TP", hit.reason))
+        if shown is _REPEATED:
+            rulings = {key: Ruling("FN") for key in references.values()} | rulings
         return rulings
 
     def _problem(self, missing: Items) -> str:

@@ -184,6 +184,10 @@ class ItemStep(JudgeStep):
     def _probabilities(self, rulings: Sequence[Ruling], item: Item) -> dict[str, float]:
         return mean_probabilities([ruling.probabilities for ruling in rulings])
 
+    def _rank(self, ruling: Ruling, item: Item) -> float:
+        """Return a rank that is lower for a stronger ruling, by which those of slices and windows are chosen."""
+        return item.labels.index(ruling.label)
+
     def _joined(self, rulings: Sequence[Ruling]) -> Ruling:
         return combine(rulings) if self.joins_reasons else rulings[0]
 
@@ -193,8 +197,8 @@ class ItemStep(JudgeStep):
         vote = _defaults(items)
         for key, item in items.items():
             if rulings := [part[key] for part in settled if key in part]:
-                strongest = min((ruling.label for ruling in rulings), key=item.labels.index)
-                vote[key] = self._joined([ruling for ruling in rulings if ruling.label == strongest])
+                ranked = sorted(rulings, key=lambda ruling: self._rank(ruling, item))
+                vote[key] = self._joined([ruling for ruling in ranked if ruling.label == ranked[0].label])
         return vote
 
     def _settle_shared(self, voter: Voter, sample: Sample, part: Items, shown: Any) -> Operation[Rulings]:

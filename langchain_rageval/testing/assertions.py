@@ -23,6 +23,7 @@ _WORST_FIRST = (
     "asked again",
     "unmet",
     "FP",
+    "extra",
     "no",
     "absent",
     "FN",

@@ -283,8 +283,11 @@ def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
 
 
 def _classification_verdicts(state: State, _item: LabelledItem) -> list[CitedVerdict]:
+    """Return the verdicts on both sides; the labels do not tell a wrong statement from one that says more."""
     findings = state["classifications"][0]
-    return [*_finding_verdicts(findings, "statement"), *_finding_verdicts(findings, "reference_statement")]
+    answers = _finding_verdicts(findings, "statement")
+    plain = [CitedVerdict("FP") if given.verdict == "extra" else given for given in answers]
+    return [*plain, *_finding_verdicts(findings, "reference_statement")]
 
 
 def _sentence_verdicts(state: State, item: LabelledItem) -> list[CitedVerdict]:

@@ -101,12 +101,27 @@ def statements(*texts: str) -> Statements:
 
 
 def classification(
-    tp: Mapping[int, Sequence[int]] | None = None, fp: Sequence[int] = (), fn: Sequence[int] = ()
+    tp: Mapping[int, Sequence[int]] | None = None,
+    fp: Sequence[int] = (),
+    fn: Sequence[int] = (),
+    extra: Mapping[int, Sequence[int]] | None = None,
 ) -> Classification:
-    """Return a reply of classify_statements; `tp` maps answer statements to the reference statements they match."""
+    """Return a reply of classify_statements.
+
+    Args:
+        tp: answer statements, with the reference statements that say them.
+        fp: answer statements that are wrong.
+        fn: reference statements that the answer lacks.
+        extra: answer statements that say more, with the reference statements that they contain.
+    """
+    wrong = [FalsePositive(answer=n, reason=f"fp{n}", kind="contradicts", references=[]) for n in fp]
+    more = [
+        FalsePositive(answer=n, reason=f"extra{n}", kind="extra", references=list(contained))
+        for n, contained in (extra or {}).items()
+    ]
     return Classification(
         TP=[TruePositive(answer=n, references=list(said), reason=f"tp{n}") for n, said in (tp or {}).items()],
-        FP=[FalsePositive(answer=n, reason=f"fp{n}") for n in fp],
+        FP=wrong + more,
         FN=[FalseNegative(reference=n, reason=f"fn{n}") for n in fn],
     )
 

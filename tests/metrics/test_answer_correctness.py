@@ -327,9 +327,65 @@ def test_options_are_keyword_only():
         answer_correctness(scripted(), NEAR, (1, 0))
 
 
+# More than the reference says
+
+
+@each(
+    ("reply", "count", "ignore"),
+    [
+        (classification(extra={1: [1]}), 2 / 3, 1.0),  # Munich was founded in 1158 by Henry the Lion
+        (classification({1: [1]}, extra={2: [], 3: []}), 2 / 4, 1.0),
+        (classification(extra={1: []}, fn=[1]), 0.0, 0.0),
+        (classification({1: [1]}, fp=[2], extra={3: [1]}), 4 / 6, 4 / 5),
+        (classification(fp=[1], extra={2: []}, fn=[1]), 0.0, 0.0),
+    ],
+)
+def test_an_extra_counts_or_is_ignored(reply, count, ignore):
+    answer = [str(n) for n in range(1, 1 + len(reply.TP) + len(reply.FP))]
+    for formula in ("counts", "precision_recall"):
+        for extra, expected in (("count", count), ("ignore", ignore)):
+            replies = [statements(*answer), statements("r"), reply]
+            score = scored(*replies, **FACTS_ONLY, extra=extra, formula=formula)
+            assert score.value == pytest.approx(expected), (formula, extra)
+
+
+def test_the_reason_tells_wrong_and_extra_apart():
+    replies = [statements("a.", "b.", "c."), statements("x."), classification(fp=[1], extra={2: [1], 3: []})]
+    score = scored(*replies, **FACTS_ONLY)
+    assert score.reason == (
+        "Right statements in the answer 0 of 3, wrong 1, beyond the reference 2, missed of the reference 0 of 1; "
+        "wrong: «a»; beyond the reference: «b»; beyond the reference: «c»."
+    )
+    assert [(finding.verdict, finding.cites) for finding in score.findings] == [
+        ("FP", []),
+        ("extra", ["1"]),
+        ("extra", []),
+        ("TP", []),
+    ]
+
+
+def test_extras_are_rescored_by_the_other_rule_without_a_call():
+    replies = [statements("a."), statements("x."), classification(extra={1: [1]})]
+    report = evaluate([SAMPLE], answer_correctness(scripted(*replies), **FACTS_ONLY), progress=False)
+    again = report.rescore(answer_correctness(scripted(), **FACTS_ONLY, extra="ignore"))
+    assert again.rows[0].scores["answer_correctness"].value == 1.0
+
+
+def test_another_rule_for_extras_is_refused():
+    with pytest.raises(ConfigError, match='extra is "count" or "ignore", got \'half\''):
+        answer_correctness(scripted(), NEAR, extra="half")
+
+
 def test_the_instrument_tells_the_options_apart():
     judge = scripted()
-    options = [{}, {"weights": (0.5, 0.5)}, {"beta": 2.0}, {"formula": "precision_recall"}, {"weights": (1, 0)}]
+    options = [
+        {},
+        {"weights": (0.5, 0.5)},
+        {"beta": 2.0},
+        {"formula": "precision_recall"},
+        {"weights": (1, 0)},
+        {"extra": "ignore"},
+    ]
     assert len({answer_correctness(judge, NEAR, **option).instrument for option in options}) == len(options)
     assert (
         answer_correctness(judge, NEAR, weights=[0.75, 0.25]).instrument == answer_correctness(judge, NEAR).instrument
@@ -344,12 +400,12 @@ def test_the_instrument_tells_the_options_apart():
     [
         (
             "Where?",
-            "Right statements in the answer 1 of 3, missed of the reference 2 of 3; not in the reference: «b»; "
-            "not in the reference: «c»; not in the answer: «y»; similarity to the reference 0.60.",
+            "Right statements in the answer 1 of 3, wrong 2, missed of the reference 2 of 3; wrong: «b»; "
+            "wrong: «c»; not in the answer: «y»; similarity to the reference 0.60.",
         ),
         (
             "Где?",
-            "Верных утверждений в ответе 1 из 3, пропущено из эталона 2 из 3; нет в эталоне: «b»; нет в эталоне: «c»; "
+            "Верных утверждений в ответе 1 из 3, неверных 2, пропущено из эталона 2 из 3; неверно: «b»; неверно: «c»; "
             "нет в ответе: «y»; сходство с эталоном 0.60.",
         ),
     ],

@@ -7,7 +7,7 @@ import pytest
 from helpers.claim_world import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World
 from helpers.each import each
 from helpers.ragchecker import ragchecker
-from helpers.scripted import answering
+from helpers.scripted import answering, classification, human_of
 from helpers.servers.brain import RICH, rag_samples
 from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableLambda
@@ -94,6 +94,46 @@ def test_twelve_scores_for_five_calls():
     assert list(scores) == list(NAMES)
     assert {score.aspect for score in scores.values()} == {"grounding"}
     assert {name for name, score in scores.items() if score.direction == "lower"} == {f"claim_{n}" for n in LOWER}
+
+
+FIRE_AND_KEYS = "Страховка бани покрывает пожар и потерю ключей."
+
+
+def saying_more(*references):
+    """The scores of an answer with one statement that says more than the reference, and a wrong one."""
+
+    def reply(messages):
+        inputs = read_inputs(human_of(messages))
+        if "reference_statements" not in inputs:
+            return World().reply(messages)
+        contained = [item["reference"] for item in inputs["reference_statements"] if item["text"] == FIRE]
+        return classification(extra={1: contained}, fp=[2], fn=[] if contained else [1])
+
+    sample = SAMPLE.model_copy(update={"answer": f"{FIRE_AND_KEYS}\n{METEOR}", "references": list(references)})
+    report = evaluate([sample], claim_metrics(answering(reply)), progress=False)
+    return report.rows[0].scores
+
+
+def test_a_statement_that_says_more_is_right_once_and_wrong_once():
+    scores = saying_more(FIRE)
+    found = {name.removeprefix("claim_"): score.value for name, score in scores.items()}
+    assert found["precision"] == pytest.approx(1 / 3)
+    assert found["recall"] == 1
+    assert found["f1"] == pytest.approx(0.5)
+    assert (found["hallucination"], found["self_knowledge"]) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert found["noise_relevant"] + found["noise_irrelevant"] + found["hallucination"] == pytest.approx(2 / 3)
+    assert found["faithfulness"] == 0.5
+    assert [f.verdict for f in scores["claim_precision"].findings] == ["extra", "FP", "TP"]
+
+
+def test_of_several_references_the_one_that_a_statement_contains_counts():
+    marks = saying_more(FLOOD, FIRE)["claim_precision"].findings
+    assert [(f.kind, f.verdict, f.cites) for f in marks] == [
+        ("statement", "extra", ["2"]),
+        ("statement", "FP", []),
+        ("reference_statement", "FN", []),
+        ("reference_statement", "TP", []),
+    ]
 
 
 @each("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate", "one at a time"])

@@ -237,7 +237,8 @@ def test_verdicts_are_in_no_order_of_labels_and_one_example_has_only_supported_o
 def test_each_answer_statement_is_classified_once_and_each_reference_statement_found_in_full_or_missed(step, example):
     answers = [item["answer"] for item in example.input["answer_statements"]]
     references = [item["reference"] for item in example.input["reference_statements"]]
-    cited = {number for item in example.output["TP"] for number in item["references"]}
+    told = (*example.output["TP"], *example.output["FP"])
+    cited = {number for item in told for number in item["references"]}
     missed = example.listed("FN", "reference")
     assert sorted(example.listed("TP", "answer") + example.listed("FP", "answer")) == answers
     assert sorted({*cited, *missed}) == references
@@ -245,11 +246,21 @@ def test_each_answer_statement_is_classified_once_and_each_reference_statement_f
     assert all(item["references"] for item in example.output["TP"])
 
 
-@pytest.mark.parametrize("language", OWN)
-def test_a_reference_statement_is_missed_if_no_true_positive_names_it_or_those_that_do_say_only_a_part(language):
-    instruction = PromptSet.default(language).get("classify_statements").instruction
-    rule = instruction.partition("`FN`")[2].partition("`reason`")[0]
-    assert rule.count("`TP`") == 2
+@each(("step", "example"), of("classify_statements"))
+def test_a_missed_reference_statement_is_named_by_nobody_or_said_in_part(step, example):
+    named = {number for item in (*example.output["TP"], *example.output["FP"]) for number in item["references"]}
+    missed = {item["reference"] for item in example.output["FN"]}
+    assert missed & named
+    assert missed - named
+
+
+@each(("step", "example"), of("classify_statements"))
+def test_an_extra_contains_a_reference_statement_in_full_and_what_is_wrong_contains_none(step, example):
+    contained = {item["kind"]: item["references"] for item in example.output["FP"]}
+    missed = [item["reference"] for item in example.output["FN"]]
+    assert contained["contradicts"] == []
+    assert contained["extra"]
+    assert not {*contained["extra"]} & {*missed}
 
 
 @each(("language", "step"), [(language, step) for language in OWN for step in OWN[language]])

@@ -28,7 +28,8 @@ from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 STEPS = [(language, step) for language in LANGUAGES for step in OWN[language]]
 NOT_YET_TRIED = "# Not read by a native speaker, not tried with a live judge."
 LATIN_ALLOWED = {
-    *("supported", "contradicted", "absent", "json", "true", "false", "tp", "fp", "fn", "kg", "mg", *ASPECTS),
+    *("supported", "contradicted", "absent", "contradicts", "extra", "json", "true", "false", "tp", "fp", "fn"),
+    *("kg", "mg", *ASPECTS),
     *("pip", "install", "app"),  # a line of code
     *("user", "assistant", "kept", "asked", "again", "ignored", "met", "unmet", "withdrawn"),  # roles, verdicts
     "apply",  # in a question that mixes languages

@@ -181,7 +181,7 @@ def test_the_judge_writes_each_reason_before_what_it_explains():
     schema = strict_schema(Classification)["properties"]
     assert {name: [*part["items"]["properties"]] for name, part in schema.items()} == {
         "TP": ["reason", "answer", "references"],
-        "FP": ["reason", "answer"],
+        "FP": ["reason", "answer", "kind", "references"],
         "FN": ["reason", "reference"],
     }
 
@@ -201,13 +201,54 @@ def test_a_partial_reask_cannot_hand_one_statement_the_place_of_the_next():
 
 def test_statements_without_a_place_after_all_attempts_are_a_failure():
     judge = scripted(classification({1: [1]}), *[classification(fn=[1])] * 2)
-    with pytest.raises(
-        JudgeOutputError, match=r"no single place for the answer statements \[2\], reference statements \[2\]$"
-    ) as caught:
+    with pytest.raises(JudgeOutputError, match=r"no single place for the answer statements \[2\], refer") as caught:
         found(Judge(judge, attempts=3), "ab", "cd")
     assert caught.value.step == "classify_statements"
     assert Classification.model_validate_json(caught.value.raw_output) == classification(fn=[1])
     assert len(judge.asked) == 3
+
+
+def test_a_reference_statement_that_no_reply_mentions_is_asked_about_once_and_then_missing():
+    silent = classification(fp=[1])
+    judge = scripted(silent, silent)
+    assert brief(found(Judge(judge, attempts=3), "a", "c")) == [(1, "FP"), (1, "FN")]
+    assert len(judge.asked) == 2
+
+
+def test_a_reference_statement_that_the_second_reply_names_is_found():
+    judge = scripted(classification(fp=[1]), classification(extra={1: [1]}))
+    assert brief(found(judge, "a", "c")) == [(1, "FP"), (1, "TP")]
+
+
+def test_an_extra_cites_what_it_contains_and_finds_it():
+    findings = found(scripted(classification(extra={1: [2, 7], 2: []}, fn=[1])), "ab", "cd")
+    assert brief(findings) == [(1, "extra"), (2, "extra"), (1, "FN"), (2, "TP")]
+    assert [finding.cites for finding in findings] == [["2"], [], [], []]
+
+
+def test_what_the_judge_calls_missing_no_extra_finds():
+    assert brief(found(scripted(classification(extra={1: [1]}, fn=[1])), "a", "c")) == [(1, "extra"), (1, "FN")]
+
+
+def test_a_reply_that_does_not_name_the_kind_calls_the_statement_wrong():
+    reply = '{"TP": [], "FP": [{"reason": "r", "answer": 1}], "FN": [{"reason": "r", "reference": 1}]}'
+    assert brief(found(scripted(reply), "a", "c")) == [(1, "FP"), (1, "FN")]
+
+
+def test_over_slices_a_contained_reference_counts_before_a_contradiction_and_that_before_nothing():
+    nothing, contains = classification(extra={1: []}, fn=[1]), classification(extra={1: [1]})
+    wrong = classification(fp=[1], fn=[1])
+    for by_slice, expected in (
+        ({"c": nothing, "d": wrong}, ("FP", [])),
+        ({"c": wrong, "d": nothing}, ("FP", [])),
+        ({"c": nothing, "d": contains}, ("extra", ["2"])),
+        ({"c": contains, "d": wrong}, ("extra", ["1"])),
+    ):
+        judge = answering(
+            lambda messages, by=by_slice: by[read_inputs(human_of(messages))["reference_statements"][0]["text"]]
+        )
+        first, *_ = found(Judge(judge, max_statements=1), "a", "cd")
+        assert (first.verdict, first.cites) == expected
 
 
 def test_every_call_counts_whatever_it_is_asked_for():

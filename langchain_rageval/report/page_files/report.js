@@ -5,7 +5,7 @@
   const LONG_TITLE = 300;
   const GOOD = new Set(["supported", "TP", "useful", "needed", "found", "consistent", "kept", "met"]);
   const BAD = new Set(["contradicted", "FP", "not useful", "not found", "ignored", "asked again", "unmet"]);
-  const OPEN = new Set(["absent", "FN"]);
+  const OPEN = new Set(["absent", "FN", "extra"]);
   const ANSWER_TAGS = new Set(["p", "ul", "ol", "li", "blockquote", "table", "thead", "tbody", "tr", "th", "td", "em", "strong", "s", "code", "hr", "small"]);
   const MARKS = { "good-verdict": "✓", "bad-verdict": "✗", "open-verdict": "?" };
 
