@@ -236,6 +236,13 @@ class Sample(InputModel):
         except ValidationError as error:
             raise _sample_error(values, error) from None
 
+    @property
+    def language_text(self) -> str:
+        """Text that decides the language of prompts and reasons: the question, of a conversation all of its turns."""
+        if not self.history:
+            return self.question
+        return "\n".join([*(turn.text for turn in self.history), self.question, self.answer or ""])
+
     def _repr_html_(self) -> str:
         """Return the sample as HTML, for notebooks: question, answer, contexts and references."""
         answer = "<em>no answer</em>" if self.answer is None else text(self.answer)

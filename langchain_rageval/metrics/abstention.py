@@ -100,7 +100,7 @@ def abstains_rightly(state: State, *, given: AnswerabilitySource) -> Value:
         return Value.without(BLANK_REFERENCES)
     abstains = answer[0].verdict == ABSTAINS
     unanswerable = not any(finding.verdict in _ANSWERING for finding in others)
-    language = "ru" if detect_language(state["sample"].question) == "ru" else "en"
+    language = "ru" if detect_language(state["sample"].language_text) == "ru" else "en"
     reason = _REASONS[language][given][abstains, unanswerable]
     return Value(float(abstains == unanswerable), reason, [*state["answer_abstention"], *state[_KEY[given]]])
 

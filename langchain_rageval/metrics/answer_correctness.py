@@ -155,7 +155,7 @@ def weighted_correctness(
     sample: Sample = state["sample"]
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)
-    russian = detect_language(sample.question) == "ru"
+    russian = detect_language(sample.language_text) == "ru"
     parts: list[tuple[float, float]] = []
     reasons: list[str] = []
     findings: list[Finding] = []

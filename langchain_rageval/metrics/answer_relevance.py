@@ -68,7 +68,7 @@ def question_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
 def mean_similarity(state: State) -> Value:
     """Return the mean of the similarities, 0 for an evasive answer."""
     sample: Sample = state["sample"]
-    russian = detect_language(sample.question) == "ru"
+    russian = detect_language(sample.language_text) == "ru"
     if state["evasive"]:
         return Value(0.0, "Ответ пуст или уклончив." if russian else "The answer is blank or evasive.")
     similarities: list[float] = state["similarities"]

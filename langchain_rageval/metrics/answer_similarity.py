@@ -70,7 +70,7 @@ def greatest_similarity(state: State, *, threshold: float | None) -> Value:
     similarities: Sequence[float] = state["similarities"]
     if (blank := blank_value(sample)) is not None:
         return blank
-    russian = detect_language(sample.question) == "ru"
+    russian = detect_language(sample.language_text) == "ru"
     nearest = max(similarities)
     reason = f"Сходство с эталоном: {nearest:.2f}" if russian else f"Similarity to the reference: {nearest:.2f}"
     if threshold is None:

@@ -91,7 +91,7 @@ def citation_precision(state: State, *, required: bool) -> Value:
     wrong = [(finding, citation) for finding, citation in pairs if not _supporting_chunks(finding) & citation]
     texts = [f"{quote(finding.text)} {sorted(citation) or '[?]'}" for finding, citation in wrong]
     right, count = len(pairs) - len(wrong), len(pairs)
-    if detect_language(state["sample"].question) == "ru":
+    if detect_language(state["sample"].language_text) == "ru":
         noun = "ссылки" if _ends_in_one(count) else "ссылок"
         reason = _reason(f"Подтверждают своё утверждение {right} из {count} {noun}", "не подтверждают", texts)
     else:
@@ -110,7 +110,7 @@ def citation_recall(state: State, *, required: bool) -> Value:
         return Value.without(NO_SUPPORTED_STATEMENTS, verdicts)
     texts = [quote(finding.text) for finding, cites in supported if not cites]
     right, count = len(supported) - len(texts), len(supported)
-    if detect_language(state["sample"].question) == "ru":
+    if detect_language(state["sample"].language_text) == "ru":
         noun = "подтверждённого утверждения" if _ends_in_one(count) else "подтверждённых утверждений"
         reason = _reason(f"Ссылка есть у {right} из {count} {noun}", "нет у", texts)
     else:

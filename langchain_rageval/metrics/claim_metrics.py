@@ -68,7 +68,7 @@ def claim_value(state: State, *, formula: str) -> Value:
     value = chosen.value(graph)
     if isinstance(value, str):
         return Value.without(value, findings)
-    return Value(value, f"{chosen.reason(graph, detect_language(state['sample'].question) == 'ru')}.", findings)
+    return Value(value, f"{chosen.reason(graph, detect_language(state['sample'].language_text) == 'ru')}.", findings)
 
 
 def build_claim_graph(sample: Sample, sections: Mapping[FindingSection, Sequence[Finding]]) -> ClaimGraph:

@@ -66,7 +66,7 @@ def _state_from_findings(sample: Sample, score: Score) -> State | None:
 def _reason(count: int, missing: Sequence[str], sample: Sample, dropped: int) -> str:
     found_count, quotes = count - len(missing), ", ".join(map(quote, missing[:_MAX_QUOTED]))
     more = len(missing) - _MAX_QUOTED
-    if detect_language(sample.question) == "ru":
+    if detect_language(sample.language_text) == "ru":
         summary = f"В контекстах названо {found_count} из {count} сущностей эталона"
         rest, label = f" и ещё {more}", "не найдено"
         note = f"; отброшено лишних сущностей из ответа судьи: {dropped}"

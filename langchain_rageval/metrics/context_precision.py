@@ -75,12 +75,12 @@ def useful_share(state: State, *, weighting: Weighting, against: Against) -> Val
     findings: list[Finding] = state["context_verdicts"]
     useful = [finding.verdict == USEFUL for finding in findings if finding.kind == "context"]
     if not useful:
-        return nothing_retrieved(sample.question)
+        return nothing_retrieved(sample.language_text)
     text = resolve_against(sample, against)
     why = "chosen by auto" if against == "auto" else "set by the options"
     choice = Finding(kind="criterion", number=1, text=AGAINST, verdict=text, reason=why)
     number = average_precision(useful) if weighting == "rank" else sum(useful) / len(useful)
-    return Value(number, _reason(useful, text, sample.question), [*findings, choice])
+    return Value(number, _reason(useful, text, sample.language_text), [*findings, choice])
 
 
 def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> State | None:

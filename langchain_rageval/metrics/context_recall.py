@@ -55,5 +55,5 @@ def recalled_share(state: State) -> Value:
     """Return the share of the reference statements that the contexts support."""
     sample = state["sample"]
     if not any(text.strip() for text in sample.contexts):
-        return nothing_retrieved(sample.question)
-    return share_of_supported(state["reference_verdicts"], sample.question, without=NO_REFERENCE_FACTS)
+        return nothing_retrieved(sample.language_text)
+    return share_of_supported(state["reference_verdicts"], sample.language_text, without=NO_REFERENCE_FACTS)

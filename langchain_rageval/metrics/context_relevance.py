@@ -43,7 +43,7 @@ def needed_share(state: State) -> Value:
     """Return the share of the context sentences that are needed."""
     findings: list[Finding] = state["context_sentences"]
     sentences = [finding for finding in findings if finding.kind == "sentence"]
-    question = state["sample"].question
+    question = state["sample"].language_text
     if not sentences:
         return nothing_retrieved(question)
     needed = [finding.cites[0] for finding in sentences if finding.verdict == NEEDED]

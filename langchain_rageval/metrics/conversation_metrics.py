@@ -21,6 +21,7 @@ from langchain_rageval.steps.check_turns import (
     IGNORED,
     KEPT,
     MET,
+    NOT_TOUCHED,
     UNMET,
     WITHDRAWN,
     check_needs,
@@ -35,6 +36,7 @@ from langchain_rageval.text.language import detect_language
 NO_HISTORY = "the sample has no history"
 ONE_STATING_TURN = "fewer than two turns of the assistant state facts"
 NO_USER_FACTS = "the user states no facts that later turns could keep to"
+NOTHING_TOUCHED = "no later turn touches what the user stated"
 NO_NEEDS = "the user needs nothing"
 
 _MAX_QUOTED = 3
@@ -109,7 +111,9 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
             "consistency_verdicts",
             {CONSISTENT, CONTRADICTED},
         ),
-        part("retention", check_user_facts(judge), kept_share, "fact_verdicts", {KEPT, ASKED_AGAIN, IGNORED}),
+        part(
+            "retention", check_user_facts(judge), kept_share, "fact_verdicts", {KEPT, ASKED_AGAIN, IGNORED, NOT_TOUCHED}
+        ),
         part("resolution", check_needs(judge), met_share, "need_verdicts", {MET, WITHDRAWN, UNMET}),
     )
 
@@ -123,16 +127,16 @@ def consistent_share(state: State) -> Value:
 
 
 def kept_share(state: State) -> Value:
-    """Return the share of the facts of the user that the assistant keeps to."""
+    """Return the share of the facts of the user that the assistant keeps to, without those that no turn touches."""
     findings: Sequence[Finding] = state["fact_verdicts"]
-    return _share(state["sample"], findings, KEPT, _RETENTION, None if _items(findings) else NO_USER_FACTS)
+    without = None if _counted(findings) else NOTHING_TOUCHED if _items(findings) else NO_USER_FACTS
+    return _share(state["sample"], findings, KEPT, _RETENTION, without)
 
 
 def met_share(state: State) -> Value:
     """Return the share of the user's needs that are met, without those that the user withdrew."""
     findings: Sequence[Finding] = state["need_verdicts"]
-    counted = [finding for finding in _items(findings) if finding.verdict != WITHDRAWN]
-    return _share(state["sample"], findings, MET, _RESOLUTION, None if counted else NO_NEEDS)
+    return _share(state["sample"], findings, MET, _RESOLUTION, None if _counted(findings) else NO_NEEDS)
 
 
 def _share(sample: Sample, findings: Sequence[Finding], good: str, wording: _Wording, without: str | None) -> Value:
@@ -141,14 +145,14 @@ def _share(sample: Sample, findings: Sequence[Finding], good: str, wording: _Wor
         return Value.without(NO_HISTORY)
     if without is not None:
         return Value.without(without, findings)
-    counted = [finding for finding in _items(findings) if finding.verdict != WITHDRAWN]
+    counted = _counted(findings)
     right = sum(finding.verdict == good for finding in counted)
     exceptions = [finding for finding in counted if finding.verdict != good]
     return Value(right / len(counted), _reason(sample, wording, right, len(counted), exceptions), findings)
 
 
 def _reason(sample: Sample, wording: _Wording, right: int, count: int, exceptions: Sequence[Finding]) -> str:
-    russian = detect_language(sample.question) == "ru"
+    russian = detect_language(sample.language_text) == "ru"
     parts = [(wording.ru if russian else wording.en).format(right, count)]
     for finding in exceptions[:_MAX_QUOTED]:
         label = wording.exceptions[finding.verdict][russian]
@@ -168,6 +172,10 @@ def _turns(cites: Sequence[str], russian: bool) -> str:
 
 def _items(findings: Sequence[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.kind != "agreement"]
+
+
+def _counted(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in _items(findings) if finding.verdict not in (WITHDRAWN, NOT_TOUCHED)]
 
 
 def _state_from_findings(sample: Sample, score: Score, *, under: str, labels: frozenset[str]) -> State | None:

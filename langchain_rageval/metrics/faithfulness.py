@@ -53,7 +53,7 @@ def faithfulness(
 
 def supported_share(state: State) -> Value:
     """Return the share of the answer's statements that the contexts support."""
-    return share_of_supported(state["answer_verdicts"], state["sample"].question, without=NO_FACTS)
+    return share_of_supported(state["answer_verdicts"], state["sample"].language_text, without=NO_FACTS)
 
 
 def expected_share(state: State) -> Value:
@@ -67,7 +67,7 @@ def expected_share(state: State) -> Value:
         return value
     expected = fsum(finding.probability_of("supported") for finding in statements)
     count = len(statements)
-    if detect_language(state["sample"].question) == "ru":
+    if detect_language(state["sample"].language_text) == "ru":
         reason = f"{value.reason} С учётом вероятностей — {expected:.2f} из {count}."
     else:
         reason = f"{value.reason} By the probabilities, {expected:.2f} of {count}."

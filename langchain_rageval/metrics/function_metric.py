@@ -148,7 +148,7 @@ class SampleFunction:
             case None:
                 return Value.without("the function returned None")
             case bool() | np.bool_() | Real() | Decimal() as result:
-                russian = detect_language(state["sample"].question) == "ru"
+                russian = detect_language(state["sample"].language_text) == "ru"
                 text = str(result) if isinstance(result, bool | np.bool_) else f"{float(result):g}"
                 reason = f"Функция {self.name} вернула {text}." if russian else f"{self.name} returned {text}."
                 return Value(float(result), reason)

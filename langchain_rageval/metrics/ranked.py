@@ -178,9 +178,11 @@ def measured(state: State, *, grader: Grader, measure: RankingMeasure, k: int, t
         return Value.without(NO_RELEVANT_CHUNKS, findings)
     ranked = build_ranked_list(sample, chunk_findings(findings), grader, k, threshold)
     if not ranked.grades:
-        return nothing_retrieved(sample.question)
+        return nothing_retrieved(sample.language_text)
     return Value(
-        measure(ranked), ranking_reason(ranked, basis, sample.question), [*findings, *best_and_mean_findings(ranked)]
+        measure(ranked),
+        ranking_reason(ranked, basis, sample.language_text),
+        [*findings, *best_and_mean_findings(ranked)],
     )
 
 

@@ -88,7 +88,7 @@ def rerank_gain(
 def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
     """Return the NDCG of the chunks that the reranker kept, in its order."""
     sample: Sample = state["sample"]
-    question, (kept, findings) = sample.question, _reordered(state)
+    question, (kept, findings) = sample.language_text, _reordered(state)
     if grader.judged_grades(sample) == []:
         return Value.without(NO_RELEVANT_CHUNKS, findings)
     if not chunk_findings(state["grades"]):
@@ -107,7 +107,7 @@ def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) ->
 def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
     """Return the NDCG of the reranker's order minus that of the retriever's order."""
     sample: Sample = state["sample"]
-    question, chunks = sample.question, chunk_findings(state["grades"])
+    question, chunks = sample.language_text, chunk_findings(state["grades"])
     kept, findings = _reordered(state)
     if grader.judged_grades(sample) == []:
         return Value.without(NO_RELEVANT_CHUNKS, findings)

@@ -145,7 +145,7 @@ def expected_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
 
 
 def _is_russian(state: State) -> bool:
-    return detect_language(state["sample"].question) == "ru"
+    return detect_language(state["sample"].language_text) == "ru"
 
 
 def _weighted(grades: Mapping[str, float], weights: Mapping[str, float], scale: Scale) -> float:

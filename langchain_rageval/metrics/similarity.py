@@ -28,7 +28,7 @@ def blank_value(sample: Sample) -> Value | None:
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)
     if not (sample.answer or "").strip():
-        return Value(0.0, "Ответ пуст." if detect_language(sample.question) == "ru" else "The answer is blank.")
+        return Value(0.0, "Ответ пуст." if detect_language(sample.language_text) == "ru" else "The answer is blank.")
     return None
 
 

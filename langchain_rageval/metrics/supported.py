@@ -122,7 +122,7 @@ def extraction_findings(state: State) -> list[Finding]:
     found: list[tuple[str, str, str]] = []
     if not any(name in state for name in ("dropped_statements", *(f"{side}_unmentioned" for side in _IN_RUSSIAN))):
         return []
-    russian = detect_language(state["sample"].question) == "ru"
+    russian = detect_language(state["sample"].language_text) == "ru"
     if dropped := state.get("dropped_statements"):
         note = (
             "отброшено повторных или лишних утверждений судьи"

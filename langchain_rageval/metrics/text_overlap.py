@@ -90,7 +90,7 @@ def best_overlap(state: State, *, format_reason: FormatReason) -> Value:
     if (blank := blank_value(sample)) is not None:
         return blank
     best = max(similarities)
-    reason = format_reason(best, detect_language(sample.question) == "ru")
+    reason = format_reason(best, detect_language(sample.language_text) == "ru")
     return Value(best, reason, similarity_findings(sample, similarities, reason=OVERLAP))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from langchain_rageval.models.offline_overlap import ENOUGH, SOME, assertions, is_question, stem_share
-from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.models.offline_overlap import ENOUGH, SOME, stem_share
+from langchain_rageval.text.sentences import assertions, is_question, split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of, words_of
 
 _Items = Sequence[Mapping[str, Any]]
@@ -54,13 +54,15 @@ def follow_facts(facts: _Items, turns: _Items) -> list[dict[str, Any]]:
     verdicts = []
     for fact in facts:
         text, wanted = str(fact["text"]), stems_of(str(fact["text"]))
-        verdict, reason, found = "kept", "no conflict", list[int]()
+        verdict, reason, found = "not touched", "no overlap", list[int]()
         for turn in _later(turns, fact["turn"]):
             for sentence in split_sentences(str(turn["text"])):
                 if is_question(sentence) and stem_share(stems_of(sentence), wanted) >= SOME:
                     verdict, reason, found = "asked again", "overlap", [turn["turn"]]
                 elif not is_question(sentence) and (conflict := _conflict(text, sentence)):
                     verdict, reason, found = "ignored", conflict, [turn["turn"]]
+                elif verdict == "not touched" and stem_share(wanted, stems_of(sentence)) >= SOME:
+                    verdict, reason = "kept", "overlap"
             if found:
                 break
         verdicts.append({"fact": fact["fact"], "reason": reason, "verdict": verdict, "turns": found})

@@ -27,14 +27,14 @@ from pydantic import BaseModel
 from langchain_rageval.data.notes import Note
 from langchain_rageval.models import offline_conversations, offline_questions, offline_writer
 from langchain_rageval.models.invented_answer import invent_answer
-from langchain_rageval.models.offline_overlap import ENOUGH, EVASION, SOME, assertions, cover, stem_share, tally
+from langchain_rageval.models.offline_overlap import ENOUGH, SOME, cover, stem_share, tally
 from langchain_rageval.models.offline_writer import fill_template
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import read_inputs, read_schema, restore_control_tokens
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.usage import tokens_in
 from langchain_rageval.text.language import detect_language
-from langchain_rageval.text.sentences import NUMBERED_MARK, split_sentences
+from langchain_rageval.text.sentences import NUMBERED_MARK, assertions, is_evasive, split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of, words_of
 
 OfflineAnswer = Callable[[Mapping[str, Any]], Any]
@@ -329,7 +329,7 @@ def _needed_sentences(question: str, sentences: _Sentences) -> dict[str, Any]:
 
 
 def _questions(answer: str, count: str) -> dict[str, Any]:
-    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(answer)[: int(count)]]
+    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(str(answer))[: int(count)]]
     return {"evasive": not questions, "questions": questions}
 
 
@@ -376,7 +376,7 @@ def _rubric_grades(
 
 def _correct_share(answer: str, ground: str) -> float:
     """Return the share of the answer's stems that occur in a text; 0 for an evasion or a number missing in the text."""
-    if EVASION.search(answer) or not numbers_of(answer) <= numbers_of(ground):
+    if is_evasive(answer) or not numbers_of(answer) <= numbers_of(ground):
         return 0.0
     return stem_share(stems_of(answer), stems_of(ground))
 

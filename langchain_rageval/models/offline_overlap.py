@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Set
 from typing import TypeVar
-
-from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.text.words import words_of
 
 ENOUGH = 0.6
 """Share of the stems of a text from which the text is taken to be said."""
@@ -15,26 +11,7 @@ ENOUGH = 0.6
 SOME = 0.4
 """Share of the stems of a text from which something is taken to be about it."""
 
-EVASION = re.compile(
-    r"\b(не знаю|не могу ответить|нет (?:таких )?(?:сведений|данных|информации)|не (?:сказано|указано|найден\w*)"
-    r"|(?:do not|don't|does not|doesn't) (?:know|say|answer)|(?:cannot|can't) answer|no (?:answer|information)"
-    r"|not (?:specified|mentioned))\b",
-    re.IGNORECASE,
-)
-"""Phrases that say that there is no answer."""
-
 Key = TypeVar("Key")
-
-
-def is_question(sentence: str) -> bool:
-    """Return True if a sentence ends with a question mark."""
-    return sentence.endswith(("?", "？"))
-
-
-def assertions(text: object) -> list[str]:
-    """Return the sentences of a text without questions and evasions."""
-    sentences = split_sentences(str(text))
-    return [s for s in sentences if words_of(s) and not is_question(s) and not EVASION.search(s)]
 
 
 def stem_share(wanted: Set[str], present: Set[str]) -> float:

@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import Any
 from zlib import crc32
 
-from langchain_rageval.models.offline_overlap import ENOUGH, is_question, stem_share, tally
+from langchain_rageval.models.offline_overlap import ENOUGH, stem_share, tally
 from langchain_rageval.models.offline_writer import content_stems, fill_template, quoted_phrases, subject, texts_for
-from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.sentences import is_question, split_sentences
 from langchain_rageval.text.words import normalize_text, numbers_of, stems_of, words_of
 
 _TOKEN = re.compile(r"[^\W_]+(?:[-'’.,][^\W_]+)*|[^\w\s]")

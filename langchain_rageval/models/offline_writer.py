@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from langchain_rageval.models.offline_overlap import ENOUGH, SOME, cover, is_question, stem_share, tally
+from langchain_rageval.models.offline_overlap import ENOUGH, SOME, cover, stem_share, tally
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
-from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.sentences import is_question, split_sentences
 from langchain_rageval.text.words import numbers_of, stem_of, stems_of, words_of
 
 _TEXTS: Mapping[str, tuple[Any, Any]] = {

@@ -59,7 +59,7 @@ ITEM_KEYS = frozenset({"statement", "context", "answer", "reference", "entity", 
 
 VerdictLabel = Literal["supported", "contradicted", "absent"]
 ExcessKind = Literal["contradicts", "extra"]
-FactLabel = Literal["kept", "asked again", "ignored"]
+FactLabel = Literal["kept", "asked again", "ignored", "not touched"]
 NeedLabel = Literal["met", "withdrawn", "unmet"]
 
 

@@ -66,7 +66,7 @@ def _value_at(sample: Sample, path: str) -> Any:
     if head in Sample.model_fields:
         return _inside(getattr(sample, head), rest)
     value = _inside(sample.metadata, path)
-    return detect_language(sample.question) if value is None and path == "language" else value
+    return detect_language(sample.language_text) if value is None and path == "language" else value
 
 
 def _inside(value: Any, path: str) -> Any:

@@ -100,7 +100,7 @@ def mix_shifts(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[MixShi
 
 
 def _properties(candidate: Sequence[Row], baseline: Sequence[Row]) -> Iterator[tuple[str, Callable[[Row], str]]]:
-    yield "language", lambda row: detect_language(row.sample.question)
+    yield "language", lambda row: detect_language(row.sample.language_text)
     lengths = [len(row.sample.question) for row in baseline]
     bounds = quantiles(lengths, n=4) if len(lengths) > 1 else [*lengths, *lengths, *lengths]
     yield _LENGTH, lambda row: _LENGTHS[bisect_right(bounds, len(row.sample.question))]

@@ -14,7 +14,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, FactVerdicts, NeedVerdicts, TurnFact, TurnFacts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
-from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, request_items
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling, request_items
 from langchain_rageval.steps.judge_step import (
     JudgeStep,
     State,
@@ -82,7 +82,7 @@ class ListTurnFacts(JudgeStep):
         sample: Sample = state["sample"]
         turns = numbered_turns(sample) if sample.history else []
         windows = turn_windows(turns, self.judge.members[0].max_context_tokens) if turns else []
-        parts: list[TurnFacts] = yield Gather([self._list(sample.question, window) for window in windows])
+        parts: list[TurnFacts] = yield Gather([self._list(sample.language_text, window) for window in windows])
         lists = {
             name: _distinct(fact for part in parts for fact in getattr(part, name))[: _most_facts(turns, role)]
             for name, role in _ROLES.items()
@@ -137,7 +137,7 @@ def _longest_list(turns: Sequence[NumberedTurn], role: str) -> int:
     return list_length(_text_of(turns, role))
 
 
-KEPT, ASKED_AGAIN, IGNORED = "kept", "asked again", "ignored"
+KEPT, ASKED_AGAIN, IGNORED, NOT_TOUCHED = "kept", "asked again", "ignored", "not touched"
 MET, WITHDRAWN, UNMET = "met", "withdrawn", "unmet"
 
 
@@ -146,8 +146,8 @@ class CheckTurns(ItemStep):
 
     Items are sent in slices of the judge's `max_statements`, each numbered from 1, and the turns from the first of the
     slice on in windows of its `max_context_tokens`. Over windows, the first of `labels` that was given decides; over
-    votes the majority, and on a tie the last of `labels`. A verdict other than the last label that names no turn is
-    asked for again, once.
+    votes the majority, and on a tie the last of `labels`. A verdict of `needs_turn` that names no turn is asked for
+    again, once.
 
     Attributes:
         of: name of the list in `TurnFacts`, and of the items in the request.
@@ -157,7 +157,6 @@ class CheckTurns(ItemStep):
         result_name: key of the findings in the state.
     """
 
-    is_proved = True
     joins_reasons = True
 
     of: str
@@ -197,7 +196,7 @@ class CheckTurns(ItemStep):
             values=(("turns", tuple(turn.number for turn in shown)),),
         )
         inputs = {"turns": request_turns(shown), self.of: request_items(self.key, items)}
-        return self.build_question(inputs, None, language_from=sample.question, judge=judge, limits=limits)
+        return self.build_question(inputs, None, language_from=sample.language_text, judge=judge, limits=limits)
 
     def _key(self, verdict: Any, items: Items, shown: Any) -> Any:
         return numbers_by_place(items).get(getattr(verdict, self.key))
@@ -205,6 +204,9 @@ class CheckTurns(ItemStep):
     def _cites(self, verdict: Any, item: Item, shown: Any) -> Sequence[str]:
         existing = {turn.number for turn in shown}
         return [str(turn) for turn in verdict.turns if turn in existing and turn > item.turn]
+
+    def _is_unproven(self, ruling: Ruling, item: Item) -> bool:
+        return ruling.label in self.needs_turn and not ruling.cites
 
     def _problem(self, missing: Items) -> str:
         return f"no single verdict for the {self.of} {list(missing)}"
@@ -218,7 +220,7 @@ def check_user_facts(judge: JudgeLike) -> JudgeStep:
         FactVerdicts,
         of="facts",
         key="fact",
-        labels=(IGNORED, ASKED_AGAIN, KEPT),
+        labels=(IGNORED, ASKED_AGAIN, KEPT, NOT_TOUCHED),
         needs_turn=frozenset({IGNORED, ASKED_AGAIN}),
         result_name="fact_verdicts",
     )

@@ -86,7 +86,7 @@ class ClassifyStatements(ItemStep):
             values=(("answer", own), ("references", theirs), ("reference", theirs)),
             lengths=(("TP", len(own)), ("FP", len(own)), ("FN", len(theirs))),
         )
-        return self.build_question(inputs, None, language_from=sample.question, judge=judge, limits=limits)
+        return self.build_question(inputs, None, language_from=sample.language_text, judge=judge, limits=limits)
 
     def _read(self, answer: Any, items: Items, shown: Any) -> Rulings:
         """Return the rulings of an answer; unknown numbers are dropped.

@@ -52,7 +52,9 @@ class CritiqueAspect(ItemStep):
             "aspect": self.aspect,
             "definition": self.definition or judge.prompt_set(sample.question).common.aspects[self.aspect],
         }
-        return self.build_question(inputs, shown, language_from=sample.question, judge=judge, limits=AnswerLimits())
+        return self.build_question(
+            inputs, shown, language_from=sample.language_text, judge=judge, limits=AnswerLimits()
+        )
 
 
 def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, tie: bool) -> JudgeStep:

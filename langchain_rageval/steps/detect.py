@@ -51,7 +51,7 @@ class DetectAbstention(ItemStep):
     def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
         [text] = items
         inputs = {"question": sample.question, "answer": text}
-        return self.build_question(inputs, None, language_from=sample.question, judge=judge, limits=AnswerLimits())
+        return self.build_question(inputs, None, language_from=sample.language_text, judge=judge, limits=AnswerLimits())
 
 
 def detect_abstention(judge: JudgeLike, *, of: Side) -> JudgeStep:
@@ -87,7 +87,9 @@ class DetectAnswerable(ItemStep):
 
     def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
         inputs = {"question": sample.question}
-        return self.build_question(inputs, shown, language_from=sample.question, judge=judge, limits=AnswerLimits())
+        return self.build_question(
+            inputs, shown, language_from=sample.language_text, judge=judge, limits=AnswerLimits()
+        )
 
     def _ruling(self, verdict: Any, item: Item, shown: Any) -> Ruling:
         """Return the ruling of a window without probabilities, which those of other windows would change."""

@@ -31,7 +31,7 @@ class ExtractEntities(JudgeStep):
         """Ask the judge for the entities of the references: one request per distinct reference that is not blank."""
         sample: Sample = state["sample"]
         texts = dict.fromkeys(text for text in sample.references if text.strip())
-        parts: list[list[str]] = yield Gather([self._extract(sample.question, text) for text in texts])
+        parts: list[list[str]] = yield Gather([self._extract(sample.language_text, text) for text in texts])
         kept = [entities[: most_items(text)] for text, entities in zip(texts, parts, strict=True)]
         dropped = sum(map(len, parts)) - sum(map(len, kept))
         if dropped:
@@ -94,7 +94,7 @@ class FindEntities(ItemStep):
             lengths=(("found", len(items)),),
         )
         inputs = {"entities": request_items("entity", items)}
-        return self.build_question(inputs, shown, language_from=sample.question, judge=judge, limits=limits)
+        return self.build_question(inputs, shown, language_from=sample.language_text, judge=judge, limits=limits)
 
     def _read(self, answer: Any, items: Items, shown: Any) -> Rulings:
         rulings = {key: Ruling(NOT_FOUND) for key in items}

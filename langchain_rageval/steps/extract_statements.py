@@ -31,7 +31,13 @@ from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
 from langchain_rageval.steps.judge_step import JudgeStep, State, list_length, most_items
 from langchain_rageval.steps.questions import history_data, recent_turns
-from langchain_rageval.steps.statement_checks import copied_statement, is_placeholder, statement_key, unmentioned_units
+from langchain_rageval.steps.statement_checks import (
+    copied_statement,
+    is_placeholder,
+    statement_key,
+    unmentioned_units,
+    without_list_marks,
+)
 from langchain_rageval.steps.text_parts import halves, text_parts
 
 _MOST_HALVINGS = 4  # of a text whose reply is cut off again and again, as that of a judge in a repetition loop
@@ -89,7 +95,7 @@ class ExtractStatements(JudgeStep):
         parts: list[list[str]] = yield Gather(
             [self._extract_part(sample, part, _MOST_HALVINGS) for part in text_parts(text, most_characters)]
         )
-        listed = [statement.strip() for statement in chain.from_iterable(parts)]
+        listed = [statement.strip() for part in parts for statement in without_list_marks(part)]
         listed = [statement for statement in listed if statement and not is_placeholder(statement, text)]
         distinct: dict[str, str] = {}
         for statement in listed:
@@ -133,7 +139,7 @@ class ExtractStatements(JudgeStep):
             history = recent_turns(sample.history, self.judge.members[0].max_context_tokens)
             inputs = {"history": history_data(history), **inputs}
             step = self.model_copy(update={"prompt": "extract_turn_statements"})
-        return step.build_question(inputs, None, language_from=sample.question, limits=limits)
+        return step.build_question(inputs, None, language_from=sample.language_text, limits=limits)
 
 
 def _copied_example(answer: Statements, *, prompt: Prompt, question: str, text: str) -> str | None:

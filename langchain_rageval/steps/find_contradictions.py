@@ -44,7 +44,7 @@ class FindContradictions(JudgeStep):
         statements = dict(enumerate(facts.statements, 1))
         several_turns = len({statement.turn for statement in facts.statements}) > 1
         voters = voters_of(self.judge) if several_turns else []
-        votes: list[_Pairs] = yield Gather([self._vote(voter, sample.question, statements) for voter in voters])
+        votes: list[_Pairs] = yield Gather([self._vote(voter, sample.language_text, statements) for voter in voters])
         found = {pair: reason for vote in reversed(votes) for pair, reason in vote.items()}
         pairs = {
             pair: reason for pair, reason in sorted(found.items()) if majority([pair in vote for vote in votes], False)

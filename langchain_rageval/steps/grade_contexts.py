@@ -63,7 +63,7 @@ class GradeContexts(_ChunkStep):
         inputs = {"question": sample.question, "answer": self.against(sample)}
         contexts = shown.numbered_from_one()
         limits = AnswerLimits(items=("verdicts", "context", _worded(contexts)))
-        return self.build_question(inputs, contexts, language_from=sample.question, judge=judge, limits=limits)
+        return self.build_question(inputs, contexts, language_from=sample.language_text, judge=judge, limits=limits)
 
 
 def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> JudgeStep:
@@ -121,7 +121,7 @@ class GradeRelevance(_ChunkStep, GradeStep):
         inputs = {"question": sample.question, "scale": list(self.scale)}
         contexts = shown.numbered_from_one()
         limits = AnswerLimits(items=("grades", "context", _worded(contexts)), values=(("grade", self.grades),))
-        return self.build_question(inputs, contexts, language_from=sample.question, judge=judge, limits=limits)
+        return self.build_question(inputs, contexts, language_from=sample.language_text, judge=judge, limits=limits)
 
 
 def grade_relevance(judge: JudgeLike, *, scale: tuple[int, int], pointwise: bool) -> JudgeStep:

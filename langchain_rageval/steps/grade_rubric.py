@@ -97,7 +97,7 @@ class GradeRubric(GradeStep):
         )
         objection = partial(self._objection, items=items)
         return self.build_question(
-            inputs, shown, language_from=sample.question, judge=judge, objection=objection, limits=limits
+            inputs, shown, language_from=sample.language_text, judge=judge, objection=objection, limits=limits
         )
 
     def _key(self, verdict: Any, items: Items, shown: Any) -> Any:

@@ -30,6 +30,45 @@ _GERMAN_NOUN = re.compile(
 )
 """Determiner or number, and the adjectives after it: what stands before a noun."""
 _LONGEST_ENDING = 3  # letters
+_NUMBER_WORDS = [
+    names.split()
+    for names in (
+        "one single один одна одно одного одной",
+        "two couple pair both два две двух двое двоих вдвоем пара пару оба обе",
+        "three три трех трое троих втроем",
+        "four четыре четырех четверо четверых",
+        "five пять пяти пятеро пятерых",
+        "six шесть шести шестеро",
+        "seven семь семи семеро",
+        "eight восемь восьми восьмеро",
+        "nine девять девяти девятеро",
+        "ten десять десяти десятеро",
+        "eleven одиннадцать одиннадцати",
+        "twelve dozen двенадцать двенадцати дюжина",
+        "thirteen тринадцать тринадцати",
+        "fourteen четырнадцать четырнадцати",
+        "fifteen пятнадцать пятнадцати",
+        "sixteen шестнадцать шестнадцати",
+        "seventeen семнадцать семнадцати",
+        "eighteen восемнадцать восемнадцати",
+        "nineteen девятнадцать девятнадцати",
+        "twenty двадцать двадцати",
+    )
+]
+_SAME = [
+    names.split()
+    for names in (
+        "us usa america american americans states united сша америка америке америки американец американский штаты",
+        "uk britain british briton united kingdom england english великобритания британия британский англия английский",
+        "eu europe european union ес евросоюз европа европейский",
+        "germany german germans германия немецкий",
+        "france french франция французский",
+        "spain spanish испания испанский",
+        "china chinese китай китайский",
+        "ceo runs heads leads head boss director глава директор возглавляет",
+    )
+]
+"""Words that a rewritten question may have in place of one another."""
 _FEWEST_CONSONANTS = 2
 
 
@@ -37,16 +76,18 @@ def new_facts(question: str, source: str) -> list[str]:
     """Return the names and numbers of a question that a text does not contain, each once, in their order.
 
     Names are compared without their endings: "Льва" is a form of "Лев". Digits may be grouped otherwise: "2,000" is
-    "2000".
+    "2000". A number up to 20 may have been a word, and the number 1 a noun alone.
 
     Args:
         question: the rewritten question.
         source: the conversation and the original question.
     """
-    known_numbers = {*_numbers(source), *numbers_of(source)}
-    numbers = [number for number in _numbers(question) if number not in known_numbers]
     joined = {match.replace("-", "") for match in _COMPOUND.findall(source.casefold())}
     words = {*tokens_of(normalize_text(source)), *(word.casefold() for word in _WORD.findall(source)), *joined}
+    words |= {word for group in _SAME if not words.isdisjoint(group) for word in group}
+    in_words = {str(number) for number, names in enumerate(_NUMBER_WORDS, 1) if not words.isdisjoint(names)}
+    known_numbers = {"1", *_numbers(source), *numbers_of(source), *in_words}
+    numbers = [number for number in _numbers(question) if number not in known_numbers]
     stems = {stem_of(word) for word in words}
     question = _COMPOUND.sub(lambda match: _joined_if_known(match[0], words), question)
     names = [name for name in _names(question, source) if not _is_known(name, words, stems)]
@@ -111,7 +152,7 @@ class RewriteQuestion(JudgeStep):
         question = self.build_question(
             {"history": history_data(history), "question": sample.question},
             None,
-            language_from=sample.question,
+            language_from=sample.language_text,
             limits=AnswerLimits(),
         )
         answer: StandaloneQuestion = yield self.ask(question)
@@ -162,7 +203,7 @@ def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQues
 
 def _problem(sample: Sample, rewrite: str) -> str:
     """Return why a rewrite cannot be used, in the language of the question; "" if it can."""
-    russian = detect_language(sample.question) == "ru"
+    russian = detect_language(sample.language_text) == "ru"
     if not rewrite:
         return (
             "вопрос взят как есть: судья вернул пустой вопрос"
@@ -215,7 +256,7 @@ class RegenerateQuestions(JudgeStep):
         question = step.build_question(
             inputs,
             None,
-            language_from=sample.question,
+            language_from=sample.language_text,
             judge=voter.judge,
             objection=_objection,
             limits=AnswerLimits(lengths=(("questions", self.count),)),

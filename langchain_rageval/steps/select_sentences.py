@@ -52,7 +52,7 @@ class SelectSentences(ItemStep):
         return self.build_question(
             {"question": sample.question},
             shown,
-            language_from=sample.question,
+            language_from=sample.language_text,
             judge=judge,
             objection=_objection(shown),
             limits=AnswerLimits(values=(("sentences", tuple(shown.sentences)),)),

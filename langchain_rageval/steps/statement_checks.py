@@ -12,16 +12,22 @@ from functools import lru_cache
 
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.text.language import FUNCTION_WORDS
-from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.sentences import assertions, split_sentences
 from langchain_rageval.text.words import UNSPACED, normalize_text, stem_of, tokens_of
 
 _SHORTEST_CONTENT_WORD = 4  # letters
 _SAID = 0.6  # share of a statement's content units that a text must contain to say it
 
 _LIST_MARK = re.compile(r"^\s*(?:[-*+•◦▪‣·–—]|\(?\d{1,3}[.)](?=\s))\s*")
+_NUMBERED = re.compile(r"^\s*\(?(\d{1,3})[.)]\s+(?=\S)")
+_BULLET = re.compile(r"^\s*[-*+•◦▪‣·–—]\s+(?=\S)")
 _SEPARATOR = re.compile(r"[\"'«»“”„‘’`\[\](){}…!?;:。！？；：、，]|[.,](?!\d)|(?<!\S)[-–—](?=\s|$)")
 _ARTICLE = re.compile(r"\b(?:an|the)\b ")  # "a" may be a name, as in "plan A"
 _FUNCTION_WORDS = frozenset().union(*FUNCTION_WORDS.values())
+_ADVICE = re.compile(
+    r"\b(?:(?:contact|ask|consult) (?:your|our|the|an?)|обратитесь|спросите|уточните|проконсультируйтесь)\b",
+    re.IGNORECASE,
+)
 _ONE_CHARACTER = re.compile(f"[{UNSPACED}]")
 
 _NO_ANSWER = frozenset(
@@ -87,6 +93,15 @@ def statement_key(statement: str) -> str:
     return " ".join(_ARTICLE.sub("", _SEPARATOR.sub(" ", text)).split())
 
 
+def without_list_marks(statements: Sequence[str]) -> list[str]:
+    """Return statements without the marks of list items before them: "- ", or "1. " if they are numbered throughout."""
+    numbers = [_NUMBERED.match(statement) for statement in statements]
+    counted = [int(match[1]) for match in numbers if match]
+    if len(counted) > 1 and counted == list(range(counted[0], counted[0] + len(statements))):
+        return [_NUMBERED.sub("", statement) for statement in statements]
+    return [_BULLET.sub("", statement) for statement in statements]
+
+
 def is_placeholder(statement: str, text: str) -> bool:
     """Return True if a statement only says that there are no statements, such as "No statements.", "-" or "N/A".
 
@@ -116,11 +131,9 @@ def _is_content(token: str) -> bool:
 def unmentioned_units(text: str, statements: Iterable[str]) -> tuple[int, int]:
     """Return how many content units of a text no statement mentions, and how many the text has.
 
-    Questions in the text state nothing and are left out.
+    Questions, "the documents do not say" and the advice to ask somebody else state nothing and are left out.
     """
-    if "?" in text or "？" in text:
-        text = "\n".join(sentence for sentence in split_sentences(text) if not sentence.endswith(("?", "？")))
-    units = content_units(text)
+    units = content_units("\n".join(sentence for sentence in assertions(text) if not _ADVICE.search(sentence)))
     return len(units - content_units("\n".join(statements))), len(units)
 
 

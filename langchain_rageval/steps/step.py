@@ -316,7 +316,7 @@ class SampleStep(JudgeStep):
     ) -> Operation[BaseModel]:
         windows = NumberedContexts.of(contexts or []).windows(voter.judge.max_context_tokens)
         block = windows[0] if windows and windows[0].lines else None
-        question = self.build_question(inputs, block, language_from=sample.question, judge=voter.judge)
+        question = self.build_question(inputs, block, language_from=sample.language_text, judge=voter.judge)
         answer: BaseModel = yield self.ask(question, voter)
         return answer
 

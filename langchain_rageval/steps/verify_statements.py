@@ -52,7 +52,7 @@ class VerifyStatements(ItemStep):
         limits = AnswerLimits(
             items=("verdicts", "statement", item_numbers(len(items))), values=(("evidence", tuple(shown.sentences)),)
         )
-        return self.build_question(inputs, shown, language_from=sample.question, judge=judge, limits=limits)
+        return self.build_question(inputs, shown, language_from=sample.language_text, judge=judge, limits=limits)
 
     def _cites(self, verdict: Any, item: Item, shown: Any) -> Sequence[str]:
         return shown.resolve(verdict.evidence)  # type: ignore[no-any-return]

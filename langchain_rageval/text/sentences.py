@@ -123,7 +123,7 @@ _PAGES = re.compile(r"\d\.\s(?:[—–-]\s)?(?:\d+\s?[сpS]|(?:[СCSPp]|pp)\.\s?
 
 
 def split_sentences(text: str, language: str = "auto") -> list[str]:
-    """Split a text into sentences; each row of a list, a table or code counts as a sentence.
+    """Split a text into sentences; each row of a list, a table or code with a letter or digit counts as a sentence.
 
     Args:
         text: plain text or Markdown.
@@ -145,7 +145,41 @@ def split_sentences(text: str, language: str = "auto") -> list[str]:
             sentences += [piece[:body] + first, *others]
         else:
             sentences.append(piece)
-    return [stripped for sentence in sentences if (stripped := sentence.strip())]
+    joined: list[str] = []
+    is_worded = False
+    for sentence in filter(None, map(str.strip, sentences)):
+        has_words = any(map(str.isalnum, sentence)) and not _FENCE.match(sentence)
+        if joined and not (is_worded and has_words):
+            joined[-1] += f" {sentence}"  # a rule, a fence, or the line below the head of a table
+            is_worded = is_worded or has_words
+        else:
+            joined.append(sentence)
+            is_worded = has_words
+    return joined
+
+
+_NO_ANSWER = re.compile(
+    r"\b(не знаю|не могу ответить|нет (?:таких )?(?:сведений|данных|информации)|не (?:сказано|указано|найден\w*)"
+    r"|(?:do not|don't|does not|doesn't) (?:know|say|answer)|(?:cannot|can't) answer|no (?:answer|information)"
+    r"|not (?:specified|mentioned))\b",
+    re.IGNORECASE,
+)
+
+
+def is_evasive(text: str) -> bool:
+    """Return True if a text contains a phrase that says that there is no answer."""
+    return bool(_NO_ANSWER.search(text))
+
+
+def is_question(sentence: str) -> bool:
+    """Return True if a sentence ends with a question mark."""
+    return sentence.endswith(("?", "？"))
+
+
+def assertions(text: str) -> list[str]:
+    """Return the sentences of a text that have a letter or digit, without questions and evasions."""
+    sentences = split_sentences(text)
+    return [s for s in sentences if any(map(str.isalnum, s)) and not is_question(s) and not is_evasive(s)]
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:

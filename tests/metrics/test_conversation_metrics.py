@@ -95,6 +95,28 @@ def test_a_withdrawn_need_does_not_count():
     assert [finding.verdict for finding in found.findings] == ["met", "withdrawn"]
 
 
+def test_a_fact_that_nothing_later_touches_does_not_count():
+    verdicts = [
+        FactVerdict(fact=1, reason="", verdict="ignored", turns=[4]),
+        FactVerdict(fact=2, reason="", verdict="not touched", turns=[]),
+    ]
+    facts = FACTS.model_copy(update={"facts": [TurnFact(turn=1, text=f"Fact {n}") for n in (1, 2)]})
+    found = scores(facts=facts, told=FactVerdicts(verdicts=verdicts))["conversation_retention"]
+    assert (found.value, [finding.verdict for finding in found.findings]) == (0.0, ["ignored", "not touched"])
+    untouched = [verdict.model_copy(update={"verdict": "not touched"}) for verdict in verdicts]
+    found = scores(facts=facts, told=FactVerdicts(verdicts=untouched))["conversation_retention"]
+    assert (found.value, found.unscored) == (None, "no later turn touches what the user stated")
+
+
+@pytest.mark.parametrize("question", ["OK", "5", "README", "А подешевле?"])
+def test_the_language_is_that_of_the_whole_conversation(question):
+    history = [Turn(role="user", text="Нужен тариф до 500 ₽."), Turn(role="assistant", text="Есть «Старт» за 600 ₽.")]
+    sample = Sample(history=history, question=question, answer="Подключить «Мини» за 400 ₽?")
+    judge = ScriptedJudge(FACTS, PAIRS, TOLD, NEEDS)
+    conversation_metrics(judge).invoke(sample)
+    assert all("## Задание" in request.human for request in judge.requests)
+
+
 def test_without_history_the_metrics_do_not_apply_and_nothing_is_asked():
     found = conversation_metrics(scripted()).invoke(Sample(question="Why?", answer="So."))
     assert {score.unscored for score in found.values()} == {"the sample has no history"}

@@ -31,10 +31,22 @@ LATIN_ALLOWED = {
     *("supported", "contradicted", "absent", "contradicts", "extra", "json", "true", "false", "tp", "fp", "fn"),
     *("kg", "mg", *ASPECTS),
     *("pip", "install", "app"),  # a line of code
-    *("user", "assistant", "kept", "asked", "again", "ignored", "met", "unmet", "withdrawn"),  # roles, verdicts
+    *(
+        "user",
+        "assistant",
+        "kept",
+        "asked",
+        "again",
+        "ignored",
+        "not",
+        "touched",
+        "met",
+        "unmet",
+        "withdrawn",
+    ),  # roles, verdicts
     "apply",  # in a question that mixes languages
 }
-ENGLISH_ONLY = FUNCTION_WORDS["en"] - FUNCTION_WORDS["it"] - {"a", "do", "no", "so"}
+ENGLISH_ONLY = FUNCTION_WORDS["en"] - FUNCTION_WORDS["it"] - {"a", "do", "no", "not", "so"}
 EAST_ASIAN = re.compile("[\u3000-\u9fff\uac00-\ud7a3\uff00-\uffef]")
 OTHER_SCRIPTS = {
     "en": "[^\u0000-\u00ff’“”—]",

@@ -20,7 +20,7 @@ MOST_TOKENS = {"en": 600, "it": 740, "ko": 1020, "ru": 800, "zh": 780}
 STEPS = [(language, step) for language in LANGUAGES for step in OWN[language]]
 
 
-@pytest.fixture(scope="module", params=["cl100k_base", "o200k_base"])
+@pytest.fixture(scope="module", params=["o200k_base"])
 def encoding(request):
     """An encoding of tiktoken, with the ranks from the wheel of litellm."""
     tiktoken = pytest.importorskip("tiktoken", reason="tiktoken is not installed: no real tokenizer to count with")

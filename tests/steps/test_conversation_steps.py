@@ -217,9 +217,10 @@ def test_items_are_sent_in_slices_and_turns_in_windows_of_which_the_strongest_ve
 
 
 @pytest.mark.parametrize(
-    ("votes", "verdict"), [(["ignored", "kept", "ignored"], "ignored"), (["ignored", "kept", "asked again"], "kept")]
+    ("votes", "verdict"),
+    [(["ignored", "kept", "ignored"], "ignored"), (["ignored", "kept", "asked again"], "not touched")],
 )
-def test_the_majority_of_votes_decides_and_on_a_tie_the_fact_is_kept(votes, verdict):
+def test_the_majority_of_votes_decides_and_on_a_tie_nothing_is_established(votes, verdict):
     judge = scripted(*(judged_facts((1, label, [4])) for label in votes))
     found = run(check_user_facts(Judge(judge, draws=3)), "fact_verdicts")
     assert found[0][2] == verdict

@@ -11,6 +11,7 @@ from langchain_rageval.steps.statement_checks import (
     is_placeholder,
     statement_key,
     unmentioned_units,
+    without_list_marks,
 )
 from langchain_rageval.steps.text_parts import halves, text_parts
 
@@ -135,6 +136,26 @@ def test_content_units_are_stems_and_numbers_without_function_words_and_list_num
 def test_what_no_statement_mentions_is_counted_without_questions(statements, counted):
     text = "The parcel costs 4 euros. It arrives in Leeds in three days. Shall I look elsewhere?"
     assert unmentioned_units(text, statements) == counted
+
+
+@each(
+    "sentence",
+    [
+        "The documents do not say how soon it is ready, so please contact your branch.",
+        "Please ask your doctor about the dose of this medicine.",
+        "О сроке доставки в документах ничего не сказано.",
+        "Обратитесь, пожалуйста, в ближайшее отделение банка.",
+    ],
+)
+def test_a_refusal_and_the_advice_to_ask_others_are_not_counted(sentence):
+    assert unmentioned_units(f"The parcel costs 4 euros. {sentence}", ["The parcel costs 4 euros."]) == (0, 4)
+
+
+def test_marks_of_list_items_are_taken_from_statements():
+    assert without_list_marks(["1. One.", "2) Two."]) == ["One.", "Two."]
+    assert without_list_marks(["- One.", "• Two.", "-5 °C is cold."]) == ["One.", "Two.", "-5 °C is cold."]
+    for kept in (["1. FC Köln won."], ["3. Mai is a holiday.", "It is in spring."], ["2. One.", "7. Two."]):
+        assert without_list_marks(kept) == kept
 
 
 def extraction_prompt(language):

@@ -22,7 +22,7 @@ from langchain_rageval.prompts.criteria import default_criteria
 from langchain_rageval.prompts.layout import read_inputs
 
 MARK = "ß"
-LABELS = "supported|contradicted|absent|contradicts|extra|kept|asked again|ignored|met|unmet|withdrawn"
+LABELS = "supported|contradicted|absent|contradicts|extra|kept|asked again|ignored|not touched|met|unmet|withdrawn"
 
 
 def marked(text: str) -> str:

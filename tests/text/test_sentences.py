@@ -34,6 +34,15 @@ def test_russian_hard_cases_are_split_as_a_reader_would_but_for_those_known_to_b
     assert wrong == [case["text"] for case in RUSSIAN if case.get("wrong")]
 
 
+def test_a_line_without_a_letter_or_digit_is_no_sentence():
+    table = (
+        "# Peaks\n\n| Peak | Height |\n|---|---|\n| Elbrus | 5642 m |\n| Kazbek | 5033 m |\n\n---\n\nSource: survey."
+    )
+    assert len(split_sentences(table)) == 5
+    assert split_sentences("***\n----") == ["*** ----"]
+    assert split_sentences("--\nOne.\n```bash\nrun\n```\nTwo.") == ["-- One. ```bash", "run ```", "Two."]
+
+
 def test_at_least_95_percent_of_150_russian_hard_cases_are_split_as_a_reader_would():
     right = [split_sentences(case["text"]) == case["sentences"] for case in RUSSIAN]
     assert len(right) >= 150
