@@ -106,10 +106,12 @@ def least_probability(answer: BaseModel) -> float | None:
 def verdict_key(answer: Any) -> Any:
     """Return what an answer decides: its verdicts with the numbers of their items, without reasons and evidence.
 
-    Equal for two answers that decide alike, in whatever order.
+    Equal for two answers that decide alike; the order of items counts unless they are numbered.
     """
     if isinstance(answer, list | tuple):
-        return sorted((verdict_key(item) for item in answer), key=repr)
+        keys = [verdict_key(item) for item in answer]
+        numbered = all(isinstance(item, BaseModel) and ITEM_KEYS & type(item).model_fields.keys() for item in answer)
+        return sorted(keys, key=repr) if numbered else keys
     if not isinstance(answer, BaseModel):
         return answer
     fields = type(answer).model_fields
@@ -171,7 +173,7 @@ def _verdict_fields(kind: type[BaseModel]) -> list[str]:
     return [
         name
         for name, info in kind.model_fields.items()
-        if info.annotation is bool or (info.annotation is int and name not in ITEM_KEYS) or _labels_of(info.annotation)
+        if info.annotation is bool or (info.annotation is int and name not in ITEM_KEYS) or labels_of(info.annotation)
     ]
 
 
@@ -206,7 +208,7 @@ def _verdicts_in(answer: Any) -> Iterator[_Verdict]:
                 yield from _verdicts_in(value)
 
 
-def _labels_of(annotation: Any) -> list[str]:
+def labels_of(annotation: Any) -> list[str]:
     """Return the labels that an annotation allows; an empty list for other types."""
     if get_origin(annotation) is Literal:
         return [str(label) for label in get_args(annotation)]
@@ -228,7 +230,7 @@ def _spellings(kind: type[BaseModel], field: str) -> Mapping[str, str]:
     if annotation is bool:
         words = {word: "true" if value else "false" for word, value in BOOLEAN_WORDS.items()}
     else:
-        words = {label: label for label in _labels_of(annotation)}
+        words = {label: label for label in labels_of(annotation)}
     variants = {form: label for word, label in words.items() for form in (word, word.capitalize(), word.upper())}
     return {form.encode().decode("latin-1"): label for form, label in variants.items()}
 

@@ -66,7 +66,7 @@ def aspect_critique(
         aspect="answer",
         direction=direction,
         reads={"question", "answer"},
-        steps=critique_aspect(judge, aspect, definition=definition, tie=direction == "lower"),
+        steps=critique_aspect(judge, aspect, definition=definition),
         reduce=probability_of_aspect if expected else applies,
         options={"aspect": aspect, "definition": definition},
         state_from_findings=partial(_state_from_findings, aspect=aspect),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from math import isfinite
 from numbers import Real
@@ -30,7 +31,9 @@ from langchain_rageval.metrics.standalone import question_notes, rewriting_of
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
 from langchain_rageval.metrics.supported import Value, extraction_findings, split_extraction, with_extraction
 from langchain_rageval.run.run import Run, Traced, ainvoke_child, invoke_child
+from langchain_rageval.steps.judge_step import AGREEMENT, CUT, NO_MAJORITY, UNDECIDED
 from langchain_rageval.steps.stage import Stage, State, can_be_rejudged, describe_step
+from langchain_rageval.steps.step import own_names
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
 
@@ -129,6 +132,7 @@ class Metric(Traced[Any, Score], Adapters):
                 f"steps of {name} contains a {type(foreign[0]).__name__}, which takes no state: "
                 "write steps=Step.from_chain(chain, key=..., reads=...)"
             )
+        _check_own_steps(name, stages_of(self))
         self._settings = self._model_settings()
         self._provenance = self._described()
 
@@ -253,6 +257,8 @@ class Metric(Traced[Any, Score], Adapters):
             The score, or None if the findings do not suffice.
         """
         items, extraction = split_extraction(score.findings)
+        if score.unscored == NO_MAJORITY:
+            return None
         usable = bool(items) or not score.value  # our metrics give no value above 0 without findings about items
         facts = score.model_copy(update={"findings": items})
         state = self.state_from_findings(sample, facts) if self.state_from_findings and usable else None
@@ -320,9 +326,13 @@ class Metric(Traced[Any, Score], Adapters):
 
     def _finished(self, state: State, sample: Sample, usage: Usage) -> Score:
         """Return the score of a state; the reducer gets the sample with its own question."""
-        found = [*extraction_findings(state), *question_notes(state)]
-        value = self._reduced({**state, "sample": sample} if sample.history else state)
-        return with_extraction(self._score(value, usage), found)
+        found = [*extraction_findings(state), *question_notes(state), *state.get(CUT, ())]
+        agreement = state.get(AGREEMENT, [])
+        if undecided := state.get(UNDECIDED):
+            value = Value.without(NO_MAJORITY, undecided)
+        else:
+            value = self._reduced({**state, "sample": sample} if sample.history else state)
+        return with_extraction(self._score(replace(value, findings=[*value.findings, *agreement]), usage), found)
 
     def _reduced(self, state: State) -> Value:
         """Return what the reducer gives for a state; an error in it names the reducer as its step."""
@@ -423,6 +433,15 @@ def _described_options(options: Mapping[str, Any]) -> Any:
     except NotDescribable as error:
         remedy = "use options that are plain data, or give functions and objects a text attribute `version`"
         raise NotDescribable(f"its options cannot be identified ({error}): {remedy}") from None
+
+
+def _check_own_steps(metric: str, stages: Iterable[Stage[Any]]) -> None:
+    """Raise ConfigError if two different steps of a user write under one key, or have one name of their prompts."""
+    taken: dict[tuple[str, str], Any] = {}
+    for stage in stages:
+        for what, name, step in own_names(stage):
+            if taken.setdefault((what, name), step) is not step:
+                raise ConfigError(f"two steps of {metric} have the {what} {name!r}: give each its own name= and key=")
 
 
 def _without_stages(function: Any) -> Any:

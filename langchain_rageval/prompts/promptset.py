@@ -160,6 +160,9 @@ class PromptSet(HashableModel):
             steps: steps of the user, whose prompts are added, for example to `save` them.
         """
         packaged = _packaged_set(language if language in languages() else "en")
+        names = [step.name for step in {id(step): step for step in steps}.values()]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(f"two steps have the name {twice!r}: give each its own name=")
         own = {
             step.name: step.prompts.select(packaged, chosen=False, language=language) for step in steps if step.prompts
         }

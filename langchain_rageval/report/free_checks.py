@@ -59,6 +59,7 @@ class FreeChecks:
         self._answered = False
         self._counts: Counter[str] = Counter()
         self._chunks: Counter[str] = Counter()
+        self._cut: Counter[str] = Counter()  # by metric
         self._texts: dict[int, tuple[int, int]] = {}  # of an answer: hashes of the question and the references
         self._repeated: dict[int, set[tuple[int, int]]] = {}  # the same of answers that several samples have
         for row in rows:
@@ -84,7 +85,8 @@ class FreeChecks:
             if (first := self._texts.setdefault(text, asked)) != asked:
                 self._repeated.setdefault(text, {first}).add(asked)
         self._add_contexts(row.sample)
-        for score in row.scores.values():
+        for name, score in row.scores.items():
+            self._cut[name] += any(one.kind == "extraction" and one.verdict == "cut" for one in score.findings)
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
                 self._supported += len(supported)
@@ -112,6 +114,9 @@ class FreeChecks:
         if self._chunks["changed"]:
             retrieved, read, samples = (self._chunks[name] for name in ("retrieved", "read", "samples"))
             yield Note("chunks-read", retrieved=retrieved, read=read, samples=samples)
+        for name, count in self._cut.items():
+            if count:
+                yield Note("contexts-cut", metric=name, count=count)
         if (alike := self._alike()) > 1:
             yield Note("same-answer", count=alike, total=self._samples)
         if self._uncited:

@@ -17,7 +17,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, AspectVerdict
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, background_of
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, background_of, with_cut
 from langchain_rageval.steps.judge_step import JudgeStep, State
 
 
@@ -32,15 +32,13 @@ class CritiqueAspect(ItemStep):
 
     aspect: str
     definition: str | None
-    tie: bool
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge whether the aspect applies: one request per vote (one repetition by one judge)."""
         sample: Sample = state["sample"]
-        labels = ("no", "yes") if self.tie else ("yes", "no")
-        item = Item("aspect", 1, self.aspect, labels)
-        findings = yield from self.rule_on(sample, {1: item}, NumberedContexts.of(sample.contexts or []))
-        return state | {"aspect_verdict": findings}
+        item, contexts = Item("aspect", 1, self.aspect, ("yes", "no")), NumberedContexts.of(sample.contexts or [])
+        findings = yield from self.rule_on(sample, {1: item}, contexts)
+        return self.with_findings(with_cut(state, contexts, self.judge), "aspect_verdict", findings)
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
         return [(items, background_of(shown, judge))]
@@ -50,21 +48,20 @@ class CritiqueAspect(ItemStep):
             "question": sample.question,
             "answer": sample.answer,
             "aspect": self.aspect,
-            "definition": self.definition or judge.prompt_set(sample.question).common.aspects[self.aspect],
+            "definition": self.definition or judge.prompt_set(sample.language_text).common.aspects[self.aspect],
         }
         return self.build_question(
             inputs, shown, language_from=sample.language_text, judge=judge, limits=AnswerLimits()
         )
 
 
-def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, tie: bool) -> JudgeStep:
+def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None) -> JudgeStep:
     """Return the step that decides whether an aspect applies to the answer.
 
     Args:
         judge: judge to ask.
         aspect: name of the aspect.
         definition: definition of the aspect; None for the one in the prompts.
-        tie: verdict if the votes are equal.
 
     Raises:
         ConfigError: if `definition` is None and the judge's own prompts do not define the aspect.
@@ -74,5 +71,5 @@ def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None, ti
         if prompts and aspect not in prompts.common.aspects:
             raise ConfigError(f"the judge's prompts do not define {aspect!r} under `aspects`; pass definition=...")
     return CritiqueAspect(
-        prompt="critique_aspect", judge=judge, answer=AspectVerdict, aspect=aspect, definition=definition, tie=tie
+        prompt="critique_aspect", judge=judge, answer=AspectVerdict, aspect=aspect, definition=definition
     )

@@ -43,7 +43,7 @@ class DetectAbstention(ItemStep):
             texts = {number: text for number, text in enumerate(sample.references, 2) if text.strip()}
         items = [{text: Item("criterion", n, f"the {self.of}", (ANSWERS, ABSTAINS))} for n, text in texts.items()]
         parts: list[list[Finding]] = yield Gather([self.rule_on(sample, item) for item in items])
-        return state | {f"{self.of}_abstention": [finding for part in parts for finding in part]}
+        return self.with_findings(state, f"{self.of}_abstention", [finding for part in parts for finding in part])
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
         return [(items, None) for text in items if text.strip()]
@@ -83,7 +83,7 @@ class DetectAnswerable(ItemStep):
         sample: Sample = state["sample"]
         item = Item("criterion", 2, "the contexts", (ANSWERABLE, UNANSWERABLE))
         findings = yield from self.rule_on(sample, {2: item}, NumberedContexts.of(sample.contexts or []))
-        return state | {"answerable": findings}
+        return self.with_findings(state, "answerable", findings)
 
     def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
         inputs = {"question": sample.question}

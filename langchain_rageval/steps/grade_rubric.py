@@ -27,7 +27,7 @@ from langchain_rageval.prompts.criteria import (
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.steps.item_step import GradeStep, Item, Items, Part, background_of
+from langchain_rageval.steps.item_step import GradeStep, Item, Items, Part, background_of, with_cut
 from langchain_rageval.steps.judge_step import JudgeStep, State
 
 _Criteria = tuple[Criterion, ...]
@@ -37,7 +37,7 @@ class GradeRubric(GradeStep):
     """Step that adds `rubric_grades`, a list of Finding: one for each criterion in order, then the agreement rates.
 
     Of several votes the lower median decides. A blank answer gets the lowest grades. Contexts are background: if they
-    exceed the judge's `max_context_tokens`, only their first window is sent.
+    exceed the judge's `max_context_tokens`, only their first window is sent, and a finding says so.
     """
 
     criteria: Mapping[str, _Criteria]
@@ -52,8 +52,9 @@ class GradeRubric(GradeStep):
         sample: Sample = state["sample"]
         names = {criterion_key(criterion.name): criterion.name for criterion in self._criteria(DEFAULT_LANGUAGE)}
         items = {key: Item("criterion", n, name, self.labels) for n, (key, name) in enumerate(names.items(), 1)}
-        findings = yield from self.rule_on(sample, items, NumberedContexts.of(sample.contexts or []))
-        return state | {"rubric_grades": findings}
+        contexts = NumberedContexts.of(sample.contexts or [])
+        findings = yield from self.rule_on(sample, items, contexts)
+        return with_cut(state, contexts, self.judge) | {"rubric_grades": findings}
 
     @property
     def instrument(self) -> dict[str, Any]:
@@ -81,7 +82,7 @@ class GradeRubric(GradeStep):
         return [(items, background_of(shown, judge))]
 
     def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        all_criteria = self._criteria_of(judge.prompt_set(sample.question))
+        all_criteria = self._criteria_of(judge.prompt_set(sample.language_text))
         criteria = [criterion for criterion in all_criteria if criterion_key(criterion.name) in items]
         inputs = {
             "question": sample.question,

@@ -17,13 +17,18 @@ from langchain_rageval.judge.probabilities import probabilities_of
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import (
+    CUT,
+    NO_MAJORITY,
+    UNDECIDED,
     JudgeStep,
+    State,
     agreement_rates,
     majority,
     mean_probabilities,
     numbers_by_place,
     slices,
 )
+from langchain_rageval.text.language import detect_language
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,8 @@ class Item:
         kind: kind of its finding.
         number: its own number.
         text: its text.
-        labels: labels that a ruling can have, the strongest first. The last one decides a tie, and holds for an item
-            that the judge is not asked about.
+        labels: labels that a ruling can have, the strongest first. The last one holds for an item without a majority
+            of the votes, and for one that the judge is not asked about.
         turn: number of the turn that says it, in a conversation.
     """
 
@@ -88,12 +93,32 @@ def background_of(contexts: NumberedContexts, judge: Judge) -> NumberedContexts 
     return windows[0] if windows and windows[0].sentences else None
 
 
+def cut_findings(sample: Sample, contexts: NumberedContexts, judge: Judge) -> list[Finding]:
+    """Return a finding with the number of sentences that a judge reads of contexts that are shown as background."""
+    read = min((len(first.sentences) for one in judge.members if (first := background_of(contexts, one))), default=0)
+    count = len(contexts.sentences)
+    if read >= count:
+        return []
+    if detect_language(sample.language_text) == "ru":
+        reason = f"судья прочёл предложений контекстов: {read} из {count} (max_context_tokens)"
+    else:
+        reason = f"the judge read {read} of {count} sentences of the contexts (max_context_tokens)"
+    return [Finding(kind="extraction", number=1, text="contexts", verdict="cut", reason=reason)]
+
+
+def with_cut(state: State, contexts: NumberedContexts, judge: Judge) -> State:
+    """Return a state that says what a judge does not read of contexts that are shown as background."""
+    found = cut_findings(state["sample"], contexts, judge)
+    return state | {CUT: [*state.get(CUT, ()), *found]} if found else state
+
+
 class ItemStep(JudgeStep):
     """Step whose findings are rulings on items: one for each item in order, then the agreement rates.
 
     Items are sent in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`. Over
-    slices and windows the strongest label counts, over votes the majority. Items without a single valid ruling are
-    asked about again. A subclass states its rule: the attributes below, the question, and what else differs.
+    slices and windows the strongest label counts, over votes the strict majority, and the last label without one. A
+    single verdict on the sample (no `list_field`) is then `NO_MAJORITY`. Items without a single valid ruling are asked
+    about again. A subclass states its rule: the attributes below, the question, and what else differs.
 
     Attributes:
         items_name: what the items are, in the plural, in the request and in errors.
@@ -177,9 +202,14 @@ class ItemStep(JudgeStep):
         """Return the error message about items without a ruling."""
         return f"no single verdict for the {self.items_name} {list(missing)}"
 
+    def with_findings(self, state: State, name: str, findings: Sequence[Finding]) -> State:
+        """Return a state with findings; they are `undecided`, too, if the votes on the sample have no majority."""
+        undecided = any(finding.verdict == NO_MAJORITY for finding in findings)
+        return state | {name: findings} | ({UNDECIDED: findings} if undecided else {})
+
     def _decide(self, labels: Sequence[str], item: Item) -> str:
         """Return the label that the votes decide."""
-        return majority(labels, tie=item.labels[-1])
+        return majority(labels, tie=item.labels[-1] if self.list_field else NO_MAJORITY)
 
     def _probabilities(self, rulings: Sequence[Ruling], item: Item) -> dict[str, float]:
         return mean_probabilities([ruling.probabilities for ruling in rulings])

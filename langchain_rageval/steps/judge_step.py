@@ -31,13 +31,17 @@ _Item = TypeVar("_Item")
 
 _Vote = TypeVar("_Vote", str, bool)
 
+UNDECIDED, AGREEMENT, CUT = "undecided", "agreement", "cut_contexts"
+"""Keys of a state: findings on the sample without a majority, agreement on a user's answers, and contexts not read."""
+
+NO_MAJORITY = "no majority of the votes"
+"""Verdict on a whole sample, and why it has no score, if no verdict has more than half of the votes."""
+
 
 def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
-    """Return the most frequent vote; the value of `tie` if two votes are equally frequent."""
-    if len(votes) == 1:
-        return votes[0]
-    ranked = Counter(votes).most_common(2)
-    return tie if len(ranked) == 2 and ranked[0][1] == ranked[1][1] else ranked[0][0]
+    """Return what more than half of the votes are; the value of `tie` if there is no such majority."""
+    winner, count = Counter(votes).most_common(1)[0]
+    return winner if 2 * count > len(votes) else tie
 
 
 def agreement_rates(
@@ -59,6 +63,8 @@ def agreement_rates(
         labels = [vote[number] for vote in votes]
         winner, count = majority(labels, tie=""), max(Counter(labels).values())
         reason = f"{count} of {len(labels)} {'draws' if len(judges) == 1 else 'votes'}"
+        if not winner and len(judges) == 1:
+            reason += f": {', '.join(labels)}"
         if len(judges) > 1:
             pairs = zip(voters, labels, strict=True)
             dissent = [(voter.judge.identity, vote) for voter, vote in pairs if vote != winner]

@@ -11,7 +11,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, RegeneratedQuestions, StandaloneQuestion
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
-from langchain_rageval.steps.judge_step import JudgeStep, State, majority
+from langchain_rageval.steps.judge_step import AGREEMENT, JudgeStep, State, agreement_rates, majority
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import normalize_text, numbers_of, stem_of, tokens_of
@@ -229,7 +229,7 @@ class RegenerateQuestions(JudgeStep):
     """Step that adds `evasive`, the majority verdict on the answer, and `regenerated_questions` of the other votes.
 
     A reply without questions that does not call the answer evasive is asked for again; questions beyond `count` are
-    dropped. On a tie the answer is evasive.
+    dropped. Without a majority the answer is evasive.
     """
 
     count: int
@@ -242,9 +242,11 @@ class RegenerateQuestions(JudgeStep):
         sample: Sample = state["sample"]
         voters = voters_of(self.judge.members[0]) if (sample.answer or "").strip() else []
         answers: list[RegeneratedQuestions] = yield Gather([self._vote(voter, sample) for voter in voters])
-        evasive = majority([answer.evasive for answer in answers] or [True], tie=True)
+        verdicts = ["evasive" if answer.evasive else "answers" for answer in answers]
+        evasive = majority(verdicts or ["evasive"], tie="evasive") == "evasive"
+        found = list(agreement_rates({1: "the answer"}, voters, [{1: verdict} for verdict in verdicts]))
         questions = [q for answer in answers if not answer.evasive for q in _questions(answer)[: self.count]]
-        return state | {"evasive": evasive, "regenerated_questions": questions}
+        return state | {"evasive": evasive, "regenerated_questions": questions} | ({AGREEMENT: found} if found else {})
 
     def _vote(self, voter: Voter, sample: Sample) -> Operation[RegeneratedQuestions]:
         inputs: dict[str, Any] = {"answer": sample.answer, "count": self.count}

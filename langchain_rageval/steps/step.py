@@ -26,8 +26,10 @@ from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, check_examples
 from langchain_rageval.run.requests import Gather, Invoke, Operation, Shared
-from langchain_rageval.steps.judge_step import JudgeStep, majority
+from langchain_rageval.steps.item_step import background_of, with_cut
+from langchain_rageval.steps.judge_step import AGREEMENT, UNDECIDED, JudgeStep
 from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.steps.votes import AnswerVotes, Reducer, votes_on
 
 
 class ChainStep(Stage[State]):
@@ -171,10 +173,12 @@ class Step:
 
     Called with a judge, `rate(judge)`, it returns the Runnable that asks: the `steps` of a `Metric`, which adds the
     answer to the state under `key`. The inputs are sent as one JSON object, except `contexts`, a list of str, which is
-    sent as numbered sentences; if they exceed the judge's `max_context_tokens`, only the first part is sent.
+    sent as numbered sentences; if they exceed the judge's `max_context_tokens`, only the first part is sent, and a
+    finding says so.
 
-    A judge with `draws`, or a jury, is asked once for each vote. The answer is the first one of the majority, where
-    answers are compared without their fields of type str; if the class has no other fields, the judge is asked once.
+    A judge with `draws`, or a jury, is asked once for each vote, and each field is decided by itself: see
+    `AnswerVotes`. Without a strict majority for one of them the metric has no score, but the agreement findings with
+    the votes. If the class has fields of type str only, the judge is asked once.
 
     Args:
         answer: pydantic class of the answer. Its name is the title of the schema; its docstring is sent to the judge.
@@ -187,6 +191,8 @@ class Step:
         key: key of the answer in the state; by default the name.
         offline: function from the inputs to an answer, for dry runs and an `OfflineJudge`; without one they invent an
             answer that fits the schema.
+        reducer: what decides numbers in votes: "majority", "median" or "mean"; by default the lower median of whole
+            numbers and the mean of others. Or a function from the list of answers to one.
 
     Raises:
         ConfigError: if an option is invalid, or the output of an example does not fit the answer class.
@@ -202,7 +208,10 @@ class Step:
         name: str | None = None,
         key: str | None = None,
         offline: OfflineAnswer | None = None,
+        reducer: Reducer | None = None,
     ) -> None:
+        if not (reducer is None or callable(reducer) or reducer in ("majority", "median", "mean")):
+            raise ConfigError(f'reducer is "majority", "median", "mean" or a function of the answers, got {reducer!r}')
         if not (isinstance(answer, type) and issubclass(answer, BaseModel)):
             raise ConfigError(f"a step takes the pydantic class of its answer, got {answer!r}")
         self.answer = answer
@@ -219,6 +228,7 @@ class Step:
         self.packaged_prompt = prompts if isinstance(prompts, str) else None
         self.inputs = inputs_function(self.name, reads, inputs and NumberedInputs(self.name, inputs))
         self.offline = offline
+        self.reducer = reducer
 
     @property
     def key(self) -> str:
@@ -303,19 +313,23 @@ class SampleStep(JudgeStep):
         sample: Sample = state["sample"]
         inputs = dict(self.definition.inputs(sample))
         contexts = inputs.pop("contexts", None)
-        voters, verdict_fields = voters_of(self.judge), _verdict_fields(self.answer)
-        if not verdict_fields:
-            voters = voters[:1]
-        answers: list[BaseModel] = yield Gather([self._vote(voter, sample, inputs, contexts) for voter in voters])
-        votes = [answer.model_dump_json(include=verdict_fields) for answer in answers]
-        winner = answers[votes.index(majority(votes, tie=votes[0]))]
-        return state | {self.definition.key: winner}
+        shown = NumberedContexts.of(contexts or [])
+        voters = voters_of(self.judge) if votes_on(self.answer) else voters_of(self.judge)[:1]
+        answers: list[BaseModel] = yield Gather([self._vote(voter, sample, inputs, shown) for voter in voters])
+        state = with_cut(state, shown, self.judge)
+        if len(voters) == 1:
+            return state | {self.definition.key: answers[0]}
+        votes = AnswerVotes(self.definition.reducer)
+        answer = votes.answer(answers)
+        findings = list(votes.findings(voters))
+        if votes.is_undecided:
+            return state | {self.definition.key: None, UNDECIDED: [*state.get(UNDECIDED, ()), *findings]}
+        return state | {self.definition.key: answer, AGREEMENT: [*state.get(AGREEMENT, ()), *findings]}
 
     def _vote(
-        self, voter: Voter, sample: Sample, inputs: Mapping[str, Any], contexts: Sequence[str] | None
+        self, voter: Voter, sample: Sample, inputs: Mapping[str, Any], shown: NumberedContexts
     ) -> Operation[BaseModel]:
-        windows = NumberedContexts.of(contexts or []).windows(voter.judge.max_context_tokens)
-        block = windows[0] if windows and windows[0].lines else None
+        block = background_of(shown, voter.judge)
         question = self.build_question(inputs, block, language_from=sample.language_text, judge=voter.judge)
         answer: BaseModel = yield self.ask(question, voter)
         return answer
@@ -339,7 +353,18 @@ class SampleStep(JudgeStep):
     def instrument(self) -> dict[str, Any]:
         """Configuration that affects the answers, with the function of the inputs and the code of the answer class."""
         own = {"inputs": describe(self.definition.inputs), "answer": describe(self.answer)}
+        if self.definition.reducer is not None and len(voters_of(self.judge)) > 1:
+            own["reducer"] = describe(self.definition.reducer)
         return {**super().instrument, **own}
+
+
+def own_names(stage: Stage[Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield what a step of a user occupies: "key" or "name" of its prompts, the name, and what it stands for."""
+    if isinstance(stage, ChainStep):
+        yield "key", stage.result_name, stage.chain
+    if isinstance(stage, SampleStep):
+        yield "key", stage.definition.key, stage.definition
+        yield "name", stage.definition.name, stage.definition
 
 
 def _check_key(name: str, key: str) -> None:
@@ -368,11 +393,6 @@ def _step_prompts(
     for prompt in own.prompts.values():
         check_examples(name, prompt, answer)
     return own
-
-
-def _verdict_fields(answer: type[BaseModel]) -> set[str]:
-    """Return the fields of an answer that votes are compared by: all but texts, such as reasons."""
-    return {name for name, field in answer.model_fields.items() if field.annotation not in (str, str | None)}
 
 
 def _snake_case(name: str) -> str:

@@ -317,7 +317,7 @@ def _critique_aspect(judge: Judge, item: LabelledItem) -> Stage[State]:
     own = [member.prompts.common.aspects for member in judge.members if member.prompts]
     known = all(item.aspect in aspects for aspects in own)
     definitions = PromptSet.default(detect_language(item.question)).common.aspects
-    return critique_aspect(judge, item.aspect, definition=None if known else definitions[item.aspect], tie=False)
+    return critique_aspect(judge, item.aspect, definition=None if known else definitions[item.aspect])
 
 
 EXAMINATIONS: Mapping[str, Examination] = {

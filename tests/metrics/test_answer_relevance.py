@@ -114,7 +114,8 @@ def test_draws_give_independent_questions():
     judge = scripted(questions("same"), questions("near", "far"), questions(evasive=True))
     score = answer_relevance(Judge(judge, draws=3), Vectors(PLANE)).invoke(SAMPLE)
     assert score.value == pytest.approx((1 + 0.6 + 0) / 3)
-    assert [finding.text for finding in score.findings] == ["same", "near", "far"]
+    assert [finding.text for finding in score.findings] == ["same", "near", "far", "the answer"]
+    assert score.findings[-1].reason == "2 of 3 draws"
     assert score.usage.calls == 3
 
 

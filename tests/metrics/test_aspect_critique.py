@@ -101,9 +101,12 @@ def test_each_draw_is_a_call_and_the_majority_decides(draws):
     assert score.reason == " ".join(f"r{n}" for n in range(0, draws, 2))
 
 
-@pytest.mark.parametrize(("direction", "tie"), [("higher", False), ("lower", True)])
-def test_a_tie_takes_the_worse_value(direction, tie):
-    assert aspect_critique(scripted(), "tone", definition="x", direction=direction).steps.tie is tie
+def test_votes_without_a_majority_give_no_score_but_are_found():
+    judge = Judge(scripted(critique(True), critique(False)))
+    object.__setattr__(judge, "draws", 2)  # no judge or jury of the package has an even number of votes
+    score = aspect_critique(judge, "coherence").invoke(SAMPLE)
+    assert (score.value, score.unscored) == (None, "no majority of the votes")
+    assert [finding.kind for finding in score.findings] == ["aspect", "agreement"]
 
 
 @pytest.mark.parametrize(("applies", "reason"), [(True, "yes"), (False, "no")])

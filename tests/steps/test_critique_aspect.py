@@ -12,8 +12,8 @@ from langchain_rageval.steps.critique_aspect import critique_aspect
 SAMPLE = Sample(question="How?", answer="Like so.", contexts=["First. Second.", "Third."])
 
 
-def found(judge, aspect="tone", definition="It is polite.", tie=False, sample=SAMPLE):
-    step = critique_aspect(judge, aspect, definition=definition, tie=tie)
+def found(judge, aspect="tone", definition="It is polite.", sample=SAMPLE):
+    step = critique_aspect(judge, aspect, definition=definition)
     return step.invoke({"sample": sample})["aspect_verdict"]
 
 
@@ -56,7 +56,7 @@ def test_prompts_of_the_users_own_that_do_not_define_the_aspect_are_refused_at_o
     default = PromptSet.default("en")
     bare = PromptSet(common=Common(**default.common.model_dump(exclude={"aspects"})), prompts=default.prompts)
     with pytest.raises(ConfigError, match="coherence"):
-        critique_aspect(Judge(scripted(), prompts=bare), "coherence", definition=None, tie=False)
+        critique_aspect(Judge(scripted(), prompts=bare), "coherence", definition=None)
     found(Judge(scripted(critique(True)), prompts=bare), "coherence", "It hangs together.")
 
 
@@ -81,17 +81,14 @@ def test_each_draw_is_a_call_and_the_majority_holds_with_its_reasons():
     assert (agreement.verdict, agreement.reason) == ("0.67", "2 of 3 draws")
 
 
-@pytest.mark.parametrize("tie", [True, False])
-def test_when_votes_are_equal_the_tie_decides(tie):
+def test_votes_without_a_majority_decide_nothing():
     judge = Judge(scripted(critique(True, "x"), critique(False, "y")))
     object.__setattr__(judge, "draws", 2)  # no judge or jury of the package has an even number of votes
-    finding, agreement = found(judge, tie=tie)
-    assert (finding.verdict, finding.reason) == (("yes", "x") if tie else ("no", "y"))
-    assert agreement.verdict == "0.50"
+    finding, agreement = found(judge)
+    assert (finding.verdict, finding.reason) == ("no majority of the votes", "")
+    assert (agreement.verdict, agreement.reason) == ("0.50", "1 of 2 draws: yes, no")
 
 
 def test_sync_and_async_find_the_same():
-    step = critique_aspect(
-        Judge(answering(lambda messages: critique(True)), draws=3), "tone", definition="x", tie=False
-    )
+    step = critique_aspect(Judge(answering(lambda messages: critique(True)), draws=3), "tone", definition="x")
     assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})

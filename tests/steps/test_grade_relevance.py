@@ -144,7 +144,7 @@ def test_of_several_draws_the_median_holds_and_their_agreement_is_told():
     findings = found(Judge(scripted(*replies), draws=3), ["One.", "Two."])
     assert sorted(graded(findings)) == [0, 3]
     agreed = {f.text: (f.verdict, f.reason) for f in findings if f.kind == "agreement"}
-    assert sorted(agreed.values()) == [("0.33", "1 of 3 draws"), ("1.00", "3 of 3 draws")]
+    assert sorted(agreed.values()) == [("0.33", "1 of 3 draws: 4, 1, 3"), ("1.00", "3 of 3 draws")]
 
 
 def test_a_jury_gives_the_median_of_its_judges():

@@ -2,6 +2,8 @@
 
 import asyncio
 import pickle
+import re
+from itertools import permutations
 from typing import Literal
 
 import pytest
@@ -28,6 +30,7 @@ from langchain_rageval import (
 from langchain_rageval import steps as public_steps
 from langchain_rageval.prompts import answer_schemas
 from langchain_rageval.prompts.layout import read_inputs
+from langchain_rageval.testing import ScriptedJudge
 
 KIND, RUDE = Politeness(reason="Thanks.", polite=True), Politeness(reason="An order.", polite=False)
 SAMPLE = Sample(question="How?", answer="Thank you {name}!", contexts=["First. Second.", "Third."])
@@ -238,14 +241,122 @@ def test_a_jury_decides_by_majority_and_the_first_of_the_majority_is_the_answer(
     assert [len(judge.asked) for judge in judges] == [1, 1, 1]
 
 
-def test_draws_are_votes_and_without_a_majority_the_first_stands():
-    class Grade(BaseModel):
-        reason: str
-        grade: Literal[1, 2, 3]
+class Level(BaseModel):
+    reason: str
+    level: Literal["low", "middle", "high"]
 
-    step = Step(Grade, prompts=ONE, reads=("answer",))
-    replies = [Grade(reason=str(number), grade=number) for number in (1, 2, 3)]
-    assert answer_of(step, Judge(scripted(*replies), draws=3)) == replies[0]
+
+class Grade(BaseModel):
+    reason: str
+    grade: int
+
+
+class Share(BaseModel):
+    share: float
+
+
+class Point(BaseModel):
+    point: str
+    reason: str
+    covered: bool
+
+
+class Points(BaseModel):
+    points: list[Point]
+
+
+class Words(BaseModel):
+    words: list[str]
+
+
+class Report(BaseModel):
+    polite: Politeness
+    grade: int | None = None
+
+
+def voted(*replies, **options):
+    """The answer, and the findings, of a step that each order of a jury gives alike."""
+    step = Step(type(replies[0]), prompts=ONE, reads=("answer",), name="voted", **options)
+    states = []
+    for order in permutations(replies):
+        members = [ScriptedJudge(reply, repeat=True) for reply in order]
+        states.append(step(jury(members)).invoke({"sample": SAMPLE}))
+    decided = [state["voted"] for state in states]
+    assert len({re.sub(r"reason='.*?'", "", repr(one)) for one in decided}) == 1
+    return decided[0], states[0].get("agreement") or states[0]["undecided"]
+
+
+def points(*covered):
+    return Points(points=[Point(point=f"p{n}", reason=f"{covered}", covered=one) for n, one in enumerate(covered)])
+
+
+def test_each_field_is_decided_by_its_type_whatever_the_order_of_the_votes():
+    decided, findings = voted(*(Grade(reason=str(n), grade=n) for n in (2, 7, 9)))
+    assert (decided.grade, decided.reason) == (7, "7")
+    assert [(f.text, f.verdict) for f in findings] == [("grade", "0.33")]
+    assert voted(Share(share=0.0), Share(share=0.5), Share(share=1.0))[0].share == 0.5
+    levels = [Level(reason=str(n), level=one) for n, one in enumerate(("low", "high", "low"))]
+    decided, findings = voted(*levels)
+    assert (decided.level, findings[0].verdict) == ("low", "0.67")
+
+
+def test_a_list_is_decided_item_by_item():
+    decided, findings = voted(points(True, True), points(False, True), points(False, True))
+    assert [one.covered for one in decided.points] == [False, True]
+    assert [(f.text, f.verdict) for f in findings] == [("points[p0].covered", "0.67"), ("points[p1].covered", "1.00")]
+    decided, _ = voted(Words(words=["a", "b", "c", "d"]), Words(words=["a"]), Words(words=["a", "e"]))
+    assert decided.words == ["a"]
+    decided, _ = voted(points(True), points(True, False), points(True, False))
+    assert [one.covered for one in decided.points] == [True, False]
+
+
+def test_nested_answers_and_missing_values_are_decided_field_by_field():
+    decided, _ = voted(Report(polite=KIND, grade=3), Report(polite=RUDE), Report(polite=RUDE))
+    assert (decided.polite.polite, decided.grade) == (False, None)
+    decided, _ = voted(Report(polite=KIND, grade=3), Report(polite=KIND, grade=5), Report(polite=RUDE))
+    assert (decided.polite.polite, decided.grade) == (True, 3)
+
+
+def test_without_a_strict_majority_there_is_no_answer_but_the_votes_are_found():
+    replies = [Level(reason="", level=one) for one in ("low", "middle", "high")]
+    decided, (finding,) = voted(*replies)
+    assert decided is None
+    assert finding.reason.count("ScriptedJudge") == 3
+    step = Step(Level, prompts=ONE, reads=("answer",))(Judge(ScriptedJudge(*replies), draws=3))
+    score = Metric("m", aspect="a", reads={"answer"}, steps=step, reduce=lambda state: Value(1.0)).invoke(SAMPLE)
+    assert (score.value, score.unscored) == (None, "no majority of the votes")
+    assert score.findings[0].reason == "1 of 3 draws: low, middle, high"
+
+
+def test_a_reducer_decides_numbers_or_everything():
+    grades = [Grade(reason="", grade=n) for n in (2, 2, 9)]
+    assert voted(*grades, reducer="mean")[0].grade == pytest.approx(13 / 3)
+    assert voted(*grades, reducer="majority")[0].grade == 2
+    assert voted(*[Grade(reason="", grade=n) for n in (1, 2, 3)], reducer="majority")[0] is None
+    assert voted(*grades, reducer=lambda votes: max(votes, key=lambda vote: vote.grade))[0].grade == 9
+    with pytest.raises(ConfigError, match="reducer of the votes gave int: return one Grade"):
+        voted(*grades, reducer=len)
+    with pytest.raises(ConfigError, match="reducer is"):
+        Step(Grade, prompts=ONE, reads=("answer",), reducer="most")
+
+
+def test_two_steps_of_one_key_or_name_are_refused():
+    first, other = (Step(Politeness, prompts=ONE, reads=("answer",)) for _ in range(2))
+    judge = scripted(KIND)
+    with pytest.raises(ConfigError, match="two steps of m have the key 'politeness'"):
+        Metric("m", aspect="a", reads={"answer"}, steps=first(judge) | other(judge), reduce=lambda state: Value(1.0))
+    with pytest.raises(ConfigError, match="two steps have the name 'politeness'"):
+        PromptSet.default("en", steps=[first, other])
+
+
+def test_contexts_that_the_judge_does_not_read_are_found():
+    step = Step(Politeness, prompts=ONE, reads=("answer", "contexts"))(Judge(scripted(KIND), max_context_tokens=4))
+    metric = Metric("m", aspect="a", reads={"answer"}, steps=step, reduce=lambda state: Value(1.0, "Kind."))
+    score = metric.invoke(SAMPLE)
+    assert score.reason == "Kind; the judge read 1 of 3 sentences of the contexts (max_context_tokens)."
+    assert [(finding.kind, finding.verdict) for finding in score.findings] == [("extraction", "cut")]
+    report = evaluate([SAMPLE], metric.judged_by(Judge(scripted(KIND), max_context_tokens=4)), progress=False)
+    assert [note.code for note in report.notes if getattr(note, "code", "") == "contexts-cut"] == ["contexts-cut"]
 
 
 def test_an_answer_of_texts_alone_is_asked_for_once():

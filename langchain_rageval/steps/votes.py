@@ -1,0 +1,171 @@
+"""Votes on the answers of a user's step: each field is decided by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean, median_low
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from langchain_rageval.data.schema import Finding
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.judge.judge import Voter
+from langchain_rageval.judge.probabilities import labels_of
+from langchain_rageval.prompts.answer_schemas import ITEM_KEYS
+from langchain_rageval.steps.judge_step import agreement_rates
+
+Reducer = Literal["majority", "median", "mean"] | Callable[[Sequence[Any]], Any]
+
+_EXPLANATION = re.compile(r"reason|explanation|comment|evidence|why|rationale|thought|обоснование", re.IGNORECASE)
+_NUMBERING = frozenset({"number", "id", "index", "no", *ITEM_KEYS})
+_ABSENT = "not named"
+
+
+class AnswerVotes:
+    """Decision of several answers of one class.
+
+    Truth values, labels and whatever else is no number need a strict majority; of whole numbers the lower median
+    counts, of other numbers the mean. Of lists of objects, those with one number or name are compared with each other,
+    and of other lists each element counts; what more than half of the votes lack is left out. Texts are those of the
+    first vote that agrees with most of the result.
+
+    Args:
+        reducer: what decides numbers, if not their types; a function from all answers to one decides alone.
+
+    Attributes:
+        is_undecided: True if a field has no strict majority.
+    """
+
+    def __init__(self, reducer: Reducer | None = None) -> None:
+        self.is_undecided = False
+        self._reducer = reducer
+        self._values: dict[str, list[Any]] = {}
+
+    def answer(self, votes: Sequence[BaseModel]) -> BaseModel:
+        """Return the answer that the votes give; meaningless if `is_undecided` is True afterwards.
+
+        Raises:
+            ConfigError: if the reducer returns no answer of the class.
+        """
+        if not callable(self._reducer):
+            return self._joined(votes, "")
+        for name in _decided_fields(type(votes[0])):
+            self._values[name] = [getattr(vote, name) for vote in votes]
+        answer = self._reducer(votes)
+        if not isinstance(answer, type(votes[0])):
+            kind = type(votes[0]).__name__
+            raise ConfigError(
+                f"reducer of the votes gave {type(answer).__name__}: return one {kind} for the list of them"
+            )
+        return answer
+
+    def findings(self, voters: Sequence[Voter]) -> Iterator[Finding]:
+        """Yield the agreement on each field, with the votes if they are split."""
+        names = dict(enumerate(self._values, 1))
+        labels = [
+            {number: _label(self._values[name][place]) for number, name in names.items()}
+            for place in range(len(voters))
+        ]
+        yield from agreement_rates(names, voters, labels)
+
+    def _joined(self, votes: Sequence[BaseModel], path: str) -> BaseModel:
+        decided = {
+            name: self._decide([getattr(vote, name) for vote in votes], annotation, f"{path}{name}")
+            for name, annotation in _decided_fields(type(votes[0])).items()
+        }
+        closest = max(votes, key=lambda vote: sum(getattr(vote, name) == value for name, value in decided.items()))
+        return closest.model_copy(update=decided)
+
+    def _decide(self, values: Sequence[Any], annotation: Any, path: str) -> Any:
+        given = [value for value in values if value is not None]
+        if len(given) * 2 <= len(values) and len(given) < len(values):
+            self._values[path] = list(values)
+            self.is_undecided = self.is_undecided or len(given) * 2 == len(values)
+            return None
+        if all(isinstance(value, BaseModel) for value in given):
+            return self._joined(given, f"{path}.")
+        if all(isinstance(value, list | tuple) for value in given):
+            return self._joined_lists([[] if value is None else list(value) for value in values], path)
+        self._values[path] = list(values)
+        how = self._reducer or ("median" if annotation is int else "mean" if annotation is float else "majority")
+        if how != "majority" and annotation in (int, float):
+            return median_low(given) if how == "median" else fmean(given)
+        return self._most_frequent(given, len(values))
+
+    def _most_frequent(self, values: Sequence[Any], count: int) -> Any:
+        labels = [_label(value) for value in values]
+        winner = max(labels, key=labels.count)
+        self.is_undecided = self.is_undecided or labels.count(winner) * 2 <= count
+        return values[labels.index(winner)]
+
+    def _joined_lists(self, votes: Sequence[Sequence[Any]], path: str) -> list[Any]:
+        """Return what more than half of the lists have, in the order of the first list that has it."""
+        by_name = [_named(vote) for vote in votes]
+        joined = []
+        for name in dict.fromkeys(name for vote in by_name for name in vote):
+            given = [vote[name] for vote in by_name if name in vote]
+            is_kept = len(given) * 2 > len(votes)
+            if not isinstance(given[0], BaseModel):
+                self._values[f"{path}: {name}"] = [name in vote for vote in by_name]
+                joined += given[:1] if is_kept else []
+            elif is_kept:
+                joined.append(self._joined(given, f"{path}[{name}]."))
+                lacking = [place for place, vote in enumerate(by_name) if name not in vote]
+                for field in (key for key in self._values if key.startswith(f"{path}[{name}].")):
+                    for place in lacking:
+                        self._values[field].insert(place, _ABSENT)
+            else:
+                self._values[f"{path}[{name}]"] = [name in vote for vote in by_name]
+        return joined
+
+
+def votes_on(answer: type[BaseModel]) -> bool:
+    """Return True if votes decide anything in an answer: if it has a field that is no text."""
+    return bool(_decided_fields(answer))
+
+
+def _decided_fields(answer: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of an answer that votes decide, with their types; texts are left out."""
+    types = {name: _plain_type(field.annotation) for name, field in answer.model_fields.items()}
+    return {name: annotation for name, annotation in types.items() if annotation is not str}
+
+
+def _plain_type(annotation: Any) -> Any:
+    """Return a type without None and annotations."""
+    if get_origin(annotation) is Annotated:
+        return _plain_type(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        others = [part for part in get_args(annotation) if part is not NoneType]
+        return _plain_type(others[0]) if len(others) == 1 else annotation
+    return annotation
+
+
+def _named(items: Sequence[Any]) -> dict[str, Any]:
+    """Return the elements of a list by what tells them apart: their number or name, themselves, or their places."""
+    if not all(isinstance(item, BaseModel) for item in items):
+        return {_label(item): item for item in items}
+    field = _name_field(type(items[0])) if items else None
+    names = [str(place) if field is None else _label(getattr(item, field)) for place, item in enumerate(items, 1)]
+    return dict(zip(names if len({*names}) == len(names) else map(str, range(1, len(items) + 1)), items, strict=True))
+
+
+def _name_field(kind: type[BaseModel]) -> str | None:
+    """Return the field of a class that numbers or names its objects; None if there is none."""
+    types = {name: _plain_type(field.annotation) for name, field in kind.model_fields.items()}
+    own = {*_NUMBERING, kind.__name__.lower()}
+    numbers = [name for name, annotation in types.items() if annotation is int and name.lower() in own]
+    texts = [name for name, annotation in types.items() if annotation is str and not _EXPLANATION.search(name)]
+    labels = [name for name in types if name.lower() in own and labels_of(types[name])]
+    return next(iter([*numbers, *labels, *texts]), None)
+
+
+def _label(value: Any) -> str:
+    """Return a value as the text of a vote: without the texts of an object."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, BaseModel):
+        return value.model_dump_json(include={*_decided_fields(type(value))})
+    return str(getattr(value, "value", value)).strip()
