@@ -35,6 +35,7 @@ _JSON_START: Final = re.compile(
     rf"|\{{[\s{_OTHER_SPACES}]*+\w++\s*+:"
 )
 _INDEX: Final = re.compile(r"(?<=[A-Za-z0-9_])\[")
+_SURPLUS_BRACE: Final = re.compile(r"\}[\s`]*+\Z")
 _STRAIGHTENED: Final = re.compile(rf"{_STRING}|{_OTHER_STRING}", re.DOTALL)
 _ESCAPE: Final = re.compile(r'"|\\(?:x([0-9a-fA-F]{2})|U(000[0-9a-fA-F]{5}|0010[0-9a-fA-F]{4})|.)', re.DOTALL)
 _LITERAL: Final = re.compile(rf"{_STRING}|\b(?:True|False|None)\b", re.DOTALL)
@@ -44,6 +45,7 @@ _SAYS_MORE: Final = re.compile(r'["{}]')
 _STRING_OR_SPACE: Final = re.compile(rf"{_STRING}|(?P<space>[{_OTHER_SPACES}])", re.DOTALL)
 _BARE_KEY: Final = re.compile(rf"{_STRING}|(?P<before>[{{,]\s*+)(?P<key>[^\W\d]\w*+)(?=\s*+:)", re.DOTALL)
 _ESCAPED_STRING: Final = re.compile(_STRING, re.DOTALL)
+_ESCAPED_MARK: Final = re.compile(r"\\['_*]")
 _ESCAPE_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _HARMONY: Final = re.compile(
     r"(?:<\|start\|>assistant(?P<header>[^<]*))?<\|channel\|>\s*(?P<channel>\w+)(?P<recipient>[^<]*)(?:<\|constrain\|>[^<]*)?<\|message\|>"
@@ -75,7 +77,8 @@ def json_spans(text: str) -> list[str]:
         The spans in order; if there are none, the stripped text after the last thought.
 
     Raises:
-        CutOff: if a thought or a span has no end, or more brackets are closed after a span than were opened.
+        CutOff: if a thought or a span has no end, or more brackets are closed after a span than were opened, unless it
+            is one brace at the end of the text.
     """
     spans: list[str] = []
     position = text_start = prose_brackets = 0
@@ -94,7 +97,7 @@ def json_spans(text: str) -> list[str]:
             prose_brackets += 1
         elif prose_brackets:
             prose_brackets -= 1
-        elif spans:
+        elif spans and not _SURPLUS_BRACE.match(text, mark.start()):
             raise CutOff(f"more brackets close than open: {_HINT}")
     return spans or [text[text_start:].strip()]
 
@@ -163,13 +166,13 @@ def quoted_keys(text: str) -> str:
     return _BARE_KEY.sub(lambda match: f'{match["before"]}"{match["key"]}"' if match["key"] else match[0], text)
 
 
-def no_escaped_apostrophes(text: str) -> str:
-    r"""Replace `\'` in a string, which JSON does not know, by the apostrophe."""
+def no_escaped_marks(text: str) -> str:
+    r"""Replace `\'`, `\_` and `\*` in a string, which JSON does not know, by the mark alone."""
 
     def unescape(match: re.Match[str]) -> str:
-        return _ESCAPE_PAIR.sub(lambda pair: "'" if pair[1] == "'" else pair[0], match[0])
+        return _ESCAPE_PAIR.sub(lambda pair: pair[1] if pair[1] in "'_*" else pair[0], match[0])
 
-    return _ESCAPED_STRING.sub(unescape, text) if "\\'" in text else text
+    return _ESCAPED_STRING.sub(unescape, text) if _ESCAPED_MARK.search(text) else text
 
 
 def straight_quotes(text: str) -> str:
@@ -209,7 +212,7 @@ REPAIRS: Final[tuple[Callable[[str], str], ...]] = (
     straight_quotes,
     plain_spaces,
     quoted_keys,
-    no_escaped_apostrophes,
+    no_escaped_marks,
     json_literals,
     no_trailing_commas,
 )
@@ -236,12 +239,14 @@ _BRACKETED: Final = re.compile(r"\[\s*#?(\d{1,18})\s*\]|\(\s*#?(\d{1,18})\s*\)",
 def readings(value: Any, schema: Schema | None, decode: Callable[[str], Any]) -> Iterator[Any]:
     """Yield a value, then what it contains if it is a wrapper, a list of one, a tool call or JSON in a string.
 
+    A bare list of texts is the only field of an object, but none that is in a wrapper: its name says something else.
+
     Args:
         value: the decoded value.
         schema: JSON schema of the answer; None if it has none.
         decode: decodes JSON in a string; raises ValueError or RecursionError.
     """
-    pending = [value]
+    pending = [value, *_as_texts(value, schema or {})]
     for _ in range(_MAX_DEPTH + 1):
         yield from pending
         pending = [inner for outer in pending for inner in _unwrapped(outer, schema or {}, decode)]
@@ -285,6 +290,15 @@ def as_object(value: Any, schema: Schema) -> dict[str, Any] | None:
     keys = ((field.get("items") or {}).get("properties") or {}).keys()
     are_items = all(isinstance(item, dict) and not keys.isdisjoint(item) for item in value)
     return {name: value} if is_list_of_objects and are_items else None
+
+
+def _as_texts(value: Any, schema: Schema) -> Iterator[dict[str, Any]]:
+    """Yield a list of texts as the only field of an object, if the schema has just one field, a list of texts."""
+    properties = schema.get("properties") or {}
+    is_list_of_texts = isinstance(value, list) and value and all(isinstance(item, str) for item in value)
+    for name, field in properties.items() if len(properties) == 1 and is_list_of_texts else ():
+        if field.get("type") == "array" and (field.get("items") or {}).get("type") == "string":
+            yield {name: value}
 
 
 def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:

@@ -35,10 +35,12 @@ class JsonNumber(float):
 
 
 def read_sentence_numbers(value: Any) -> Any:
-    """Return a list of texts for a text, such as "1.1, 2.3", and for numbers of a JSON document; others unchanged."""
+    """Return a list of texts for a text, such as "1.1, 2.3", for numbers, and for lists in a list; others unchanged."""
     values = value if isinstance(value, list) else [value] if isinstance(value, str | JsonNumber) else value
     if not isinstance(values, list):
         return values
+    if values and all(isinstance(item, list) for item in values):
+        values = [number for item in values for number in item]
     return [item.literal if isinstance(item, JsonNumber) else item for item in values]
 
 
@@ -72,19 +74,39 @@ TurnNumbers = Annotated[list[int], BeforeValidator(_turn_numbers)]
 """Numbers of turns of a conversation; none if the reply says null."""
 
 
+class Explained(BaseModel):
+    """Item with a `reason`, which explains and does not decide: a reply may lack it, or list several."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_reason(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        reason = fields.get("reason", "")
+        if isinstance(reason, list) and all(isinstance(part, str) for part in reason):
+            reason = " ".join(reason)
+        return {**fields, "reason": reason}
+
+
 class Statements(BaseModel):
     """Short, self-contained statements of a text."""
 
     statements: list[str]
 
 
-class Verdict(BaseModel):
+class Verdict(Explained):
     """What the contexts say of one statement."""
 
     statement: int
     reason: str
     evidence: Evidence
     verdict: VerdictLabel
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_supports_what_is_absent(cls, fields: Any) -> Any:
+        is_absent = isinstance(fields, dict) and str(fields.get("verdict")).strip().casefold() == "absent"
+        return {"evidence": [], **fields} if is_absent else fields
 
 
 class Verdicts(BaseModel):
@@ -93,7 +115,7 @@ class Verdicts(BaseModel):
     verdicts: list[Verdict]
 
 
-class TruePositive(BaseModel):
+class TruePositive(Explained):
     """An answer statement that reference statements say in full."""
 
     reason: str
@@ -101,7 +123,7 @@ class TruePositive(BaseModel):
     references: list[int]
 
 
-class FalsePositive(BaseModel):
+class FalsePositive(Explained):
     """An answer statement that the reference does not say in full, and the reference statements that it contains."""
 
     reason: str
@@ -116,7 +138,7 @@ class FalsePositive(BaseModel):
         return {"kind": "contradicts", "references": [], **fields} if isinstance(fields, dict) else fields
 
 
-class FalseNegative(BaseModel):
+class FalseNegative(Explained):
     """A reference statement that the answer statements together do not say in full."""
 
     reason: str
@@ -131,7 +153,7 @@ class Classification(BaseModel):
     FN: list[FalseNegative]
 
 
-class ContextVerdict(BaseModel):
+class ContextVerdict(Explained):
     """Whether one chunk is useful."""
 
     context: int
@@ -145,7 +167,7 @@ class ContextVerdicts(BaseModel):
     verdicts: list[ContextVerdict]
 
 
-class RelevanceGrade(BaseModel):
+class RelevanceGrade(Explained):
     """How relevant one chunk is."""
 
     context: int
@@ -213,7 +235,7 @@ class Answerable(BaseModel):
     answerable: bool
 
 
-class RubricGrade(BaseModel):
+class RubricGrade(Explained):
     """The grade of an answer by one criterion."""
 
     criterion: str
@@ -242,7 +264,7 @@ class TurnFacts(BaseModel):
     needs: list[TurnFact]
 
 
-class Contradiction(BaseModel):
+class Contradiction(Explained):
     """Two statements that cannot both be true."""
 
     reason: str
@@ -256,7 +278,7 @@ class Contradictions(BaseModel):
     contradictions: list[Contradiction]
 
 
-class FactVerdict(BaseModel):
+class FactVerdict(Explained):
     """Verdict on whether the assistant keeps to a fact that the user stated."""
 
     fact: int
@@ -271,7 +293,7 @@ class FactVerdicts(BaseModel):
     verdicts: list[FactVerdict]
 
 
-class NeedVerdict(BaseModel):
+class NeedVerdict(Explained):
     """Verdict on whether the user got what they need."""
 
     need: int

@@ -158,6 +158,9 @@ class PromptSet(HashableModel):
         Args:
             language: ISO 639-1 code, such as "ru".
             steps: steps of the user, whose prompts are added, for example to `save` them.
+
+        Raises:
+            ConfigError: if two of the steps have one name.
         """
         packaged = _packaged_set(language if language in languages() else "en")
         names = [step.name for step in {id(step): step for step in steps}.values()]

@@ -12,7 +12,7 @@ from langchain_rageval.judge.repairs import (
     final_channel,
     json_literals,
     json_spans,
-    no_escaped_apostrophes,
+    no_escaped_marks,
     no_trailing_commas,
     plain_spaces,
     quoted_keys,
@@ -183,9 +183,21 @@ def test_a_no_break_space_within_a_number_is_not_removed():
         json.loads(plain_spaces("[1\u00a0000]"))
 
 
+def test_escaped_marks_of_markdown_are_the_marks():
+    assert json.loads(no_escaped_marks(r'["user\_id", "2 \* 3", "a\\_b"]')) == ["user_id", "2 * 3", "a\\_b"]
+
+
+def test_one_brace_too_many_at_the_end_is_dropped_and_nothing_else():
+    for text in ('{"a": 1}}', '```json\n{"a": 1}}\n```', '{"a": 1}\n}'):
+        assert json_spans(text) == ['{"a": 1}']
+    for text in ('{"a": 1}}}', '{"a": 1}]', '{"a": 1}}, {"a": 2}', '{"a": 1}} and more'):
+        with pytest.raises(CutOff, match="more brackets close than open"):
+            json_spans(text)
+
+
 def test_an_escaped_apostrophe_is_an_apostrophe():
     text = r'["it\'s", "a\\", "\\\'", "\u0027"]'
-    assert json.loads(no_escaped_apostrophes(text)) == ["it's", "a\\", "\\'", "'"]
+    assert json.loads(no_escaped_marks(text)) == ["it's", "a\\", "\\'", "'"]
 
 
 @pytest.mark.parametrize("text", [r'["100\%"]', r'["\d"]', r'["\x"]', r'{"a": \'b\'}'])

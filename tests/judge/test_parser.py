@@ -677,7 +677,7 @@ def test_a_message_quotes_no_part_of_a_key(padding):
         f"{'a ' * (padding // 2)}{key} is the key",
         f'{{"statements": ["{"a " * (padding // 2)}{key}" {"b " * (padding // 2)}',
         json.dumps({"statements": {"a " * (padding // 2) + key: 1}}),
-        json.dumps({"statements": ["a"], "more": f"{'a ' * (padding // 2)}{key}"}) + "}",
+        json.dumps({"statements": ["a"], "more": f"{'a ' * (padding // 2)}{key}"}) + "}}",
         json.dumps({"statements": f"{'a ' * (padding // 2)}{key}"}),
     ):
         with pytest.raises(OutputParserException) as raised:

@@ -6,9 +6,10 @@ import pytest
 from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.exceptions import OutputParserException
 from pydantic import BaseModel
 
-from langchain_rageval.judge.parser import strict_schema
+from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.judge.repairs import (
     arguments_of,
     as_object,
@@ -211,6 +212,30 @@ def test_only_a_list_of_objects_becomes_the_only_field():
     for value, schema in (([], SCHEMA), (["a"], SCHEMA), ([ITEM, 1], SCHEMA), (["a"], strict_schema(Statements))):
         assert as_object(value, schema) is None
     assert as_object([{"reason": "r", "verdict": True}], strict_schema(AspectVerdict)) is None
+
+
+def test_a_bare_list_of_texts_is_the_only_field_but_not_under_another_name():
+    read = StrictJsonOutputParser(Statements).parse
+    assert read('["a", "b"]') == Statements(statements=["a", "b"])
+    for reply in ('["a", 1]', "[]", '{"facts": ["a"]}', '[["a"]]'):
+        with pytest.raises(OutputParserException):
+            read(reply)
+
+
+def test_what_decides_nothing_may_be_missing_or_a_list_and_what_decides_may_not():
+    item = {"statement": 1, "reason": "r", "evidence": [], "verdict": "absent"}
+
+    def read(**fields):
+        kept = {name: value for name, value in {**item, **fields}.items() if value is not None}
+        return StrictJsonOutputParser(Verdicts).parse(json.dumps({"verdicts": [kept]})).verdicts[0]
+
+    assert read(reason=None).reason == ""
+    assert read(evidence=None).evidence == []
+    listed = read(reason=["a", "b"], evidence=[["1.1"], ["1.2"]])
+    assert (listed.reason, listed.evidence) == ("a b", ["1.1", "1.2"])
+    for wrong in ({"evidence": None, "verdict": "supported"}, {"reason": {"a": 1}}, {"evidence": [["1.1"], "1.2"]}):
+        with pytest.raises(OutputParserException):
+            read(**wrong)
 
 
 def test_the_arguments_of_another_tool_are_no_answer():

@@ -363,7 +363,7 @@ def test_a_wrong_step_or_example_is_refused(wrong, told):
         (
             "verify_statements.yaml",
             "instruction: x\nexamples: [{input: {}, output: {verdicts: [{statement: 1}]}}]",
-            "verify_statements, output of example 1: verdicts.0.reason: Field required",
+            "verify_statements, output of example 1: verdicts.0.evidence: Field required",
         ),
         ("common.yaml", "language: en", "common.yaml is not a valid common file"),
         (
