@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -140,6 +141,7 @@ class EndpointCapabilities:
         grammar: True if the server builds a grammar for each request at little cost, as its replies show.
         refuses_own_schemas: True if it refused a schema that names what is possible for the request.
         unusable: rungs that were left although the endpoint did not refuse them, with a phrase that says why.
+        unfit: number of replies on each rung that did not fit the schema, before the first valid reply.
         fails_anyway: True if requests failed with server errors (HTTP 5xx) on every rung.
         refuses_log_probabilities: True if it refused a request for token log-probabilities.
         replies_with_tokens: number of replies with token log-probabilities.
@@ -153,6 +155,7 @@ class EndpointCapabilities:
     grammar: bool = False
     refuses_own_schemas: bool = False
     unusable: dict[str, str] = field(default_factory=dict)
+    unfit: Counter[str] = field(default_factory=Counter)
     fails_anyway: bool = False
     refuses_log_probabilities: bool = False
     replies_with_tokens: int = 0
@@ -312,10 +315,15 @@ class Endpoint:
         """Return the mode to try after a complete reply that does not fit the schema; None to ask in the same mode.
 
         Before the first valid reply, a reply that cannot come from a server that follows the requested format shows
-        that the format is accepted and ignored. The rung is not tried again.
+        that the format is accepted and ignored, and so do two replies that could. The rung is not tried again.
         """
-        is_followed = mode.rung == "function_calling" and any(reply.tool for reply in reply_texts(message))
-        if not self.is_unproven(mode) or mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT or is_followed:
+        if mode.rung in self.capabilities.unusable:  # another question has found out
+            return self.first_mode
+        if not self.is_unproven(mode):
+            return None
+        is_called = mode.rung == "function_calling" and any(reply.tool for reply in reply_texts(message))
+        self.capabilities.unfit[mode.rung] += 1
+        if (is_called or mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT) and self.capabilities.unfit[mode.rung] < 2:
             return None
         self.capabilities.unusable[mode.rung] = f"ignores {mode.rung}"
         return self._lower(mode)
