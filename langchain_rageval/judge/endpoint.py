@@ -173,6 +173,7 @@ class Endpoint:
         capabilities: of the same endpoint, if known; otherwise nothing is known yet.
         max_concurrency: most calls to the model at a time; None for one to a model in this process, else no limit.
         probabilities: True to request the log-probabilities of the tokens.
+        grammar: whether the server builds a grammar for each request at little cost; None to recognise it.
     """
 
     def __init__(
@@ -183,6 +184,7 @@ class Endpoint:
         capabilities: EndpointCapabilities | None = None,
         max_concurrency: int | None = None,
         probabilities: bool = False,
+        grammar: bool | None = None,
     ) -> None:
         self.model = model
         self.capabilities = capabilities or EndpointCapabilities()
@@ -190,6 +192,7 @@ class Endpoint:
         self._layout = layout
         self._max_concurrency = max_concurrency
         self._probabilities = probabilities
+        self._grammar = grammar
         self._own_gate = PerProcess(partial(AdaptiveLimiter, max_concurrency))
 
     @cached_property
@@ -404,7 +407,8 @@ class Endpoint:
         """Return True if a request in a mode is sent with the schema of its own instead of the answer class's."""
         if mode.rung != "json_schema" or mode.plain_schema or request.limits is None:
             return False
-        return isinstance(self._mode, str) and (self._family.grammar or self.capabilities.grammar)
+        known = self._family.grammar or self.capabilities.grammar
+        return isinstance(self._mode, str) and (known if self._grammar is None else self._grammar)
 
     @cached_property
     def _family(self) -> ClientFamily:

@@ -51,6 +51,9 @@ class Judge:
         probabilities: True to request the log-probabilities of the tokens, from which each verdict and grade gets its
             probability; for ChatOpenAI, also with vLLM or llama-server, for ChatLlamaCpp with `logits_all=True`, and
             for other clients that return them. Without them the verdicts have none, and the report notes it.
+        grammar: True if the server builds a grammar from the schema of each request in milliseconds, as llama.cpp and
+            vLLM do: the schema then allows only what is possible for the request. False if it does not. None, the
+            default, recognises them by their replies.
         version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
             change it when the model changes. Without it the scores of such a model are not journalled.
 
@@ -69,6 +72,7 @@ class Judge:
     max_context_tokens: int | None = field(default=None, kw_only=True)
     max_concurrency: int | None = field(default=None, kw_only=True)
     probabilities: bool = field(default=False, kw_only=True)
+    grammar: bool | None = field(default=None, kw_only=True)
     version: str | None = field(default=None, kw_only=True)
     _endpoint: Endpoint = field(init=False)
 
@@ -97,8 +101,15 @@ class Judge:
             raise ConfigError(f"draws must be an odd number, so that there is a majority, got {self.draws}")
         if not isinstance(self.probabilities, bool):
             raise ConfigError(f"probabilities must be True or False, got {self.probabilities!r}")
+        if self.grammar not in (None, True, False):
+            raise ConfigError(f"grammar must be True, False or None, got {self.grammar!r}")
         endpoint = Endpoint(
-            self.model, self.mode, self.layout, max_concurrency=self.max_concurrency, probabilities=self.probabilities
+            self.model,
+            self.mode,
+            self.layout,
+            max_concurrency=self.max_concurrency,
+            probabilities=self.probabilities,
+            grammar=self.grammar,
         )
         object.__setattr__(self, "_endpoint", endpoint)
 

@@ -394,7 +394,7 @@ def _wrapped_runnables(model: Any) -> list[Any] | None:
     return None
 
 
-_LLAMA_CPP: Final = re.compile(r"b\d+-[0-9a-f]{6,}")  # its build, as the fingerprint of the system
+_LLAMA_CPP: Final = re.compile(r"b\d+-(?:[0-9a-f]{6,}|unknown)")  # its build, as the fingerprint of the system
 _VLLM: Final = re.compile(r"chatcmpl-(?:[0-9a-f]{16}|[0-9a-f]{32})")  # a random number in hexadecimal
 
 

@@ -128,6 +128,7 @@ def _cascade_of(cheap: Judge, strong: Judge, least_probability: float) -> Cascad
         max_context_tokens=first.max_context_tokens,
         max_concurrency=first.max_concurrency,
         probabilities=first.probabilities,
+        grammar=first.grammar,
         cheap=cheap,
         strong=strong,
         least_probability=least_probability,

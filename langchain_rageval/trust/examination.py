@@ -166,7 +166,7 @@ class _RecordingEndpoint(Endpoint):
     """Endpoint of a recording judge, with the capabilities that are already known."""
 
     def __init__(self, judge: Judge, known: Endpoint, log: ReplyLog) -> None:
-        super().__init__(judge.model, judge.mode, judge.layout, known.capabilities)
+        super().__init__(judge.model, judge.mode, judge.layout, known.capabilities, grammar=judge.grammar)
         self.log = log
         self._known = known
 

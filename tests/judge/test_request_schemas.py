@@ -7,7 +7,7 @@ from helpers.each import each
 from helpers.servers.brain import METRICS, RICH, offline, rag_samples, says_the_same
 from helpers.servers.openai_server import OpenAIServer
 
-from langchain_rageval import HashingEmbeddings, Judge, evaluate, faithfulness
+from langchain_rageval import ConfigError, HashingEmbeddings, Judge, evaluate, faithfulness
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, AnswerLimits, narrow_schema
 
@@ -31,7 +31,7 @@ def is_plain(schema):
 CLASSES = {answer.__name__: answer for answer in ANSWER_SCHEMAS.values()}
 
 
-@pytest.mark.parametrize("kind", [LLAMA_CPP, VLLM], ids=["llama.cpp", "vLLM"])
+@pytest.mark.parametrize("kind", [LLAMA_CPP, {"build": "b0-unknown"}, VLLM], ids=["llama.cpp", "without git", "vLLM"])
 @pytest.mark.parametrize("mode", ["auto", "json_schema"])
 def test_servers_with_grammars_get_the_schema_of_the_request_after_their_first_reply(
     openai_server, chat_openai, kind, mode
@@ -42,6 +42,18 @@ def test_servers_with_grammars_get_the_schema_of_the_request_after_their_first_r
     for sample in samples:
         assert says_the_same(metric.invoke(sample), sample)
     assert [is_plain(schema) for schema in sent_schemas(server)] == [True, False, False, False]
+
+
+@each(("grammar", "plain"), [(True, [False] * 4), (False, [True] * 4)])
+def test_what_the_user_says_of_a_server_holds_from_the_first_request(openai_server, chat_openai, grammar, plain):
+    server = openai_server(offline, **(OPENAI if grammar else LLAMA_CPP))
+    evaluate(rag_samples(2), faithfulness(Judge(chat_openai(server), grammar=grammar)), progress=False)
+    assert [is_plain(schema) for schema in sent_schemas(server)] == plain
+
+
+def test_grammar_is_a_truth_value():
+    with pytest.raises(ConfigError, match="grammar must be True, False or None, got 'gbnf'"):
+        Judge(offline, grammar="gbnf")
 
 
 @pytest.mark.parametrize("kind", [OPENAI, SGLANG, LLAMA_CPP_PYTHON, {}], ids=["OpenAI", "SGLang", "python", "unknown"])
