@@ -33,7 +33,7 @@ from langchain_rageval.metrics.supported import Value, extraction_findings, spli
 from langchain_rageval.run.run import Run, Traced, ainvoke_child, invoke_child
 from langchain_rageval.steps.judge_step import AGREEMENT, CUT, NO_MAJORITY, UNDECIDED
 from langchain_rageval.steps.stage import Stage, State, can_be_rejudged, describe_step
-from langchain_rageval.steps.step import own_names
+from langchain_rageval.steps.step import ChainStep, own_names
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
 
@@ -244,7 +244,7 @@ class Metric(Traced[Any, Score], Adapters):
         return sorted(field for field in self.reads if _is_missing(sample, field))
 
     def rescore(self, sample: Sample, score: Score) -> Score | None:
-        """Compute the score from the findings of an earlier score, without a call.
+        """Compute the score from the findings of an earlier score, without a call; anew for a function of the sample.
 
         The earlier usage and the part of the instrument that found the facts are kept.
 
@@ -256,6 +256,8 @@ class Metric(Traced[Any, Score], Adapters):
         Returns:
             The score, or None if the findings do not suffice.
         """
+        if self.state_from_findings is None and not self.models and not _has_chain(self):
+            return self.invoke(sample).model_copy(update={"usage": score.usage})
         items, extraction = split_extraction(score.findings)
         if score.unscored == NO_MAJORITY:
             return None
@@ -433,6 +435,11 @@ def _described_options(options: Mapping[str, Any]) -> Any:
     except NotDescribable as error:
         remedy = "use options that are plain data, or give functions and objects a text attribute `version`"
         raise NotDescribable(f"its options cannot be identified ({error}): {remedy}") from None
+
+
+def _has_chain(metric: Metric) -> bool:
+    """Return True if a step invokes a chain of the user, whose models its graph may not show."""
+    return any(isinstance(stage, ChainStep) for stage in stages_of(metric))
 
 
 def _check_own_steps(metric: str, stages: Iterable[Stage[Any]]) -> None:
