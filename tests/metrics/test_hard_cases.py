@@ -1,4 +1,4 @@
-"""Hard cases of the definitions: an obedient judge gives the value that a person gave, by a rule that its prompt has."""
+"""Hard cases of the definitions: an obedient judge gives the value that a person gave, by a rule of its prompt."""
 
 from pathlib import Path
 
