@@ -39,7 +39,6 @@ def test_an_obedient_judge_gives_the_value_of_a_person(language, case):
     sample = Sample(**{name: case[name] for name in Sample.model_fields if name in case})
     score = METRICS[case["metric"]](scripted(*replies(case))).invoke(sample)
     assert score.value == pytest.approx(case["value"], abs=0.05), case["kind"]
-    assert "incomplete" not in {finding.verdict for finding in score.findings}
 
 
 @each(("language", "case"), EVERY)
@@ -49,5 +48,5 @@ def test_the_prompt_has_the_rule_that_decides(language, case):
 
 def test_there_are_as_many_cases_of_each_kind_in_both_languages():
     steps = [[(case["metric"], case["step"]) for case in cases] for cases in CASES.values()]
-    assert len(CASES["en"]) == len(CASES["ru"]) >= 20
+    assert len(CASES["en"]) == len(CASES["ru"]) >= 60
     assert steps[0] == steps[1]
