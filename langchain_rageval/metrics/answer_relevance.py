@@ -19,6 +19,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value
+from langchain_rageval.steps.judge_step import AGREEMENT
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.questions import regenerate_questions
 from langchain_rageval.steps.stage import State
@@ -84,13 +85,16 @@ def mean_similarity(state: State) -> Value:
 def _state_from_findings(sample: Sample, score: Score, *, max_questions: int) -> State | None:
     """Return the state from the findings of a score, or None if it compared more questions than this metric would.
 
-    A score without findings is of an evasive answer.
+    A score without questions is of an evasive answer.
     """
-    if len(score.findings) > max_questions or any(finding.kind != "question" for finding in score.findings):
+    questions = [finding for finding in score.findings if finding.kind == "question"]
+    agreement = [finding for finding in score.findings if finding.kind == "agreement"]
+    if len(questions) > max_questions or len(questions) + len(agreement) < len(score.findings):
         return None
     return {
         "sample": sample,
-        "evasive": not score.findings,
-        "regenerated_questions": [finding.text for finding in score.findings],
-        "similarities": [float(finding.verdict) for finding in score.findings],
+        "evasive": not questions,
+        "regenerated_questions": [finding.text for finding in questions],
+        "similarities": [float(finding.verdict) for finding in questions],
+        AGREEMENT: agreement,
     }

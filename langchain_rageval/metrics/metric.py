@@ -329,15 +329,14 @@ class Metric(Traced[Any, Score], Adapters):
     def _finished(self, state: State, sample: Sample, usage: Usage) -> Score:
         """Return the score of a state; the reducer gets the sample with its own question."""
         found = [*extraction_findings(state), *question_notes(state), *state.get(CUT, ())]
-        agreement = state.get(AGREEMENT, [])
         if undecided := state.get(UNDECIDED):
             value = Value.without(NO_MAJORITY, undecided)
         else:
             value = self._reduced({**state, "sample": sample} if sample.history else state)
-        return with_extraction(self._score(replace(value, findings=[*value.findings, *agreement]), usage), found)
+        return with_extraction(self._score(value, usage), found)
 
     def _reduced(self, state: State) -> Value:
-        """Return what the reducer gives for a state; an error in it names the reducer as its step."""
+        """Return what the reducer gives for a state, and the agreement; an error names the reducer as its step."""
         try:
             value = self.reduce(_ReadState(state, self.name))
         except Exception as error:
@@ -350,7 +349,7 @@ class Metric(Traced[Any, Score], Adapters):
             raise ConfigError(f"reduce of {self.name} gave Value({value.number!r}), not a number: {remedy}")
         if value.number is not None and value.unscored is not None:
             raise ConfigError(f"reduce of {self.name} gave both a number and a cause why there is none: {remedy}")
-        return value
+        return replace(value, findings=[*value.findings, *state.get(AGREEMENT, ())])
 
     def _score(self, value: Value, usage: Usage) -> Score:
         number = None if value.number is None else self._in_range(value.number)

@@ -183,7 +183,7 @@ def test_it_is_as_if_evaluated_anew(build, before, after, samples, draws):
     scores = [score for row in rescored.rows for score in row.scores.values()]
     assert {score.counted_by for score in scores} == {anew.instrument.partition(".")[2]}
     found = [finding.kind for row in rescored.rows for score in row.scores.values() for finding in score.findings]
-    asks_for_verdicts = any(judge.draws > 1 for judge in anew.judges) and anew.name != "answer_relevance"
+    asks_for_verdicts = any(judge.draws > 1 for judge in anew.judges)
     assert ("agreement" in found) == asks_for_verdicts
     assert [row.sample for row in rescored.rows] == samples
 
