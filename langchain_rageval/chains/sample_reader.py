@@ -19,6 +19,7 @@ from langchain_rageval.chains.prompt_search import Chunk, ModelCall, Part, find_
 from langchain_rageval.chains.run_trees import RootRun, find_documents
 from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
+from langchain_rageval.data.foreign_records import flatten_record
 from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
 from langchain_rageval.data.schema import Sample, Turn, without_surrogates
 from langchain_rageval.errors import SampleError
@@ -355,9 +356,14 @@ def _convert_outputs(inputs: Any, outputs: Any) -> Any:
     if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
         return {"answer": outputs[0], "contexts": outputs[1]}
     outputs = _convert_structured(inputs, _convert_messages(_convert_model(outputs)))
+    outputs = flatten_record(outputs) if isinstance(outputs, Mapping) else outputs
     fields = read_fields({"outputs": outputs}) if isinstance(outputs, Mapping) else {"answer": outputs}
     if "answer" in fields:
         return outputs
+    parts = (part for part in map(_convert_model, outputs.values()) if isinstance(part, Mapping))
+    answers = [part["answer"] for part in parts if _is_text(part.get("answer"))]
+    if len(answers) == 1:
+        return {**outputs, "answer": answers[0]}
     known = [value for value in _values(inputs) if isinstance(value, str)]
     unnamed = fields["metadata"]
     texts = [name for name, text in outputs.items() if name in unnamed and _is_text(text) and text not in known]

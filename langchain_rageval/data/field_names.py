@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -34,7 +34,9 @@ from langchain_rageval.data.vocabulary import (
     TEXT_FIELDS,
     USUAL,
     Reading,
+    competing_names,
     folded,
+    is_likely_answer,
     known_name,
     numbered_name,
     reading_of,
@@ -73,6 +75,7 @@ _UNREAD_HISTORY = (
 )
 _WHOLE_CONVERSATIONS = CONVERSATIONS - {"messages", "user_input"}
 _ANY_HISTORY = frozenset({"history", "история"})  # names of a text or a mapping that may not be about a chat
+_COMPARED = {"answer", *LIST_FIELDS}  # fields of which a record may have only one value
 _EXCERPT = 80  # characters
 
 
@@ -112,13 +115,56 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     reading = reading_of([*map(str, attributes), *rest], paths.values())
     if reading is DEEPEVAL:
         rest = {name: _split_joined(name, value) for name, value in rest.items()}
+    rest = _with_likely_answer(rest)
+    _check_competition(rest, paths.keys(), {**FIELDS_BY_NAME, **reading.fields})
     result, origins = _read(rest, mapped, reading)
+    if "contexts" not in result and any(map(_is_context_column, attributes)):  # all of them are empty
+        result["contexts"] = []
     values = as_sample_fields(result)
     if origins.get("history", "history") != "history":
         values["history"] = _before_question(values)
     found = {field: path for field, path in paths.items() if mapped[field] is not None}
     groups = _numbered_groups(rest)
     return values, {field: groups.get(name, [name]) for field, name in (origins | found).items()}
+
+
+def _with_likely_answer(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values with one under a likely name of the answer as the answer, if no known name has one."""
+    likely = [name for name, value in values.items() if is_likely_answer(name) and isinstance(value, str)]
+    if not likely or any(known_name(name) in _NAME_SETS["answer"] for name in values):
+        return values
+    return {"answer" if name == likely[0] else name: value for name, value in values.items()}
+
+
+def _check_competition(values: Mapping[str, Any], mapped: Collection[str], meanings: Mapping[str, str]) -> None:
+    """Check that no two names of one field have different values.
+
+    Of a mapping that holds several fields, such as the outputs of a chain, only the texts of an answer are compared.
+
+    Raises:
+        SampleError: if two have; the message names both and the `fields` that decide.
+    """
+    by_field: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        known = known_name(name) or name
+        field = "answer" if is_likely_answer(name) or known == "messages" else meanings.get(known, "")
+        if field in _COMPARED and field not in mapped and not (known in CONTAINERS and isinstance(value, Mapping)):
+            by_field.setdefault(field, {})[name] = value
+    for field, named in by_field.items():
+        if len(named) > 1:
+            contents = {name: _content(_fields_in(field, name, value).get(field)) for name, value in named.items()}
+            first: dict[str, str] = {}
+            for name, content in contents.items():
+                if content:
+                    first.setdefault(content, name)
+            if len(first) > 1:
+                raise competing_names(field, [*first.values()])
+
+
+def _content(value: Any) -> str:
+    """Return the texts of a value without white space, so that a list and its joined text are equal."""
+    texts = [str(_chunk_to_text(item)) for item in (value if isinstance(value, list) else [value]) if item is not None]
+    return "".join("".join(texts).split())
 
 
 def read_run(run: Any, example: Any = None) -> dict[str, Any]:
@@ -219,8 +265,16 @@ def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values with those of `context_1`, `context_2` and so on as one list, if the list itself is missing."""
     groups = _numbered_groups(values)
     used = {own for group in groups.values() for own in group}
-    lists = {name: [number_to_text(values[own]) for own in group] for name, group in groups.items()}
+    lists = {
+        name: [number_to_text(values[own]) for own in group if str(values[own]).strip() != "[]"]
+        for name, group in groups.items()
+    }
     return {own: value for own, value in values.items() if own not in used} | lists if groups else values
+
+
+def _is_context_column(name: Any) -> bool:
+    numbered = numbered_name(str(name))
+    return numbered is not None and FIELDS_BY_NAME[numbered[0]] == "contexts"
 
 
 def _numbered_groups(values: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Records whose fields are not at the top: of MLflow, TruLens, LangSmith and OpenAI's evals, and rows of reports.
+"""Records whose fields are not at the top, or have other meanings: exports of programs and rows of data sets.
 
 `flatten_record` converts each to a mapping with the names of `NAMES`. Records are recognised by their keys; the
 libraries are not imported.
@@ -22,7 +22,10 @@ EXAMPLE_KEYS = frozenset({"dataset_id", "dataset_name", "source_run_id", "modifi
 RUN_KEYS = frozenset({"run_type", "trace_id", "dotted_order", "session_id", "parent_run_id"})
 """Keys that only a LangSmith run has; its outputs are the answer."""
 
-_MARKS = frozenset({"scores", "item", "datasource_item", "info", "spans", "trace", "record_id", "inputs", "evolution"})
+_MARKS = frozenset(
+    {"scores", "item", "datasource_item", "info", "spans", "trace", "record_id", "inputs", "evolution", "observations"}
+    | {"supporting_facts", "answers", "expected", "expectedOutput", "vars", "retriever_resources"}
+)
 _EXPECTATIONS = {folded(name) for name in (*NAMES["references"], "guidelines", "expected_facts")}
 _SPAN_TEXTS = ("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs")
 _RETRIEVED = "ai.observability.retrieval.retrieved_contexts"
@@ -46,7 +49,8 @@ _TRULENS_NAMES = {
 
 def flatten_record(record: Record) -> Record:
     """Return the fields of a record of another program at the top level; return any other record unchanged."""
-    if record.keys().isdisjoint(_MARKS) and not any("." in name for name in record):
+    has_marks = not record.keys().isdisjoint(_MARKS) or any("." in name for name in record)
+    if not has_marks and not any(isinstance(value, Mapping) for value in record.values()):
         return record
     for matches, convert in _CONVERSIONS:
         if matches(record):
@@ -144,7 +148,135 @@ def _from_openai_item(record: Record) -> Record:
     sample: Record = record["sample"]
     text = sample.get("output_text", sample.get("output"))
     answer = text if isinstance(text, str) else {"messages": text}
-    return {**item, "output": answer} if text is not None else item
+    return {**_expected(item), "output": answer} if text is not None else item
+
+
+def _expected(item: Record) -> dict[str, Any]:
+    """Return the fields of a test case, whose answer is the reference."""
+    return _renamed(item, dict.fromkeys(NAMES["answer"], "reference"))
+
+
+def _from_phoenix(record: Record) -> Record:
+    """Convert a row of Phoenix: a span, or a question with its answer, where `reference` is what was retrieved."""
+    found = _decoded(record.get("attributes.retrieval.documents"))
+    documents = [_phoenix_document(item) for item in _mappings(found)] if found is not None else record.get("reference")
+    result: dict[str, Any] = {
+        "id": record.get("context.span_id"),
+        "input": record.get("attributes.input.value", record.get("input")),
+        "output": record.get("attributes.output.value", record.get("output")),
+        "contexts": [documents] if isinstance(documents, str) else documents,
+    }
+    result = {name: value for name, value in result.items() if value is not None}
+    used = ("context.span_id", "reference", "input", "output", "attributes.retrieval.documents")
+    return {**{name: record[name] for name in record if name not in used and "attributes." not in name}, **result}
+
+
+def _phoenix_document(item: Record) -> dict[str, Any]:
+    inner = {name.removeprefix("document."): value for name, value in (_mapping(item.get("document")) or item).items()}
+    return {
+        "page_content": inner.get("content", ""),
+        "id": inner.get("id"),
+        "metadata": _mapping(inner.get("metadata")),
+    }
+
+
+def _from_langfuse(record: Record) -> Record:
+    """Convert a trace of Langfuse with its observations, or an item of a data set with its expected output."""
+    observations = _mappings(record.get("observations"))
+    inner = {one.get("id") for one in observations if str(one.get("type")).upper() == "RETRIEVER"}
+    contexts = [
+        _retrieved_by(one.get("output"))
+        for one in observations
+        if one.get("id") in inner and one.get("parentObservationId") not in inner
+    ]
+    result = _renamed(record, {"expectedOutput": "reference", "observations": None, "scores": None})
+    return result | {name: _decoded(result[name]) for name in ("input", "output") if name in result} | _if_any(contexts)
+
+
+def _retrieved_by(output: Any) -> Any:
+    decoded = _decoded(output)
+    return decoded.get("documents", decoded.get("contexts")) if isinstance(decoded, Mapping) else decoded
+
+
+def _if_any(contexts: Iterable[Any]) -> dict[str, Any]:
+    found = concatenated(iter([item if isinstance(item, list) else [item] for item in contexts if item is not None]))
+    return {} if found is None else {"contexts": found}
+
+
+def _from_braintrust(record: Record) -> Record:
+    """Convert a row of a Braintrust experiment: `expected` is the reference, and the metadata may hold the contexts."""
+    metadata = _mapping(record.get("metadata"))
+    contexts = next((metadata[name] for name in metadata if name in NAMES["contexts"]), None)
+    return _renamed(record, {"expected": "reference", "scores": None}) | _if_any([contexts])
+
+
+def _from_dify(record: Record) -> Record:
+    """Convert a message of Dify: the resources of the retriever, which a reply of its API has in its metadata."""
+    resources = record.get("retriever_resources") or _mapping(record.get("metadata")).get("retriever_resources")
+    contexts = [str(one.get("content", "")) for one in _mappings(resources)]
+    return _renamed(record, {"retriever_resources": None}) | {"contexts": contexts}
+
+
+def _from_haystack(record: Record) -> Record:
+    """Convert the output of a pipeline of Haystack: replies or built answers, and the documents of its components."""
+    parts = [part for part in record.values() if isinstance(part, Mapping)]
+    answers = [one for part in parts for one in part.get("answers") or () if isinstance(one, Mapping)]
+    replies = [one for part in parts for one in part.get("replies") or ()]
+    documents = [part["documents"] for part in parts if part.get("documents") is not None]
+    built: Record = answers[0] if answers else {}
+    reply = built.get("data", replies[0] if replies else None)
+    answer = reply if isinstance(reply, str) else _mapping(reply).get("text") or _haystack_text(_mapping(reply))
+    found = built.get("documents") or (documents[-1] if documents else None)
+    result = {name: value for name, value in record.items() if not isinstance(value, Mapping)} | {"answer": answer}
+    return ({"question": built["query"]} if built.get("query") else {}) | result | _if_any([found])
+
+
+def _haystack_text(message: Record) -> str:
+    """Return the text of a chat message of Haystack as a mapping."""
+    parts = message.get("content", message.get("_content"))
+    return parts if isinstance(parts, str) else "".join(str(part.get("text", "")) for part in _mappings(parts))
+
+
+def _is_haystack(record: Record) -> bool:
+    parts = [part for part in record.values() if isinstance(part, Mapping)]
+    return any(
+        isinstance(part.get("replies"), list)
+        or (isinstance(part.get("answers"), list) and has_any(part["answers"], "data", "query"))
+        for part in parts
+    )
+
+
+def has_any(items: Iterable[Any], *names: str) -> bool:
+    """Return True if an item is a mapping with one of the names."""
+    return any(isinstance(item, Mapping) and not item.keys().isdisjoint(names) for item in items)
+
+
+def _from_promptfoo(record: Record) -> Record:
+    """Convert a result of promptfoo: its variables, whose answer is the reference, and the output of the provider."""
+    output = _mapping(record.get("response")).get("output")
+    return _expected(record["vars"]) | ({} if output is None else {"output": output})
+
+
+def _from_squad(record: Record) -> Record:
+    """Convert a row of SQuAD, SberQuAD or HotpotQA, whose answers and contexts are those of the reference."""
+    answers, context = record.get("answers"), record.get("context")
+    references = answers["text"] if isinstance(answers, Mapping) else record.get("answer")
+    contexts = [context] if isinstance(context, str) else _hotpot_passages(record)
+    result = _renamed(record, dict.fromkeys(("answers", "context", "supporting_facts")))
+    if not isinstance(answers, Mapping):
+        result.pop("answer", None)
+    return result | {"references": references, "reference_contexts": contexts}
+
+
+def _hotpot_passages(record: Record) -> list[str]:
+    """Return the passages of a row of HotpotQA that support its answer, as a mapping of columns or as pairs."""
+
+    def pairs(value: Any, second: str) -> list[Any]:
+        return [*zip(value["title"], value[second], strict=True)] if isinstance(value, Mapping) else value or []
+
+    supporting = {title for title, _ in pairs(record["supporting_facts"], "sent_id")}
+    passages = pairs(record.get("context"), "sentences")
+    return ["".join(sentences) for title, sentences in passages if title in supporting]
 
 
 def _from_mlflow(record: Record) -> Record:
@@ -274,6 +406,14 @@ _CONVERSIONS: Collection[tuple[Callable[[Record], bool], Callable[[Record], Reco
     (lambda record: "run_type" in record and "inputs" in record, _from_run),
     (lambda record: record.keys() >= {"evolution", "passage_ids", "spans"}, _from_testset_row),
     (is_example, partial(_renamed, names={"outputs": "reference_outputs"})),
+    (lambda record: "context.span_id" in record or "attributes.retrieval.documents" in record, _from_phoenix),
+    (lambda record: "input" in record and record.keys() & {"observations", "expectedOutput"} != set(), _from_langfuse),
+    (lambda record: record.keys() >= {"input", "expected"}, _from_braintrust),
+    (lambda record: "retriever_resources" in {*record, *_mapping(record.get("metadata"))}, _from_dify),
+    (lambda record: has_mappings(record, "vars") and "question" in record["vars"], _from_promptfoo),
+    (lambda record: has_mappings(record, "answers") and isinstance(record["answers"].get("text"), list), _from_squad),
+    (lambda record: record.keys() >= {"supporting_facts", "context"}, _from_squad),
+    (_is_haystack, _from_haystack),
     (_has_columns, _from_columns),
 )
 """Recognition and conversion of each kind of record; the first that matches is used."""

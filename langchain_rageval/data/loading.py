@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from langchain_rageval.data.conversations import CONVERSATION, read_conversation
 from langchain_rageval.data.field_names import check_fields, explain_fields, metadata_name
@@ -31,6 +31,14 @@ from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.data.vocabulary import CONVERSATIONS, NAMES, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError
 
+ROWS = "rows"
+"""Key of the metadata under which a sample that was joined from rows of one chunk each has their number."""
+
+_SAME_IN_CHUNKS = Sample.model_fields.keys() - {"contexts", "context_ids", "metadata"}
+_ABOUT_CHUNK = re.compile(
+    "rank|score|chunk|doc|source|page|title|position|distance|similarity|url|file|ранг|стр|источник"
+)
+_NUMBER = re.compile(r"[-+]?\d*[.,]?\d+(e[-+]?\d+)?", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.+)-[1-9][0-9]*", re.DOTALL)
 
 
@@ -349,29 +357,89 @@ def _parsed(records: Records, name: str, fields: Fields, options: _ParseOptions)
         options: how records become samples.
     """
     ids, reading = SampleIds(), _FieldReading(fields, options.each_turn)
-    for place, record in records:
-        try:
-            if isinstance(record, SampleError):
-                raise record
-            samples = reading.samples(record)
-        except (SampleError, ValueError, RecursionError) as error:
-            located = SampleError(f"{name}, {place}: {error}", getattr(error, "field", None))
-            located.__cause__ = error
+    for place, item in join_chunks(_samples_read(records, reading)):
+        if isinstance(item, Exception):
+            located = SampleError(f"{name}, {place}: {item}", getattr(item, "field", None))
+            located.__cause__ = item
             yield located
-            continue
-        for sample in samples:
-            if options.number_ids and ids.clashes(sample):
-                numbered = ids.distinct(sample)
-                _LOG.warning("%s, %s: %s; renamed to %r", name, place, describe_clash(sample), numbered.id)
-                yield numbered
-                continue
+        elif options.number_ids and ids.clashes(item):
+            numbered = ids.distinct(item)
+            _LOG.warning("%s, %s: %s; renamed to %r", name, place, describe_clash(item), numbered.id)
+            yield numbered
+        else:
             try:
-                distinct: Sample | SampleError = ids.checked(sample, f"{name}, {place}")
+                distinct: Sample | SampleError = ids.checked(item, f"{name}, {place}")
             except SampleError as error:
                 distinct = error
             yield distinct
     for message in reading.describe(name):
         options.notice(message)
+
+
+def _samples_read(records: Records, reading: _FieldReading) -> Iterator[tuple[str, Sample | Exception]]:
+    """Yield the samples in the records, or the error of a record that is not one, each with its place."""
+    for place, record in records:
+        try:
+            if isinstance(record, SampleError):
+                raise record
+            for sample in reading.samples(record):
+                yield place, sample
+        except (SampleError, ValueError, RecursionError) as error:
+            yield place, error
+
+
+T = TypeVar("T")
+
+
+def join_chunks(items: Iterable[tuple[T, Any]]) -> Iterator[tuple[T, Any]]:
+    """Yield items with adjacent samples joined that differ in their only context alone, as rows of a table of chunks.
+
+    Ranks, scores and ids of the chunks may differ, too. A joined sample has the place of the first one, and
+    `metadata["rows"]` is their number; a value of the metadata that differs is the list of all.
+
+    Args:
+        items: places and samples; anything else is yielded unchanged.
+    """
+    held: list[tuple[T, Any]] = []
+    for place, item in items:
+        if held and not _is_next_chunk([sample for _, sample in held], item):
+            yield held[0][0], _joined([sample for _, sample in held])
+            held = []
+        held.append((place, item))
+    if held:
+        yield held[0][0], _joined([sample for _, sample in held])
+
+
+def _is_next_chunk(held: Sequence[Any], sample: Any) -> bool:
+    first = held[0]
+    if not (isinstance(sample, Sample) and isinstance(first, Sample) and sample.question == first.question):
+        return False
+    if any(one.contexts is None or len(one.contexts) != 1 for one in (first, sample)):
+        return False
+    if sample.contexts in [one.contexts for one in held] or sample.metadata.keys() != first.metadata.keys():
+        return False
+    equal = all(getattr(sample, name) == getattr(first, name) for name in _SAME_IN_CHUNKS)
+    return equal and all(
+        value == first.metadata[name] or _NUMBER.fullmatch(str(value)) or _ABOUT_CHUNK.search(name)
+        for name, value in sample.metadata.items()
+    )
+
+
+def _joined(samples: Sequence[Any]) -> Any:
+    first = samples[0]
+    if len(samples) == 1:
+        return first
+    metadata = {
+        name: value if all(one.metadata[name] == value for one in samples) else [one.metadata[name] for one in samples]
+        for name, value in first.metadata.items()
+    }
+    ids = [one for sample in samples for one in sample.context_ids or []]
+    update = {
+        "contexts": [context for sample in samples for context in sample.contexts],
+        "context_ids": ids if len(ids) == len(samples) else None,
+        "metadata": {**metadata, ROWS: len(samples)},
+    }
+    return first.model_copy(update=update)
 
 
 class _FieldReading:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "answer": (
         *("answer", "response", "actual_output", "result", "output", "outputs", "messages"),
         *("ответ", "ответ модели", "ответ системы", "ответ бота", "ответ ассистента", "сгенерированный ответ"),
-        *("полученный ответ", "текст ответа"),
+        *("полученный ответ", "текст ответа", "prediction", "completion"),
     ),
     "contexts": (
         *("contexts", "retrieved_contexts", "retrieval_context", "retrieved_context", "messages", "context"),
@@ -41,8 +41,14 @@ NAMES: dict[str, tuple[str, ...]] = {
         *("правильные ответы", "верный ответ", "ожидаемый ответ", "идеальный ответ", "образец ответа", "референс"),
     ),
     "reference_contexts": (
-        *("reference_contexts", "expected_chunks", "expected_retrieved_context", "эталонные контексты"),
-        *("эталонный контекст", "эталонные фрагменты", "эталонные документы", "правильный контекст"),
+        *("reference_contexts", "reference_context", "expected_chunks", "expected_retrieved_context"),
+        *(
+            "эталонные контексты",
+            "эталонный контекст",
+            "эталонные фрагменты",
+            "эталонные документы",
+            "правильный контекст",
+        ),
     ),
     "context_ids": ("context_ids", "retrieved_context_ids", "id контекстов", "id фрагментов", "id документов"),
     "retrieved_ids": ("retrieved_ids",),
@@ -70,14 +76,21 @@ CONTAINERS = frozenset(
 """Names whose value may be a mapping that holds several fields."""
 
 ONE_TEXT = frozenset({"context", "контекст", "найденный контекст", "извлечённый контекст", "retrieved_context"}) | {
-    name for name in NAMES["reference_contexts"] if name.endswith("контекст")
+    name for name in NAMES["reference_contexts"] if name.endswith(("контекст", "reference_context"))
 }
 """Names of lists under which a text is one item; under the other names of contexts a text is an error."""
 
 CONVERSATIONS = frozenset({"messages", "user_input", "turns", "conversation", "dialogue", "диалог", "переписка"})
 """Names whose value may be the messages of a whole conversation: of question, answer, contexts and history."""
 
+_ANSWER_WORD = re.compile("answer|response|output|prediction|completion|generation|reply|text|ответ|вывод")
+_SYSTEM_WORD = re.compile(
+    "model|llm|gpt|chatgpt|gigachat|giga|chat|yandex|claude|gemini|mistral|deepseek|llama|qwen|bot|chatbot|assistant|"
+    "agent|ai|rag|chain|system|pipeline|our|my|generated|predicted|actual|candidate|final|new|модел[иь]|ллм|ии|"
+    "(чат)?бота|ассистента|агента|системы|нейросет[иь]|сгенерированный|полученный|предсказанный|фактический|наш"
+)
 _SOURCES = frozenset({"источник", "источники"})
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
 _NOT_IN_NAMES = re.compile(r"[\W_]+")
 _NUMBERED = re.compile(r"(.*?)[\s_.\-№#]*(\d+)", re.DOTALL)
 
@@ -116,6 +129,15 @@ def known_name(name: str) -> str | None:
     "Источник" means "source", a name of metadata.
     """
     return name if name in FIELDS_BY_NAME else _BY_FOLDED.get(folded(name))
+
+
+@lru_cache(maxsize=4096)
+def is_likely_answer(name: str) -> bool:
+    """Return True for an unknown name that says it is the answer of a system, such as `llm_answer` or `botReply`."""
+    words = [word.casefold().replace("ё", "е") for word in _WORD.findall(unicodedata.normalize("NFKC", name))]
+    answers = [word for word in words if _ANSWER_WORD.fullmatch(word)]
+    of_system = [word for word in words if _SYSTEM_WORD.fullmatch(word)]
+    return bool(answers and of_system) and len(answers) + len(of_system) == len(words) and known_name(name) is None
 
 
 @lru_cache(maxsize=4096)
@@ -163,13 +185,6 @@ def _reading_of(all_names: frozenset[str], all_mapped: frozenset[str]) -> Readin
                 ("reference_contexts", "the gold context, as in DeepEval, which also uses the name 'expected_output'"),
             )
         return DEEPEVAL
-    if {"answer", "result"} <= names and not {"answer", "result"} & mapped:
-        raise two_readings(
-            "answer",
-            "answer",
-            ("answer", "the answer of the system"),
-            ("references", "the reference, as in LangChain's QAEvalChain, where 'result' is the answer"),
-        )
     return USUAL
 
 
@@ -186,3 +201,22 @@ def two_readings(name: str, path: str, *readings: tuple[str, str]) -> SampleErro
         for field, meaning in readings
     )
     return SampleError(f"{name!r} can be {meanings}: choose one", readings[0][0])
+
+
+def competing_names(field: str, names: Sequence[str]) -> SampleError:
+    """Return the error of names in one record that could all be one field.
+
+    Args:
+        field: field of `Sample`.
+        names: two or more names whose values differ.
+    """
+    what = {"answer": "the answer", "references": "the reference"}.get(field, field)
+    other = {"answer": "references", "contexts": "retrieved"}.get(field)
+    one, other = sorted(names[:2], key=lambda name: known_name(name) in ("answer", "ответ"))
+    beside = {"answer": "references", "contexts": "retrieved"}.get(field)
+    first = {} if known_name(one) == "messages" else {field: one}  # messages are the question, too
+    choices = [first | ({beside: other} if beside else {}), {field: other}]
+    typed = ",".join(f"{role}={name}" for role, name in choices[0].items())
+    typed = f'"{typed}"' if " " in typed else typed
+    remedy = f"write fields={choices[0]} or fields={choices[1]}; in the shell, --fields {typed}"
+    return SampleError(f"{' and '.join(map(repr, names))} could both be {what}: {remedy}", field)

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval.data.field_names import check_fields
-from langchain_rageval.data.loading import SampleIds, describe_place, read_samples
+from langchain_rageval.data.loading import SampleIds, describe_place, join_chunks, read_samples
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.data.tables import decode_row, is_table, table_rows
@@ -188,7 +188,9 @@ def prepare_samples(
     if not isinstance(samples, Sequence):
         return _with_fields(samples, fields) if fields else samples
     ids = SampleIds()
-    parsed = [_parse(index, item, ids, fields) for index, item in enumerate(samples)]
+    places = ((index, _parse(index, item, fields)) for index, item in enumerate(samples))
+    read = places if any(isinstance(item, Sample) for item in samples) else join_chunks(places)
+    parsed = [ids.checked(sample, describe_place(index, sample.question)) for index, sample in read]
     _check_complete(parsed, metrics, strict)
     _check_ids(parsed, metrics)
     return parsed
@@ -320,13 +322,12 @@ def _with_fields(samples: Any, fields: Mapping[str, str]) -> Any:
     return parse_async() if hasattr(samples, "__aiter__") else map(parse, samples)
 
 
-def _parse(index: int, item: Any, ids: SampleIds, fields: Mapping[str, str] | None) -> Sample:
-    """Return the sample in an item of a list, with a distinct id."""
+def _parse(index: int, item: Any, fields: Mapping[str, str] | None) -> Sample:
+    """Return the sample in an item of a list."""
     try:
-        sample = Sample.parse(item, fields)
+        return Sample.parse(item, fields)
     except SampleError as error:
         raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
-    return ids.checked(sample, describe_place(index, sample.question))
 
 
 def _check_complete(samples: Sequence[Sample], metrics: Sequence[AnyMetric], strict: bool) -> None:

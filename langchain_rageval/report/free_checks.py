@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 from langchain_rageval.chains.sample_reader import CONTEXTS_FROM, NO_CONTEXTS
+from langchain_rageval.data.loading import ROWS
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
@@ -97,6 +98,7 @@ class FreeChecks:
         origin, has_answer = sample.metadata.get(CONTEXTS_FROM), bool((sample.answer or "").strip())
         self._counts["unread-contexts"] += has_answer and origin == "retriever" and bool(sample.contexts)
         self._counts["no-contexts"] += has_answer and NO_CONTEXTS in sample.metadata
+        self._counts["joined-rows"] += isinstance(sample.metadata.get(ROWS), int) and len(sample.contexts or ()) > 1
         if sample.contexts is not None and (origin or sample.retrieved is not None):
             retrieved = sample.contexts if sample.retrieved is None else sample.retrieved
             self._chunks.update(retrieved=len(retrieved), read=len(sample.contexts), samples=1)
@@ -108,7 +110,7 @@ class FreeChecks:
         for code in ("blank", *_BEGINNINGS):
             if count := self._counts[code] + missing * (code == "blank"):
                 yield Note(code, count=count, total=self._samples)
-        for code in ("unread-contexts", "no-contexts"):
+        for code in ("unread-contexts", "no-contexts", "joined-rows"):
             if count := self._counts[code]:
                 yield Note(code, count=count, total=self._samples)
         if self._chunks["changed"]:

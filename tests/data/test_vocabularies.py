@@ -50,9 +50,8 @@ TWO_READINGS = [
     ),
     (
         {"query": "q", "answer": "r", "result": "a"},
-        "'answer' can be the answer of the system (fields={'answer': 'answer'}; in the shell, --fields "
-        "answer=answer) or the reference, as in LangChain's QAEvalChain, where 'result' is the answer "
-        "(fields={'references': 'answer'}; in the shell, --fields references=answer): choose one",
+        "'answer' and 'result' could both be the answer: write fields={'answer': 'result', 'references': 'answer'} "
+        "or fields={'answer': 'answer'}; in the shell, --fields answer=result,references=answer",
         {"references": "answer"},
         {"references": ["r"], "answer": "a"},
     ),
