@@ -10,8 +10,9 @@ PACKAGE = Path(langchain_rageval.__file__).parent
 SHARED = {
     "add_to": "cli",  # each command adds itself to the parser,
     "run": "cli",  # and runs
+    "answer": "presets.py",  # a preset is named as the command line names it
 }
-"""Name that several files of a folder define, to that folder."""
+"""Name that several files of a folder define, to that folder, or that a file may have beside another."""
 
 
 def definitions(source):

@@ -46,8 +46,8 @@ LAYERS = (
     ),
     *("report", "evaluation", "callbacks", "trust", "integrations", "testing", "cli"),
 )
-ROOT_MODULES = {"__init__", "__main__", "_version", "errors", "ranking", "sinks"}
-PUBLIC_PATHS = {"__init__", "__main__", "ranking", "sinks"}  # of users; no file of the package imports them
+ROOT_MODULES = {"__init__", "__main__", "_version", "errors", "presets", "ranking", "sinks"}
+PUBLIC_PATHS = {"__init__", "__main__", "presets", "ranking", "sinks"}  # of users; no file of the package imports them
 STRANGERS = {("metrics", "testset"), ("testset", "metrics")}
 
 

@@ -18,7 +18,9 @@ from langchain_rageval.cli.inputs import (
     build_audit,
     build_budget,
     check_writable,
+    describe_fields,
     load_inputs,
+    notice_for,
     parse_allow,
     parse_numbers,
     parse_prices,
@@ -80,6 +82,8 @@ def _evaluate(options: argparse.Namespace) -> _Outcome:
     check_writable("--out", options.out, options.file)
     samples, metrics = load_inputs(options)
     _check_judge_is_named(options, metrics, gates)
+    if options.judge != "offline":  # before the first paid call
+        notice_for(options)(f"first sample: {describe_fields(samples[0])}")
     record_command(options)
     report = evaluate(
         samples,

@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from math import isfinite, nan
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.cli.selection import (
-    ALL,
     build_named_metrics,
     check_gradable,
     drop_embedding_metrics,
     drop_missing_packages,
+    names_of_presets,
     parse_metric_names,
     select_scorable,
 )
@@ -41,9 +42,11 @@ def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Met
     names = parse_metric_names(options.metrics)
     samples = _load_samples(options)
     grader = options.grader or ("labels" if options.qrels else "ids")
-    metrics = build_metrics(options, names, grader=grader, gain=options.gain)
+    gated = {one.partition("=")[0].strip() for one in getattr(options, "fail_under", None) or ()}
+    optional = names_of_presets(options.metrics) - gated
+    metrics = build_metrics(options, names, optional=optional, grader=grader, gain=options.gain)
     check_gradable(metrics, samples, grader)
-    return samples, select_scorable(metrics, samples) if options.metrics.strip() == ALL else metrics
+    return samples, select_scorable(metrics, samples)
 
 
 def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
@@ -75,6 +78,17 @@ def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
     return samples
 
 
+def describe_fields(sample: Sample) -> str:
+    """Return what was read as the fields of a sample, each cut to a line."""
+    fields = {name: getattr(sample, name) for name in ("question", "answer", "contexts", "references")}
+    parts = []
+    for name, value in fields.items():
+        text = value[0] if isinstance(value, list) and value else value
+        cut = "none" if text is None or text == [] else repr(shorten(text, 60, placeholder=" …"))
+        parts.append(f"{name} {cut}" + (f" and {len(value) - 1} more" if isinstance(value, list) and value[1:] else ""))
+    return ", ".join(parts)
+
+
 def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
     """Return the function that writes to stderr which column was read as what; with `--quiet` it writes nothing."""
     return _no_notice if getattr(options, "quiet", False) else write_message
@@ -85,15 +99,21 @@ def _no_notice(_: str) -> None:
 
 
 def build_metrics(
-    options: argparse.Namespace, names: Sequence[str], *, grader: str = "ids", gain: str = "exp2"
+    options: argparse.Namespace,
+    names: Sequence[str],
+    *,
+    optional: Collection[str] = (),
+    grader: str = "ids",
+    gain: str = "exp2",
 ) -> list[Metric]:
     """Build metrics by name, with the judge and the embeddings that the options describe.
 
-    If `names` contains all metrics, those whose package or embeddings are missing are omitted with a warning.
+    Optional metrics whose package or embeddings are missing are omitted with a warning.
 
     Args:
         options: with the options of `add_judge_options`.
         names: as returned by `parse_metric_names`.
+        optional: those of them that only presets name.
         grader: one of `GRADERS`, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
 
@@ -101,12 +121,13 @@ def build_metrics(
         ConfigError: if a metric needs embeddings and the options name none, or a model cannot be loaded.
     """
     lacks_embeddings = options.embeddings is None and options.judge != "offline"
-    if set(names) >= set(parse_metric_names(ALL)):
-        names = drop_missing_packages(names)
-        if lacks_embeddings:
-            names, lacks_embeddings = drop_embedding_metrics(names), False
+    kept = drop_missing_packages([name for name in names if name in optional])
+    if lacks_embeddings:
+        kept = drop_embedding_metrics(kept)
+    names = [name for name in names if name not in optional or name in kept]
     embeddings = partial(_load_embeddings, options, missing=lacks_embeddings)
-    return build_named_metrics(names, build_judge(options), embeddings, grader=grader, gain=gain)
+    judge = build_judge(options)
+    return build_named_metrics(names, judge, embeddings, optional=optional, grader=grader, gain=gain)
 
 
 def build_judge(options: argparse.Namespace) -> Judge:

@@ -6,7 +6,8 @@ import argparse
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -24,7 +25,7 @@ from langchain_rageval.cli.terminal import write_message
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
+from langchain_rageval.metrics import ASPECTS, BUILDERS, PRESETS, RANKINGS, SCORES
 from langchain_rageval.metrics.grading import Grader, embedding_grader, id_grader, label_grader, llm_grader, span_grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import (
@@ -40,7 +41,7 @@ from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
 
 ALL = "all"
-"""Name that stands for all metrics except ranking metrics."""
+"""Name of the preset of all metrics except ranking metrics."""
 GRADERS = ("ids", "labels", "llm", "embedding", "spans")
 """Sources of relevance grades, the values of --grader."""
 
@@ -83,9 +84,9 @@ def parse_metric_names(text: str) -> list[str]:
     """Parse a comma-separated list of metric names.
 
     Args:
-        text: names from `rageval metrics`. `all` stands for all metrics of the package except ranking metrics, which
-            need a grader; `aspect_critique` stands for the built-in aspects. Ranking metrics have a cutoff, as in
-            ndcg@5. A metric of the user is "package.module:name".
+        text: names from `rageval metrics`. A preset stands for its metrics; `all` for all metrics of the package except
+            ranking metrics, which need a grader; `aspect_critique` for the built-in aspects. Ranking metrics have a
+            cutoff, as in ndcg@5. A metric of the user is "package.module:name".
 
     Returns:
         The names in order, each once.
@@ -95,7 +96,7 @@ def parse_metric_names(text: str) -> list[str]:
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     known = [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
-    groups = {ALL: known, "aspect_critique": list(ASPECTS)}
+    groups = {ALL: known, **PRESETS, "aspect_critique": list(ASPECTS)}
     for name in names:
         if _is_ranking(name):
             continue
@@ -103,15 +104,31 @@ def parse_metric_names(text: str) -> list[str]:
             raise ConfigError(f"{name!r} needs a cutoff, a whole number of at least 1, as in {kind}@5")
         if name not in known and name not in groups and not is_own_metric(name):
             ranked = [f"{kind}@K" for kind in RANKINGS]
-            valid = ", ".join([*BUILDERS, *ASPECTS, *ranked, ALL])
-            raise ConfigError(f"unknown metric {name!r}; use one of {valid}, or MODULE:NAME")
+            valid = [*PRESETS, ALL, *BUILDERS, *ASPECTS, *ranked]
+            near = get_close_matches(name, valid, 1)
+            meant = f": did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"unknown metric {name!r}{meant}; use one of {', '.join(valid)}, or MODULE:NAME")
     if not names:
-        raise ConfigError(f"--metrics takes comma-separated names, or {ALL}; use one of {', '.join(known)}")
+        presets = ", ".join([*PRESETS, ALL])
+        raise ConfigError(f"--metrics takes comma-separated names, or {presets}; use one of {', '.join(known)}")
     return list(dict.fromkeys(part for name in names for part in groups.get(name, [name])))
 
 
+def names_of_presets(text: str) -> set[str]:
+    """Return the metrics of the presets in a list of names, without those that the list also names themselves."""
+    words = {word.strip() for word in text.split(",")}
+    presets = words & {ALL, *PRESETS}
+    return {*parse_metric_names(",".join(presets))} - words if presets else set()
+
+
 def build_named_metrics(
-    names: Sequence[str], judge: Judge, embeddings: Callable[[], Embeddings], *, grader: str = "ids", gain: str = "exp2"
+    names: Sequence[str],
+    judge: Judge,
+    embeddings: Callable[[], Embeddings],
+    *,
+    optional: Collection[str] = (),
+    grader: str = "ids",
+    gain: str = "exp2",
 ) -> list[Metric]:
     """Build metrics by name.
 
@@ -119,6 +136,7 @@ def build_named_metrics(
         names: as returned by `parse_metric_names`.
         judge: judge of all metrics that need one.
         embeddings: function that loads the embeddings; called at most once, when the first metric needs them.
+        optional: names of metrics that only presets name: samples that lack a field are unscored.
         grader: one of `GRADERS`, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
     """
@@ -129,7 +147,11 @@ def build_named_metrics(
         "grader": cache(lambda: _build_grader(grader, judge, load)),
         "gain": lambda: gain,
     }
-    return [metric for name in names for metric in metrics_in(_build(name, arguments))]
+    return [
+        metric.optional() if name in optional else metric
+        for name in names
+        for metric in metrics_in(_build(name, arguments))
+    ]
 
 
 def score_names(names: Sequence[str]) -> list[str]:
@@ -144,23 +166,25 @@ def _score_names(name: str) -> Sequence[str]:
 
 
 def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
-    """Return the metrics whose fields every sample has; warn on stderr about the others.
+    """Return the metrics without those optional ones whose fields no sample has, which a line on stderr names.
 
-    Conversation metrics are omitted without a warning if no sample has a history.
+    Conversation metrics are omitted without such a line if no sample has a history.
 
     Raises:
         ConfigError: if there are none.
     """
-    if not any(sample.history for sample in samples):
-        metrics = [metric for metric in metrics if "history" not in metric.reads]
     selected = []
+    has_history = any(sample.history for sample in samples)
     left_out: dict[Any, list[str]] = {}
     for metric in metrics:
-        lacking = [field for sample in samples if (field := _missing_field(metric, sample))]
-        if not lacking:
+        lacking = [metric.missing_fields(sample) for sample in samples]
+        if metric.is_optional and "history" in metric.reads and not has_history:
+            continue
+        if not metric.is_optional or not all(lacking):
             selected.append(metric)
         else:
-            reason = f"{len(lacking)} of {len(samples)} samples lack {', '.join(sorted({*lacking}))}"
+            of_all = set.intersection(*map(set, lacking)) or set().union(*lacking)
+            reason = f"no sample has {', '.join(sorted(of_all))}"
             left_out.setdefault((shared_steps_key(metric) or metric.name, reason), []).append(metric.name)
     for (_, reason), names in left_out.items():
         _warn_left_out(", ".join(names), reason)
@@ -188,8 +212,8 @@ def check_gradable(metrics: Sequence[Metric], samples: Sequence[Sample], grader:
 def drop_embedding_metrics(names: Sequence[str]) -> list[str]:
     """Return the metrics that need no embeddings; warn on stderr about the others."""
     dropped = [name for name in names if name in BUILDERS and _parameters(name) & {"embeddings", "model"}]
-    for name in dropped:
-        _warn_left_out(name, "it needs embeddings; add --embeddings")
+    if dropped:
+        _warn_left_out(", ".join(dropped), "no embeddings; add --embeddings")
     return [name for name in names if name not in dropped]
 
 
@@ -250,14 +274,6 @@ def _parameters(name: str) -> set[str]:
 def _builder(name: str) -> Callable[..., Metric | Suite]:
     builder: Callable[..., Metric | Suite] = getattr(import_module(BUILDERS[name]), name)
     return builder
-
-
-def _missing_field(metric: Metric, sample: Sample) -> str | None:
-    try:
-        metric.read(sample)
-    except SampleError as error:
-        return error.field
-    return None
 
 
 def registered_metrics() -> dict[str, EntryPoint]:

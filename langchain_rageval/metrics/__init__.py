@@ -35,6 +35,13 @@ BUILDERS: Mapping[str, str] = {
 }
 """Module of each builder, by the name of the builder; read by the command line."""
 
+PRESETS: Mapping[str, Sequence[str]] = {
+    "core": ("faithfulness", "answer_relevance", "context_precision", "context_recall", "answer_correctness"),
+    "retrieval": ("context_precision", "context_recall", "context_relevance", "context_entity_recall"),
+    "answer": ("faithfulness", "answer_relevance", "answer_similarity", "answer_correctness"),
+}
+"""Builders of each preset; those that need embeddings are left out where there are none."""
+
 SCORES: Mapping[str, Sequence[str]] = {
     "claim_metrics": (
         "claim_precision",

@@ -29,7 +29,13 @@ from langchain_rageval.judge.panels import map_members
 from langchain_rageval.metrics.adapters import Adapters, OnMissing, require_threshold, route_by_threshold
 from langchain_rageval.metrics.standalone import question_notes, rewriting_of
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
-from langchain_rageval.metrics.supported import Value, extraction_findings, split_extraction, with_extraction
+from langchain_rageval.metrics.supported import (
+    LACKS_FIELD,
+    Value,
+    extraction_findings,
+    split_extraction,
+    with_extraction,
+)
 from langchain_rageval.run.run import Run, Traced, ainvoke_child, invoke_child
 from langchain_rageval.steps.judge_step import AGREEMENT, CUT, NO_MAJORITY, UNDECIDED
 from langchain_rageval.steps.stage import Stage, State, can_be_rejudged, describe_step
@@ -80,6 +86,7 @@ class Metric(Traced[Any, Score], Adapters):
     range: tuple[float, float] = (0.0, 1.0)
     _provenance: Instrument = PrivateAttr(Instrument(""))
     _settings: list[str] = PrivateAttr([])
+    _is_optional: bool = PrivateAttr(False)
 
     def __init__(
         self,
@@ -210,7 +217,7 @@ class Metric(Traced[Any, Score], Adapters):
         if any(own.probabilities for own in self.judges):
             other = map_members(other, with_probabilities)
         steps = [step.judged_by(other) if isinstance(step, Stage) else step for step in sequential_steps(self)]
-        return Metric(
+        judged = Metric(
             self.name,
             aspect=self.aspect,
             reads=self.reads,
@@ -222,6 +229,22 @@ class Metric(Traced[Any, Score], Adapters):
             state_from_findings=self.state_from_findings,
             range=self.range,
         )
+        judged._is_optional = self._is_optional
+        return judged
+
+    def optional(self) -> Metric:
+        """Return this metric for samples of which some lack a field that it reads: these are unscored, not an error.
+
+        The metrics of presets are such. The instrument is the same.
+        """
+        optional = self.model_copy()
+        optional._is_optional = True
+        return optional
+
+    @property
+    def is_optional(self) -> bool:
+        """True if a sample that lacks a field is unscored instead of an error; see `optional`."""
+        return self._is_optional
 
     def read(self, input: Any) -> Sample:
         """Return the sample in an `input`, checked to have all fields that this metric reads.
@@ -240,7 +263,11 @@ class Metric(Traced[Any, Score], Adapters):
         return sample
 
     def _lacking(self, sample: Sample) -> list[str]:
-        """Return the fields that this metric reads and the sample lacks, sorted."""
+        """Return the fields that this metric reads and the sample lacks, sorted; none of an optional metric."""
+        return [] if self._is_optional else self.missing_fields(sample)
+
+    def missing_fields(self, sample: Sample) -> list[str]:
+        """Return the fields that this metric reads and a sample lacks, sorted."""
         return sorted(field for field in self.reads if _is_missing(sample, field))
 
     def rescore(self, sample: Sample, score: Score) -> Score | None:
@@ -304,6 +331,8 @@ class Metric(Traced[Any, Score], Adapters):
 
     def _do(self, input: Any, config: RunnableConfig) -> Score:
         sample = self.read(input)
+        if self._is_optional and self.missing_fields(sample):
+            return self._score(Value.without(LACKS_FIELD), Usage())
         state: State = {"sample": sample}
         run = Run.of(config).metered()
         inner = run.into_complete(config)
@@ -313,6 +342,8 @@ class Metric(Traced[Any, Score], Adapters):
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
         sample = self.read(input)
+        if self._is_optional and self.missing_fields(sample):
+            return self._score(Value.without(LACKS_FIELD), Usage())
         state: State = {"sample": sample}
         run = Run.of(config).metered()
         inner = run.into_complete(config)

@@ -16,6 +16,8 @@ NO_FACTS = "the answer states no facts"
 NO_REFERENCE_FACTS = "the reference states no facts"
 NEITHER_FACTS = f"{NO_FACTS}, nor does the reference"
 BLANK_REFERENCES = "the references are blank"
+LACKS_FIELD = "the sample lacks a field"
+"""Cause of a missing value of an optional metric, as those of a preset are."""
 NO_REFERENCE_ENTITIES = "the reference names no entities"
 
 _MAX_QUOTE_LENGTH = 160

@@ -231,6 +231,9 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
         return Judge(OfflineJudge(), **options)
     if not model and (provider in CHAT_MODELS or not name):
         raise ConfigError(f"{name!r} names no judge; use {KNOWN_NAMES}")
+    if not model and (similar := get_close_matches(name, ["offline", *CHAT_MODELS], n=1, cutoff=0.75)):
+        meant = "offline" if similar[0] == "offline" else f"{similar[0]}:MODEL"
+        raise ConfigError(f"{name!r} names no judge: did you mean {meant!r}? Use {KNOWN_NAMES}")
     accepts_temperature = provider in _SELF_HOSTED or not _NO_TEMPERATURE.search(name)
     settings = {"temperature": temperature} if accepts_temperature else {}
     if provider in CHAT_MODELS:

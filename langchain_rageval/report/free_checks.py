@@ -10,7 +10,7 @@ from langchain_rageval.chains.sample_reader import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.loading import ROWS
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
-from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
+from langchain_rageval.metrics.supported import LACKS_FIELD, NEITHER_FACTS, NO_FACTS
 
 _BEGINNINGS = {
     "html": re.compile(
@@ -61,6 +61,7 @@ class FreeChecks:
         self._counts: Counter[str] = Counter()
         self._chunks: Counter[str] = Counter()
         self._cut: Counter[str] = Counter()  # by metric
+        self._incomplete: Counter[str] = Counter()  # samples that lack a field of a metric
         self._texts: dict[int, tuple[int, int]] = {}  # of an answer: hashes of the question and the references
         self._repeated: dict[int, set[tuple[int, int]]] = {}  # the same of answers that several samples have
         for row in rows:
@@ -87,6 +88,7 @@ class FreeChecks:
                 self._repeated.setdefault(text, {first}).add(asked)
         self._add_contexts(row.sample)
         for name, score in row.scores.items():
+            self._incomplete[name] += score.unscored == LACKS_FIELD
             self._cut[name] += any(one.kind == "extraction" and one.verdict == "cut" for one in score.findings)
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
@@ -110,6 +112,14 @@ class FreeChecks:
         for code in ("blank", *_BEGINNINGS):
             if count := self._counts[code] + missing * (code == "blank"):
                 yield Note(code, count=count, total=self._samples)
+        yield from self._field_notes()
+        if (alike := self._alike()) > 1:
+            yield Note("same-answer", count=alike, total=self._samples)
+        if self._uncited:
+            yield Note("no-citations", count=self._uncited, total=self._supported)
+
+    def _field_notes(self) -> Iterator[Note]:
+        """Yield the notes on contexts, and on fields that samples lack."""
         for code in ("unread-contexts", "no-contexts", "joined-rows"):
             if count := self._counts[code]:
                 yield Note(code, count=count, total=self._samples)
@@ -119,10 +129,9 @@ class FreeChecks:
         for name, count in self._cut.items():
             if count:
                 yield Note("contexts-cut", metric=name, count=count)
-        if (alike := self._alike()) > 1:
-            yield Note("same-answer", count=alike, total=self._samples)
-        if self._uncited:
-            yield Note("no-citations", count=self._uncited, total=self._supported)
+        for count in dict.fromkeys(filter(None, self._incomplete.values())):
+            metrics = [name for name, number in self._incomplete.items() if number == count]
+            yield Note("lack-fields", metrics=metrics, count=count, total=self._samples)
 
     def problems(self, max_failed: float, allow: Collection[str]) -> list[Note]:
         """Return the notes that fail a gate: broken answers above `max_failed`, the others above a fifth.

@@ -3,9 +3,27 @@
 import pytest
 from helpers.certificates import certificates
 
+from langchain_rageval.cli.commands import load_commands
 from langchain_rageval.cli.main import run
 
 __all__ = ["certificates", "rageval"]
+
+
+@pytest.fixture(autouse=True)
+def one_metric(request, monkeypatch):
+    """Score faithfulness where a command names no metrics, so that a test counts the calls of one metric.
+
+    A test that asks for the fixture `default_metrics` gets the real default, the preset core.
+    """
+    if "default_metrics" not in request.fixturenames:
+        shared = next(part for part in load_commands()["plan"]["options"] if isinstance(part, list))
+        option = next(one["--metrics"] for one in shared if "--metrics" in one)
+        monkeypatch.setitem(option, "default", "faithfulness")
+
+
+@pytest.fixture
+def default_metrics():
+    """Leave the default of --metrics as it is."""
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from langchain_rageval import OfflineJudge, Report, context_relevance, evaluate,
 from langchain_rageval._version import __version__
 from langchain_rageval.cli.demo import METRICS
 from langchain_rageval.cli.selection import parse_metric_names
-from langchain_rageval.metrics import ASPECTS, BUILDERS, RANKINGS, SCORES
+from langchain_rageval.metrics import ASPECTS, BUILDERS, PRESETS, RANKINGS, SCORES
 from langchain_rageval.run.journal import Journal
 
 PROGRAM = [sys.executable, "-m", "langchain_rageval"]
@@ -215,12 +215,47 @@ def test_all_has_the_metrics_of_conversations_if_a_sample_has_a_history(rageval,
     assert {name for name in names if name.startswith("conversation_")} == {*SCORES["conversation_metrics"]}
 
 
-def test_all_leaves_out_what_the_samples_lack_and_says_so(rageval, written, tmp_path):
+def test_a_preset_scores_each_sample_with_the_metrics_whose_fields_it_has(rageval, written, tmp_path):
     path = written(SAMPLE, {**SAMPLE, "references": ["Munich is old."]}, {"question": "Q?", "answer": "Munich is old."})
-    names, complaints = scored(rageval, path, tmp_path, "--metrics", "all")
-    assert names == ["answer_relevance", "rubric", *ASPECTS]
-    assert "context_recall left out: 2 of 3 samples lack contexts, references" in complaints
-    assert "faithfulness left out: 1 of 3 samples lack contexts" in complaints
+    names, _ = scored(rageval, path, tmp_path, "--metrics", "core")
+    assert names == [*PRESETS["core"]]
+    report = Report.load(tmp_path / "out.jsonl")
+    counts = {name: (metric.scored, metric.unscored) for name, metric in report.summary().items()}
+    assert counts["faithfulness"] == (2, 1)
+    assert counts["context_recall"] == counts["answer_correctness"] == (1, 2)
+    assert counts["answer_relevance"] == (3, 0)
+    notes = [note for note in report.notes if "lack a field" in note]
+    assert notes == [
+        "1 of 3 samples lack a field of faithfulness, context_precision.",
+        "2 of 3 samples lack a field of context_recall, answer_correctness.",
+    ]
+
+
+def test_a_preset_leaves_out_what_no_sample_can_be_scored_by(rageval, written, tmp_path):
+    names, complaints = scored(rageval, written(SAMPLE, SAMPLE | {"question": "Q?"}), tmp_path, "--metrics", "core")
+    assert names == ["faithfulness", "answer_relevance", "context_precision"]
+    assert "context_recall left out: no sample has references" in complaints
+
+
+def test_the_first_sample_is_shown_as_it_was_read_before_a_paid_call(rageval, written, openai_server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    judge = ["--judge", "openai:m", "--base-url", f"{openai_server(offline).url}/v1"]
+    path = written({**SAMPLE, "references": []})
+    _, _, complaints = rageval("evaluate", path, *judge)
+    assert (
+        "rageval: first sample: question 'When was Munich founded?', answer 'Munich was founded in 1158." in complaints
+    )
+    assert "contexts 'Munich was founded in 1158 by Henry the Lion.' and 1 more, references none" in complaints
+    assert "first sample" not in rageval("evaluate", path, *judge, "--quiet")[2]
+    assert "first sample" not in rageval("evaluate", path, "--judge", "offline")[2]
+
+
+@pytest.mark.usefixtures("default_metrics")
+def test_core_is_the_default_and_a_gated_metric_of_it_is_not_optional(rageval, written, tmp_path):
+    path = written(SAMPLE, {"question": "Q?", "answer": "Munich is old."})
+    assert scored(rageval, path, tmp_path)[0] == ["faithfulness", "answer_relevance", "context_precision"]
+    code, _, complaints = rageval("evaluate", path, "--judge", "offline", "--fail-under", "faithfulness=0.4")
+    assert (code, "failed" in complaints) == (1, True), complaints
 
 
 def test_all_metrics_without_a_scorable_sample_is_an_error(rageval, written):
@@ -256,7 +291,7 @@ def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp
         *("faithfulness", "context_precision", "context_relevance"),
         *(*SCORES["citations"], "rubric", *ASPECTS),
     ]
-    assert "answer_relevance left out: it needs embeddings; add --embeddings" in complaints
+    assert "answer_relevance, answer_similarity, answer_correctness left out: no embeddings" in complaints
 
 
 def test_a_gate_may_name_any_of_all_metrics(rageval, written):
@@ -306,9 +341,12 @@ def test_all_leaves_out_what_is_not_installed(rageval, written, tmp_path, monkey
 
 def test_metrics_of_one_suite_are_left_out_in_one_line(rageval, written, tmp_path):
     _, complaints = scored(rageval, written(SAMPLE), tmp_path, "--metrics", "all")
-    lacking = [line for line in complaints.splitlines() if "lack references" in line]
+    lacking = [line for line in complaints.splitlines() if "no sample has references" in line]
     assert sum("claim_" in line for line in lacking) == 1
-    assert f"{', '.join(SCORES['claim_metrics'])}, noise_sensitivity_relevant left out: 1 of 1 samples" in complaints
+    assert (
+        f"{', '.join(SCORES['claim_metrics'])}, noise_sensitivity_relevant left out: no sample has references"
+        in complaints
+    )
 
 
 def test_metrics_lists_one_name_a_line_first(rageval):
@@ -419,8 +457,10 @@ def test_bad_files(rageval, tmp_path, name):
 @each(
     ("options", "mend"),
     [
-        (["--metrics", "faithfullness"], "unknown metric 'faithfullness'; use one of faithfulness"),
-        (["--metrics", ","], "--metrics takes comma-separated names, or all; use one of faithfulness"),
+        (["--metrics", "faithfullness"], "unknown metric 'faithfullness': did you mean faithfulness?; use one of core"),
+        (["--judge", "ofline"], "'ofline' names no judge: did you mean 'offline'?"),
+        (["--judge", "gigachatt"], "'gigachatt' names no judge: did you mean 'gigachat:MODEL'?"),
+        (["--metrics", ","], "--metrics takes comma-separated names, or core, retrieval, answer, all; use one of fa"),
         (["--metrics", "answer_relevance", "--embeddings", "nonsense"], "'nonsense' names no embeddings; use offline"),
         (["--metrics", "answer_relevance", "--embeddings", "openai:m"], "openai needs a key in the environment"),
         (["--metrics", "context_recall"], "lacks ['references']: fill it in or drop the metric"),

@@ -400,7 +400,22 @@ def test_the_command_line_resumes_an_interrupted_batch(tmp_path, capsys, monkeyp
     with BatchServer(offline, polls=2) as server:
         interrupt_once(server)
         judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
-        assert cli(["evaluate", "answers.jsonl", *judge, "--batch", "--journal", "run.db", "--quiet"]) == 130
+        assert (
+            cli(
+                [
+                    "evaluate",
+                    "answers.jsonl",
+                    *judge,
+                    "--metrics",
+                    "faithfulness",
+                    "--batch",
+                    "--journal",
+                    "run.db",
+                    "--quiet",
+                ]
+            )
+            == 130
+        )
         assert capsys.readouterr().err == (
             "rageval: Batches that have not ended: batch_1 at OpenAI. The same call with the same journal picks up "
             "their replies, as does `rageval resume run.db` for a run of `rageval evaluate`.\n"
