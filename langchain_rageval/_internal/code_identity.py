@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import dis
 import functools
 import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator, Set
+from importlib.machinery import PathFinder
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -69,10 +72,22 @@ def used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the globals that the code reads, and the modules that it imports; builtins are left out."""
     for name in sorted(_global_names(function.__code__)):
         if name in function.__globals__ and function.__globals__[name] is not function:
-            yield name, function.__globals__[name]
+            value = function.__globals__[name]
+            yield name, value
+            if isinstance(value, ModuleType):
+                yield from _submodules(name, value, _attribute_names(function.__code__))
     package = str(function.__globals__.get("__package__") or "")
     for name in sorted(_imported_names(function.__code__, package)):
-        yield f"import {name}", _file_of_module(name)
+        yield f"import {name}", _identity_of_import(name)
+
+
+def _submodules(name: str, module: ModuleType, attributes: Set[str]) -> Iterator[tuple[str, ModuleType]]:
+    """Yield the modules in a package of the user that the code may reach by these attributes."""
+    for attribute in sorted(attributes):
+        inner = vars(module).get(attribute)
+        if isinstance(inner, ModuleType) and inner.__name__ == f"{module.__name__}.{attribute}":
+            yield f"{name}.{attribute}", inner
+            yield from _submodules(f"{name}.{attribute}", inner, attributes)
 
 
 def named_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -95,20 +110,140 @@ def _imported_names(code: CodeType, package: str) -> Set[str]:
     return absolute.union(*inner)
 
 
-def _file_of_module(name: str) -> Any:
-    """Return the digest of the source of a module of the user; None for another one."""
+def _identity_of_import(name: str) -> Any:
+    """Return the digest of the sources of a module of the user, or the distribution of another one; None if unknown."""
+    file = _file_of_module(name)
+    if file is None:
+        return None  # a part of the standard library, or the import fails when the function runs
+    return _sources_digest(file, name) if _is_users_file(file) else distribution_of(name)
+
+
+def _file_of_module(name: str) -> str | None:
+    """Return the file of a module, which is not imported for it; None if it has none or is not found."""
+    if name in sys.modules:
+        return getattr(sys.modules[name], "__file__", None)
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return None
+    place, spec = None, None
+    parts = name.split(".")
+    for end in range(1, len(parts) + 1):
+        spec = PathFinder.find_spec(".".join(parts[:end]), place)
+        if spec is None:
+            return None
+        place = spec.submodule_search_locations
+    return spec.origin if spec and spec.has_location else None
+
+
+def _sources_digest(file: str, name: str) -> str:
+    """Return the digest of a module of the user and of all modules of the user that it imports, also in functions."""
+    found: dict[str, str] = {}
+    waiting = [(file, name)]
+    while waiting:
+        path, module = waiting.pop()
+        try:
+            source = Path(path).read_bytes()
+        except OSError:
+            continue
+        found[path] = content_digest(source)
+        for inner in _modules_imported(source, module if Path(path).stem == "__init__" else module.rpartition(".")[0]):
+            other = _file_of_module(inner)
+            if other and other not in found and _is_users_file(other):
+                waiting.append((other, inner))
+    return content_digest("\n".join(sorted(set(found.values()))))
+
+
+@functools.lru_cache(maxsize=4096)
+def _modules_imported(source: bytes, package: str) -> Set[str]:
+    """Return the names of the modules that a source may import, with the packages that they are in."""
     try:
-        module = sys.modules.get(name)
-        file = getattr(module, "__file__", None) if module else getattr(importlib.util.find_spec(name), "origin", None)
-    except (ImportError, ValueError):
-        return None  # the import fails when the function runs, or not at all
-    return _file_digest(file) if file and Path(file).is_file() and _is_users_file(file) else None
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            try:
+                base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            except ImportError:
+                continue  # beyond the top of the package: the import fails
+            names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return {".".join(name.split(".")[:end]) for name in names for end in range(1, name.count(".") + 2)}
+
+
+def distribution_of(module: str) -> str | None:
+    """Return name and version of the installed distribution of a module; of one without a distribution, its digest.
+
+    None for this package, the standard library and modules of the user.
+    """
+    top = module.partition(".")[0]
+    file = getattr(sys.modules.get(top), "__file__", None) or _file_of_module(top)
+    if top == _PACKAGE or top in sys.stdlib_module_names or not file or _is_users_file(file):
+        return None
+    if found := _distributions().get(top):
+        return found
+    own = getattr(sys.modules.get(module), "__file__", None) or file
+    return f"{top} {content_digest(Path(own).read_bytes())}" if Path(own).is_file() else None
+
+
+@functools.cache
+def _distributions() -> dict[str, str]:
+    """Return the installed distribution of each top-level module, with its version."""
+    installed = packages_distributions()
+    return {top: ", ".join(sorted({f"{name} {version(name)}" for name in names})) for top, names in installed.items()}
+
+
+_CALLED = (
+    *("_generate", "_agenerate", "_stream", "_astream", "_call", "_acall", "__call__", "invoke", "ainvoke"),
+    *("embed_documents", "embed_query", "aembed_documents", "aembed_query", "score"),
+)
+_CHANGING = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft", "pop", "clear"})
+
+
+@functools.lru_cache(maxsize=1024)
+def changed_names(code: CodeType) -> Set[str]:
+    """Return the globals and variables of enclosing functions that a code assigns or changes, as a record of calls."""
+    return _changed(code, ("STORE_GLOBAL", "STORE_DEREF"), ("LOAD_GLOBAL", "LOAD_DEREF"))
+
+
+def changed_attributes(kind: type) -> Set[str]:
+    """Return the attributes that the methods of a class by which it is called assign or change, as a count of calls."""
+    methods = (vars(part).get(name) for part in kind.__mro__ if is_users_class(part) for name in _CALLED)
+    return frozenset[str]().union(*map(changed_by, methods))
+
+
+def changed_by(method: Any) -> Set[str]:
+    """Return the attributes that a method assigns or changes."""
+    return _changed(method.__code__, ("STORE_ATTR",), ("LOAD_ATTR",)) if isinstance(method, FunctionType) else set()
+
+
+def _changed(code: CodeType, stores: Collection[str], loads: Collection[str]) -> Set[str]:
+    changed = set()
+    parts = [part for part in dis.get_instructions(code) if part.opname not in ("PUSH_NULL", "CACHE")]
+    for place, part in enumerate(parts):
+        if part.opname in stores:
+            changed.add(part.argval)
+        elif part.opname in loads:
+            after = parts[place + 1 : place + 3]
+            has_method = after and after[0].opname in ("LOAD_ATTR", "LOAD_METHOD") and after[0].argval in _CHANGING
+            if has_method or (after[1:] and after[1].opname in ("STORE_SUBSCR", "COPY")):  # COPY: x[key] += 1
+                changed.add(part.argval)
+    inner = (_changed(constant, stores, loads) for constant in code.co_consts if isinstance(constant, CodeType))
+    return changed.union(*inner)
 
 
 @functools.lru_cache(maxsize=1024)
 def _global_names(code: CodeType) -> Set[str]:
-    names = {part.argval for part in dis.get_instructions(code) if part.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    inner = (_global_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return _names_of(code, ("LOAD_GLOBAL", "LOAD_NAME"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _attribute_names(code: CodeType) -> Set[str]:
+    return _names_of(code, ("LOAD_ATTR", "LOAD_METHOD"))
+
+
+def _names_of(code: CodeType, operations: Collection[str]) -> Set[str]:
+    names = {part.argval for part in dis.get_instructions(code) if part.opname in operations}
+    inner = (_names_of(constant, operations) for constant in code.co_consts if isinstance(constant, CodeType))
     return names.union(*inner)
 
 
@@ -134,19 +269,12 @@ def _constant(constant: Any) -> Any:
 
 
 def module_identity(module: ModuleType) -> Any:
-    """Return the name of a module; for one of the user also the digest of its source."""
+    """Return the name of a module; for one of the user also the digest of its source and of what it imports."""
     file = getattr(module, "__file__", None)
-    if not file or _is_installed(file) or module.__name__.partition(".")[0] == _PACKAGE:
-        return {"module": module.__name__}
-    return {"module": module.__name__.rpartition(".")[2], "source": _file_digest(file)}
-
-
-@functools.cache
-def _file_digest(file: str) -> str | None:
-    try:
-        return content_digest(Path(file).read_bytes())
-    except OSError:
-        return None
+    if not file or not _is_users_file(file):
+        distribution = distribution_of(module.__name__)
+        return {"module": module.__name__} | ({"distribution": distribution} if distribution else {})
+    return {"module": module.__name__.rpartition(".")[2], "source": _sources_digest(file, module.__name__)}
 
 
 @functools.cache

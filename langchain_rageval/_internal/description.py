@@ -29,11 +29,15 @@ from langchain_core.runnables.retry import RunnableRetry
 from pydantic import BaseModel, SecretBytes, SecretStr
 
 from langchain_rageval._internal.code_identity import (
+    changed_attributes,
+    changed_by,
+    changed_names,
     class_name,
     closure_values,
     code_parts,
     content_digest,
     default_values,
+    distribution_of,
     is_users_class,
     is_users_function,
     module_identity,
@@ -100,8 +104,11 @@ def describe(value: Any) -> Any:
     be one, outside installed classes, there is a digest), entries that are None, timeouts, retries, rate limiters,
     callbacks, names and tags of traces, and pydantic fields declared `exclude=True`. Values of headers, cookies and
     queries, and names of users and organizations, are given as digests. Functions and classes of installed packages are
-    described by name, those of the user by code, defaults, closure values and the globals that they use. A function or
-    object of the user with a text attribute `version` is described by its name and that version instead.
+    described by name and distribution, those of the user by code, defaults, closure values, the globals that they use,
+    and the sources of the modules that they import; lists and counters that a function changes itself are records, no
+    settings. A function with a text attribute `version` is described by its name
+    and that version instead. Private attributes of pydantic models are left out, and an object of the user that has
+    others cannot be described.
 
     Args:
         value: a model, a function, a pydantic or plain object, or data.
@@ -132,6 +139,7 @@ class _Describer:
         self._parts = 0
         self._open: dict[int, int] = {}
         self._known: dict[int, tuple[Any, Any]] = {}  # with the value, so that its id stays its own
+        self._changed: dict[int, set[str]] = {}  # attributes that a method in this description changes, by its object
 
     def described(self, value: Any, place: str) -> Any:
         """Return the description of a part."""
@@ -180,6 +188,7 @@ class _Describer:
                 parts = (("partial", value.func), ("args", value.args), ("keywords", value.keywords))
                 return {name: self.described(part, place) for name, part in parts}
             case MethodType():
+                self._changed.setdefault(id(value.__self__), set()).update(changed_by(value.__func__))
                 return {"method": self.described(value.__func__, place), "of": self.described(value.__self__, place)}
             case BuiltinFunctionType():
                 owner = value.__self__
@@ -234,15 +243,7 @@ class _Describer:
             return self._connection(value, place)
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return self._array(value, place)
-        version = getattr(value, "version", None)
-        if not isinstance(version, str):
-            return self._stateful(value, place)
-        if is_users_class(kind) and not isinstance(value, BaseModel):
-            return {"class": class_name(kind), "version": version}
-        try:
-            return self._stateful(value, place)
-        except NotDescribable:
-            return {"class": class_name(kind), "version": version}
+        return self._stateful(value, place)
 
     def _connection(self, value: Any, place: str) -> Any:
         """Return where a client of HTTP sends requests, without its sockets and certificates."""
@@ -279,16 +280,17 @@ class _Describer:
         if isinstance(value, BaseModel):
             state = serialized_fields(value)
         elif dataclasses.is_dataclass(value):
-            state = self._dataclass_state(value)
+            state = _without_private(value, self._dataclass_state(value), place)
         elif has_hidden_state(kind):
             return self._reduced(value, place)
         else:
-            state = dict(attributes(value))
+            state = _without_private(value, dict(attributes(value)), place)
         labels = LABELS if isinstance(value, Runnable) and not is_users_class(kind) else ()
         parts = {name: part for name, part in configuration(state) if name not in labels}
-        parts = {name: part for name, part in parts.items() if not is_cached_value(kind, name)}
+        records = changed_attributes(kind) | self._changed.get(id(value), set())
+        parts = {name: part for name, part in parts.items() if not is_cached_value(kind, name) and name not in records}
         own = self._entries(parts.items(), place, installed=not is_users_class(kind))
-        described = {"class": self._class(kind, place, as_value=False), **dict(own)}
+        described = {"class": self._class(kind, place, as_value=False), **_distributions_of(kind), **dict(own)}
         new = {name: part for name, part in configuration(identifying_params(value)) if name not in {*state, *LABELS}}
         return described | _without_random_texts(dict(self._entries(new.items(), place, installed=True)))
 
@@ -333,11 +335,15 @@ class _Describer:
         """Return the name; for a class of the user also its code and attributes, those of its bases included."""
         own = [part for part in kind.__mro__ if is_users_class(part)]
         if not own:
-            return qualified_name(kind)
+            distribution = _distributions_of(kind) if as_value else {}
+            return {"name": qualified_name(kind), **distribution} if distribution else qualified_name(kind)
         inner = f"{place or kind.__qualname__} (class {kind.__qualname__})"
         members = [{name: self.described(part, inner) for name, part in class_members(part)} for part in own]
         bases = [qualified_name(part) for part in kind.__mro__ if part not in own and part is not object]
+        data = [{name: one for name, one in part.items() if not _is_code(one)} for part in members]
         content: dict[str, Any] = {"name": class_name(kind), "code": digest_of([members, bases])}
+        if any(data):
+            content["attributes"] = digest_of(data)
         if as_value and issubclass(kind, BaseModel) and not issubclass(kind, Runnable):
             content["schema"] = _schema_digest(kind)
         return content
@@ -348,17 +354,23 @@ class _Describer:
         version = getattr(function, "version", None)
         if isinstance(version, str):
             return {"function": name, "version": version}
-        closure = dict(closure_values(function))
+        records = changed_names(function.__code__)  # what a function changes itself is no setting
+        closure = {name: part for name, part in closure_values(function) if name not in records}
         inner = place or name
         described: dict[str, Any] = {"function": name}
+        if not users and (distribution := distribution_of(function.__module__ or "")):
+            described["distribution"] = distribution
         if closure:
             described["closure"] = _without_random_texts(dict(self._entries(closure.items(), f"{inner} (closure)")))
         if users:
             described["code"] = content_digest(repr(code_parts(function.__code__)))
             defaults = dict(self._entries(default_values(function), f"{inner} (defaults)"))
             described["defaults"] = _without_random_texts(defaults)
-            uses = dict(self._entries(used_globals(function), f"{inner} (global)"))
-            described["uses"] = digest_of(uses) if uses else None
+            globals_ = ((name, part) for name, part in used_globals(function) if name not in records)
+            uses = dict(self._entries(globals_, f"{inner} (global)"))
+            calls = {name: part for name, part in uses.items() if _is_code(part) or name.startswith("import ")}
+            described["uses"] = digest_of({name: uses[name] for name in uses.keys() - calls}) if uses else None
+            described["calls"] = digest_of(calls) if calls else None
             wrapped = getattr(function, "__wrapped__", None)
             described["wraps"] = wrapped and digest_of(self.described(wrapped, inner))
         return {key: part for key, part in described.items() if part}
@@ -371,6 +383,35 @@ def _is_connection(value: Any) -> bool:
     installed = next(part for part in type(value).__mro__ if not is_users_class(part))
     members = {*dir(installed), *getattr(value, "__dict__", ())}
     return any(needed <= members for needed in _CLIENT_METHODS)
+
+
+def _without_private(value: Any, state: dict[str, Any], place: str) -> dict[str, Any]:
+    """Return the state of an object without private attributes, which may be a session as well as a setting.
+
+    Raises:
+        NotDescribable: if an object of the user has one with a value; its meaning cannot be known.
+    """
+    if not is_users_class(type(value)):
+        return state
+    for name, part in state.items():
+        is_cached = is_cached_value(type(value), name)
+        if name.startswith("_") and not (part is None or is_cached or isinstance(part, _STATELESS)):
+            raise NotDescribable(f"{place or 'the object'} has a private attribute, {name}, which is not read")
+    return {name: part for name, part in state.items() if not name.startswith("_")}
+
+
+def _distributions_of(kind: type) -> dict[str, str]:
+    """Return the distribution of a class, or of the first installed class that a class of the user extends."""
+    installed = next(part for part in kind.__mro__ if not is_users_class(part))
+    distribution = distribution_of(installed.__module__)
+    return {"distribution": distribution} if distribution else {}
+
+
+def _is_code(description: Any) -> bool:
+    """Return True for the description of a function, a class or a module."""
+    if isinstance(description, list):
+        return bool(description) and all(map(_is_code, description))
+    return isinstance(description, dict) and not description.keys().isdisjoint(("function", "code", "module", "method"))
 
 
 def _is_inherited(kind: type, name: str) -> bool:

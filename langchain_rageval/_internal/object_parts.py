@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from langchain_rageval._internal.code_identity import closure_values, default_values, is_users_class
+from langchain_rageval._internal.code_identity import closure_values, default_values
 
 _TRANSPORT_NAME = re.compile(
     r"^(?:.*_)?timeout$|^(?:max_)?retries$|^retry_(?:on|backoff)|^rate_limiter$|^callbacks$|^callback_manager$"
@@ -63,7 +63,7 @@ def attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def serialized_fields(model: BaseModel) -> dict[str, Any]:
-    """Return the fields that are serialized, without secrets of LangChain, and private attributes of user classes."""
+    """Return the fields that are serialized, without secrets of LangChain."""
     secrets = getattr(model, "lc_secrets", {}) or {}
     fields = type(model).model_fields
     values = {
@@ -71,13 +71,7 @@ def serialized_fields(model: BaseModel) -> dict[str, Any]:
         for name, field in fields.items()
         if not field.exclude and name not in secrets and not _is_label(type(model), name)
     }
-    private = getattr(model, "__pydantic_private__", None) or {}
-    users = {
-        name: part
-        for name, part in private.items()
-        if is_users_class(_declaring(type(model), name)) and not isinstance(part, list | dict | set)  # records of calls
-    }
-    return {**values, **(getattr(model, "__pydantic_extra__", None) or {}), **users}
+    return {**values, **(getattr(model, "__pydantic_extra__", None) or {})}
 
 
 def _is_label(kind: type, name: str) -> bool:

@@ -18,7 +18,9 @@ _PLURAL = {"prompts", "criteria"}
 _LONGEST_VALUE = 60
 _MOST_DIFFERENCES = 5
 _MODEL_NAMES = ("model", "model_name", "model_path", "model_uri", "model_id", "deployment_name", "path", "function")
-_DIGESTS = {"prompts", "own_prompt", "schema", "code", "uses", "criteria"}
+_CODE = {"code", "calls", "source", "distribution", "package"}
+"""Names whose values identify code and installed versions."""
+_DIGESTS = {"prompts", "own_prompt", "schema", "code", "calls", "attributes", "source", "uses", "criteria"}
 """Names whose values are hashes or long texts; a difference is named, not shown."""
 
 
@@ -136,6 +138,13 @@ def differences(one: Part | None, other: Part | None) -> list[str]:
     return [*found[:_MOST_DIFFERENCES], f"{more} more"] if more > 0 else found
 
 
+def without_code(part: Any) -> Any:
+    """Return a part without what identifies code and versions: two equal ones differ in nothing else."""
+    if isinstance(part, Mapping):
+        return {name: without_code(item) for name, item in part.items() if name not in _CODE}
+    return [*map(without_code, part)] if isinstance(part, list) else part
+
+
 def _digest(part: Part | None) -> str:
     return UNKNOWN if part is None else digest_of(part)
 
@@ -147,7 +156,7 @@ def _differences(one: Any, other: Any, path: tuple[str, ...]) -> Iterator[str]:
         owner = (f"of {one['step']}",) if _has_name(one) and one["step"] == other.get("step") else ()
         code_differs = one.get("code") != other.get("code")
         for name in dict.fromkeys([*one, *other]):
-            if name == "uses" and code_differs:
+            if name in ("uses", "calls") and code_differs:
                 continue  # other code uses other names
             yield from _differences(one.get(name), other.get(name), (*path, *owner, str(name)))
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other) and _nested(one, other):

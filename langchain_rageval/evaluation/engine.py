@@ -60,6 +60,7 @@ from langchain_rageval.metrics.structure import (
     score_sample,
     scores_by_name,
     stages_of,
+    update_instruments,
     with_instruments,
 )
 from langchain_rageval.report.files import Canaries, ReportFile, head_of
@@ -147,9 +148,7 @@ class Evaluation:
         if not isinstance(callbacks, list | BaseCallbackManager | None):
             raise ConfigError(f"callbacks must be a list of handlers, got {type(callbacks).__name__}")
         flat = flatten_metrics(metrics)
-        for metric in flat:
-            for part in metrics_in(metric):
-                part.update_provenance()
+        update_instruments(flat)
         config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
         return cls(flat, run, on_failure, strict, config, ScoreStore(complete["journal"], flat))
 
@@ -352,12 +351,14 @@ class Evaluation:
         stopped = list(self._outage_notes())
         indexes = output.indexes if isinstance(output, ReportFile) else {row.index for row in output}
         interrupted = [] if complete else [Note("interrupted", count=len(indexes))]
+        changed = self.score_store.note_changes()
         notes = [
             *interrupted,
             *(self._interruption_notes() if interrupted else []),
             *stopped,
             *(self.sequential.notes if self.sequential is not None else []),
             *self._notes(),
+            *changed,
         ]
         if not isinstance(output, ReportFile):
             notes.extend(id_notes((row.sample for row in output), self.metrics))

@@ -13,7 +13,13 @@ from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import JournalError
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.structure import metrics_in, names_of, runnables_in_front
+from langchain_rageval.metrics.structure import (
+    instruments_in,
+    metrics_in,
+    names_of,
+    runnables_in_front,
+    update_instruments,
+)
 from langchain_rageval.prompts.answer_schemas import STEPS_WITH_HISTORY
 from langchain_rageval.prompts.promptset import packaged_fingerprint
 from langchain_rageval.run.journal import Journal, journal_key
@@ -35,6 +41,11 @@ class ScoreStore:
         journalled = zip(metrics, self._reasons, strict=True)
         self._metrics = [None if reason else metrics_in(metric)[0] for metric, reason in journalled]
         self._names = [names_of(metric) for metric in metrics]
+        self._wholes = list(metrics)
+        self._instruments = [
+            "" if reason else _instrument(metric) for metric, reason in zip(metrics, self._reasons, strict=True)
+        ]
+        self._unreliable: dict[str, bool] = {}  # by instrument: whether it changed during a run that the journal knows
 
     def with_metrics(self, metrics: Sequence[Any]) -> ScoreStore:
         """Return a store of other metrics in the same journal."""
@@ -56,7 +67,9 @@ class ScoreStore:
         if self.journal is None or metric is None:
             return None
         with self._closing_late_use():
-            entry = self.journal.get(_key(metric, sample))
+            if self._is_unreliable(self._instruments[number]):
+                return None
+            entry = self.journal.get(_key(metric, self._instruments[number], sample))
         if entry is None:
             return None
         try:
@@ -83,7 +96,24 @@ class ScoreStore:
         score = scores[metric.name]
         if score.failure is None:
             with self._closing_late_use():
-                self.journal.put(_key(metric, sample), score.model_dump_json())
+                self.journal.put(_key(metric, self._instruments[number], sample), score.model_dump_json())
+
+    def note_changes(self) -> list[Note]:
+        """Mark in the journal the instruments that changed since the run began: their scores are not reused."""
+        if self.journal is None:
+            return []
+        update_instruments(self._wholes)
+        names = []
+        for whole, metric, instrument in zip(self._wholes, self._metrics, self._instruments, strict=True):
+            if metric is not None and _instrument(whole) != instrument:
+                self.journal.put(_mark(instrument), "changed")
+                names.append(metric.name)
+        return [Note("changed-in-run", metrics=names)] if names else []
+
+    def _is_unreliable(self, instrument: str) -> bool:
+        if instrument not in self._unreliable:
+            self._unreliable[instrument] = self.journal is not None and self.journal.get(_mark(instrument)) is not None
+        return self._unreliable[instrument]
 
     def close(self) -> None:
         """Close the journal if it was opened from a path."""
@@ -113,10 +143,20 @@ def _obstacle(metric: Any) -> str:
     parts = metrics_in(metric)
     if len(parts) != 1 or any(runnables_in_front(metric)):
         return "only a single metric, not a chain or a Runnable around several, identifies what its scores depend on"
-    return str(parts[0].provenance.unknown)
+    return next(iter(instruments_in(metric).values())).unknown
 
 
-def _key(metric: Metric, sample: Sample) -> str:
+def _mark(instrument: str) -> str:
+    """Return the key under which a journal says that the instrument changed during a run."""
+    return journal_key("changed", instrument)
+
+
+def _instrument(metric: Any) -> str:
+    (instrument,) = instruments_in(metric).values()
+    return instrument.digests
+
+
+def _key(metric: Metric, instrument: str, sample: Sample) -> str:
     """Return the key of a score; it ignores the sample's id, and its metadata unless the metric reads them.
 
     The instrument of a metric is the same with and without a history, so the prompts that only a history needs are part
@@ -126,4 +166,4 @@ def _key(metric: Metric, sample: Sample) -> str:
     content = sample.model_dump(mode="json", exclude=ignored, fallback=str)
     if sample.history:
         content["prompts"] = [packaged_fingerprint(step) for step in STEPS_WITH_HISTORY]
-    return journal_key(metric.name, metric.instrument, content)
+    return journal_key(metric.name, instrument, content)

@@ -156,10 +156,9 @@ class Judge:
         return {"model": self._model_description(), **options, "layout": self._endpoint.layout}
 
     def update_instrument(self) -> None:
-        """Describe the model again if one of its settings, such as its temperature, was changed in place."""
-        if model_identity(self.model) != self.identity:
-            for name in ("identity", "instrument"):
-                vars(self).pop(name, None)
+        """Describe the model anew when the instrument is next read, as when a run begins: it may have been changed."""
+        for name in ("identity", "instrument", "_fingerprint_text"):
+            vars(self).pop(name, None)
 
     @property
     def members(self) -> tuple[Judge, ...]:

@@ -23,7 +23,6 @@ from langchain_rageval.chains.sample_reader import NO_CONTEXTS
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
-from langchain_rageval.judge.endpoint import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 from langchain_rageval.judge.panels import map_members
 from langchain_rageval.metrics.adapters import Adapters, OnMissing, require_threshold, route_by_threshold
@@ -85,7 +84,6 @@ class Metric(Traced[Any, Score], Adapters):
     state_from_findings: Callable[[Sample, Score], State | None] | None = None
     range: tuple[float, float] = (0.0, 1.0)
     _provenance: Instrument = PrivateAttr(Instrument(""))
-    _settings: list[str] = PrivateAttr([])
     _is_optional: bool = PrivateAttr(False)
 
     def __init__(
@@ -140,7 +138,6 @@ class Metric(Traced[Any, Score], Adapters):
                 "write steps=Step.from_chain(chain, key=..., reads=...)"
             )
         _check_own_steps(name, stages_of(self))
-        self._settings = self._model_settings()
         self._provenance = self._described()
 
     def __repr__(self) -> str:
@@ -182,20 +179,11 @@ class Metric(Traced[Any, Score], Adapters):
         return self._provenance
 
     def update_provenance(self) -> None:
-        """Describe the configuration again if a setting of a model, such as its temperature, was changed in place.
+        """Describe the configuration again, as when an evaluation begins: models, functions and data may have changed.
 
-        Called when an evaluation begins. Other state of models and functions is read once, when the metric is built: it
-        may change with every call, as a counter does.
+        The judges are described again if `update_instrument` was called on them.
         """
-        settings = self._model_settings()
-        if settings != self._settings:
-            self._settings, self._provenance = settings, self._described()
-
-    def _model_settings(self) -> list[str]:
-        """Return the settings of the models as text."""
-        for judge in {id(judge): judge for judge in self.judges}.values():
-            judge.update_instrument()
-        return [model_identity(model) for model in {id(model): model for model in self.models}.values()]
+        self._provenance = self._described()
 
     @property
     def can_be_judged_by_another(self) -> bool:
@@ -463,7 +451,7 @@ def _described_options(options: Mapping[str, Any]) -> Any:
     try:
         return describe(dict(options))
     except NotDescribable as error:
-        remedy = "use options that are plain data, or give functions and objects a text attribute `version`"
+        remedy = "use options that are plain data, or give functions a text attribute `version`"
         raise NotDescribable(f"its options cannot be identified ({error}): {remedy}") from None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from json import JSONDecodeError
@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables.base import RunnableBindingBase
 
-from langchain_rageval._internal.description import NotDescribable
+from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._internal.redaction import LONGEST_MESSAGE, cut_middle, redact_secrets
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument
@@ -329,8 +330,30 @@ def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]
     parts = {part.name: part.provenance for part in metrics_in(metric)}
     if not parts:
         return {names_of(metric)[0]: _instrument_of(metric)}
-    in_front = list(runnables_in_front(metric))
-    return {name: _with_front(part, in_front) for name, part in parts.items()} if in_front else parts
+    in_front, chosen = list(runnables_in_front(metric)), _configurable(metric)
+    return {name: _with_front(part, in_front, chosen) for name, part in parts.items()} if in_front or chosen else parts
+
+
+def update_instruments(metrics: Iterable[Any]) -> None:
+    """Describe the metrics of a run and their judges as they are now; each judge is described once."""
+    metrics = list(metrics)
+    for judge in {id(judge): judge for metric in metrics for judge in judges_of(metric)}.values():
+        judge.update_instrument()
+    for metric in metrics:
+        for part in metrics_in(metric):
+            part.update_provenance()
+
+
+def _configurable(metric: Any) -> dict[str, Any]:
+    """Return what `with_config(configurable=...)` around a metric chooses, such as an alternative of a model."""
+    chosen: dict[str, Any] = {}
+    while isinstance(metric, RunnableBindingBase | RunnableSequence):
+        if isinstance(metric, RunnableSequence):
+            metric = metric.last
+        else:
+            chosen = {**(metric.config.get("configurable") or {}), **chosen}
+            metric = metric.bound
+    return chosen
 
 
 def with_instruments(
@@ -341,7 +364,7 @@ def with_instruments(
     A score of the user that has an instrument keeps it.
     """
     has_metric = bool(metrics_in(metric))
-    if has_metric and not any(runnables_in_front(metric)):
+    if has_metric and not (any(runnables_in_front(metric)) or _configurable(metric)):
         return dict(scores)
     whole = next(iter(instruments.values()))
     digests = {name: instruments.get(name, whole).digests for name in scores}
@@ -370,11 +393,15 @@ def _instrument_of(runnable: Any) -> Instrument:
     return Instrument.of(whole, whole)
 
 
-def _with_front(instrument: Instrument, in_front: list[Runnable[Any, Any]]) -> Instrument:
+def _with_front(instrument: Instrument, in_front: list[Runnable[Any, Any]], chosen: dict[str, Any]) -> Instrument:
+    more: dict[str, Any] = {}
     try:
-        described = [describe_step(step) for step in in_front]
+        if in_front:
+            more["before"] = [describe_step(step) for step in in_front]
+        if chosen:
+            more["configurable"] = describe(chosen)
     except NotDescribable as error:
         reasons = "; ".join(filter(None, (str(error), instrument.unknown)))
         return Instrument.of(None, instrument.counted_by, reasons)
-    found_by = instrument.found_by and {**instrument.found_by, "before": described}
+    found_by = instrument.found_by and {**instrument.found_by, **more}
     return replace(Instrument.of(found_by, instrument.counted_by), unknown=instrument.unknown)

@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import Any, Literal, get_args
 
 from langchain_rageval._internal.page import printable_lines
-from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests
+from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests, without_code
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Score
 from langchain_rageval.errors import ConfigError
@@ -363,11 +363,17 @@ def check_instruments(
         raise ConfigError(
             f"the reports disagree on whether higher is better: {', '.join(opposite)}; score both with the same metric"
         )
-    differ = {name: words for name in shared if (words := _difference(name, ours[name], theirs[name], provenance))}
     notes = _unknown_instruments(ours, theirs, shared, provenance)
-    if not differ:
+    listed: list[str] = []
+    of_code: list[str] = []
+    for name in shared:
+        words, is_code = _difference(ours[name], theirs[name], provenance)
+        if words:
+            (of_code if is_code else listed).append(f"{name} ({words})")
+    if of_code:
+        notes.append(Note("other-code", metrics=of_code))
+    if not listed:
         return notes
-    listed = [f"{name} ({words})" for name, words in differ.items()]
     if not allowed:
         raise ConfigError(
             f"different instruments (judge, prompts, options or version) scored {'; '.join(listed)}: the difference "
@@ -377,19 +383,21 @@ def check_instruments(
 
 
 def _difference(
-    name: str, ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
-) -> str:
-    """Return how the known instruments of a metric differ, in words; "" if they do not."""
+    ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
+) -> tuple[str, bool]:
+    """Return how the known instruments of a metric differ, in words, and whether only in code and versions."""
     words: list[str] = []
+    is_code = True
     here, there = ({score.instrument for score in scores if score.value is not None} for scores in (ours, theirs))
     if all("." not in one for one in here | there) and "" not in here | there and here and there and here != there:
-        return f"instrument {', '.join(sorted(here))} != {', '.join(sorted(there))}"  # of version 0.1.0
+        return f"instrument {', '.join(sorted(here))} != {', '.join(sorted(there))}", False  # of version 0.1.0
     for number, part in enumerate(("found_by", "counted_by")):
         own, its = ({split_digests(one)[number] for one in found} - {UNKNOWN} for found in (here, there))
         if own and its and own != its:
             one, other = provenance[0].parts.get(min(own - its or own)), provenance[1].parts.get(min(its - own or its))
             words += differences(one, other) or [f"{part} {', '.join(sorted(own))} != {', '.join(sorted(its))}"]
-    return "; ".join(words)
+            is_code = is_code and one is not None and other is not None and without_code(one) == without_code(other)
+    return "; ".join(dict.fromkeys(words)), is_code
 
 
 def _unknown_instruments(

@@ -143,7 +143,7 @@ def describe_step(step: Runnable[Any, Any]) -> Any:
     except NotDescribable as error:
         if "Judge(" in str(error):
             raise
-        remedy = 'give its function or object a text attribute `version`, such as "1"'
+        remedy = 'give its function a text attribute `version`, such as "1"'
         raise NotDescribable(f"the step {step.get_name()} cannot be identified ({error}): {remedy}") from None
 
 

@@ -11,7 +11,6 @@ import textwrap
 import threading
 import time
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -144,10 +143,10 @@ def test_unscored_is_finished_and_a_failure_is_tried_again(journal):
     class Down(Exception):
         """As a client might raise it."""
 
-    broken = True
+    repaired = threading.Event()  # of the server: no setting of the judge
 
     def answer(messages):
-        if broken and "(1)" in human_of(messages):
+        if not repaired.is_set() and "(1)" in human_of(messages):
             raise Down
         return offline_reply(messages)
 
@@ -156,7 +155,8 @@ def test_unscored_is_finished_and_a_failure_is_tried_again(journal):
     first = evaluate(given, faithfulness(judge), progress=False, journal=journal)
     assert [row.scores["faithfulness"].unscored is not None for row in first.rows] == [True, False, False]
     assert [score.failure.error for _, score in first.failures()] == ["Down"]
-    broken, asked = False, len(judge.asked)
+    repaired.set()
+    asked = len(judge.asked)
     second = evaluate(given, faithfulness(judge), progress=False, journal=journal)
     assert second.failures() == []
     assert len(judge.asked) == asked + 2
@@ -275,10 +275,11 @@ def test_four_processes_share_a_journal(openai_server, tmp_path):
 
 def test_control_c_gives_what_is_finished_and_the_next_run_goes_on(journal):
     """Ctrl-C comes when both slots hold a call; both calls are answered after the run has returned."""
-    returned, numbers, answered = threading.Event(), count(1), []
+    returned, asked, answered = threading.Event(), [], []
 
     def answer(messages):
-        number = next(numbers)
+        asked.append(messages)
+        number = len(asked)
         if number == 10:
             os.kill(os.getpid(), signal.SIGINT)
         if number in (9, 10):

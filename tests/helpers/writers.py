@@ -22,8 +22,6 @@ class Writer:
     The function receives the inputs and the number of earlier requests with this title; None falls back to the rule.
     """
 
-    version = "1"  # its counts do not identify it
-
     def __init__(self, **changed: Callable[[dict[str, Any], int], Any]) -> None:
         self.changed = changed
         self.calls = Counter[str]()

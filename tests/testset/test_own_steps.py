@@ -475,7 +475,7 @@ def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(
     notes = [
         f"A step is not in the journal, and a resumed run repeats it: the step {name} cannot be identified "
         "(func (closure).source is a builtins.generator, whose state cannot be read): "
-        'give its function or object a text attribute `version`, such as "1".'
+        'give its function a text attribute `version`, such as "1".'
         for name in ("mine", "reasoning")
     ]
     assert first.notes[1:] == notes

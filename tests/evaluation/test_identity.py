@@ -1,0 +1,353 @@
+"""Identity of a run's configuration: a changed setting gives another instrument or an unknown one, never the same."""
+
+import importlib
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+from helpers.each import each
+from langchain_core.embeddings import Embeddings
+from langchain_core.messages import AIMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import ConfigurableField, RunnableLambda, RunnablePassthrough
+from langchain_openai import ChatOpenAI
+from pydantic import Field, PrivateAttr
+
+from langchain_rageval import (
+    HashingEmbeddings,
+    Judge,
+    OfflineJudge,
+    Step,
+    answer_similarity,
+    evaluate,
+    faithfulness,
+    jury,
+    metric,
+    rubric,
+)
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.structure import instruments_in, update_instruments
+from langchain_rageval.metrics.supported import Value
+
+SAMPLES = [
+    {
+        "question": f"When was Munich founded, {n}?",
+        "answer": "Munich was founded in 1158. A million elephants live there.",
+        "contexts": ["Munich was founded in 1158 by Henry the Lion."],
+    }
+    for n in range(3)
+]
+
+
+class Lax(OfflineJudge):
+    lax: bool = False
+    settings: dict[str, int] = Field(default_factory=dict)
+    _session: str = PrivateAttr("")
+    _calls: int = PrivateAttr(0)
+
+    def _generate(self, *args, **options):
+        self._calls += 1
+        self._session = f"token-of-call-{self._calls}"
+        result = super()._generate(*args, **options)
+        if not self.lax:
+            return result
+        texts = [one.message.content.replace('"absent"', '"supported"') for one in result.generations]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(text)) for text in texts])
+
+
+def value(measure, journal=None):
+    report = evaluate(SAMPLES, measure, progress=False, **({"journal": journal} if journal else {}))
+    return next(iter(report.summary().values())).mean
+
+
+def identity(measure):
+    """Return the instrument of a metric as a run that begins now has it."""
+    update_instruments([measure])
+    (instrument,) = instruments_in(measure).values()
+    return instrument.digests
+
+
+WEIGHTS = {"length": 0.25, "nested": {"low": [0.1]}}
+
+
+class Scorer:
+    limit = 5
+
+    def __init__(self, weight):
+        self.weight, self.version = weight, "2024-06-01"
+
+    def __call__(self, sample):
+        return self.weight
+
+
+class Own(Embeddings):
+    def __init__(self, size):
+        self.size = size
+
+    def embed_documents(self, texts):
+        return [[1.0] * self.size for _ in texts]
+
+    def embed_query(self, text):
+        return [1.0] * self.size
+
+
+def by_global(sample):
+    return WEIGHTS["length"]
+
+
+def helper(sample):
+    return WEIGHTS["nested"]["low"][0]
+
+
+def by_helper(sample):
+    return helper(sample)
+
+
+def of_function(function, **options):
+    return metric(reads={"answer"}, aspect="style", name="mine", **options)(function)
+
+
+def closing_over(settings):
+    return lambda sample: settings["value"]
+
+
+def with_default(sample, weights=(0.1, [0.2])):
+    return weights[0]
+
+
+def chat(**options):
+    return ChatOpenAI(model="m", api_key="sk-1", base_url="http://localhost:1/v1", **options)
+
+
+def chain(model):
+    return Step.from_chain(
+        ChatPromptTemplate.from_template("Rate {answer}") | model, key="rating", reads={"answer"}, name="rate"
+    )
+
+
+def chained(model):
+    return Metric("mine", aspect="style", reads={"answer"}, steps=chain(model), reduce=lambda state: Value(0.5, "half"))
+
+
+def setting(owner, name, new):
+    return lambda: setattr(owner, name, new)
+
+
+def mutations():
+    """Yield a name, a metric, and a change of what it depends on that is made in place."""
+    model = Lax()
+    yield "field of a model", faithfulness(model), setting(model, "lax", True)
+    model = Lax()
+    yield "dict of a model", faithfulness(model), lambda: model.settings.update(a=1)
+    judge = Judge(inner := Lax())
+    yield "model below a judge", faithfulness(judge), setting(inner, "lax", True)
+    member = Lax()
+    yield "model of a jury", rubric(jury([OfflineJudge(), member, OfflineJudge()])), setting(member, "lax", True)
+    bound = chat().bind(seed=1)
+    yield "option that is bound", faithfulness(bound), lambda: bound.kwargs.update(seed=2)
+    for name, new in {
+        "temperature": 0.9,
+        "model_name": "n",
+        "openai_api_base": "http://other:1/v1",
+        "top_p": 0.1,
+        "seed": 3,
+        "max_tokens": 9,
+        "reasoning_effort": "low",
+        "model_kwargs": {"x": 1},
+        "extra_body": {"guided": True},
+        "frequency_penalty": 1.0,
+        "default_query": {"api-version": "2"},
+        "disabled_params": {"n": None},
+    }.items():
+        client = chat()
+        yield f"{name} of a client", faithfulness(client), setting(client, name, new)
+    embeddings = HashingEmbeddings(size=64)
+    yield "embeddings", answer_similarity(embeddings), partial(object.__setattr__, embeddings, "size", 128)
+    own = Own(3)
+    yield "own embeddings", answer_similarity(own), setting(own, "size", 4)
+    yield "value in a global dict", of_function(by_global), lambda: WEIGHTS.update(length=WEIGHTS["length"] + 1)
+    low = WEIGHTS["nested"]["low"]
+    yield "list of a function that is called", of_function(by_helper), lambda: low.append(0.5)
+    settings = {"value": 0.1}
+    yield "closure", of_function(closing_over(settings)), lambda: settings.update(value=0.2)
+    yield "default", of_function(with_default), lambda: with_default.__defaults__[0][1].append(0.3)
+    scorer = Scorer(0.1)
+    yield "object with an attribute version", of_function(scorer), setting(scorer, "weight", 0.2)
+    yield "attribute of a class", of_function(Scorer(0.1)), setting(Scorer, "limit", Scorer.limit + 1)
+    keywords = {"weight": 0.1}
+    yield (
+        "partial",
+        of_function(part := partial(lambda sample, weight: weight, **keywords), version=None),
+        (lambda: part.keywords.update(weight=0.2)),
+    )
+    template = ChatPromptTemplate.from_template("Rate {answer}")
+    built = template | (inner := chat())
+    steps = Step.from_chain(built, key="rating", reads={"answer"})
+    whole = Metric("mine", aspect="style", reads={"answer"}, steps=steps, reduce=lambda state: Value(0.5, "half"))
+    yield "model of a chain", whole, setting(inner, "temperature", 0.7)
+    yield "prompt of a chain", whole, setting(template.messages[0].prompt, "template", "Grade {answer}")
+    rules = {"strict": True}
+    ruled = RunnableLambda(lambda prompt: AIMessage("1" if rules["strict"] else "0"))
+    yield "function of a chain", chained(ruled), lambda: rules.update(strict=False)
+    yield (
+        "front",
+        RunnablePassthrough.assign(answer=lambda x: rules["strict"]) | faithfulness(OfflineJudge()),
+        (lambda: rules.update(strict="no")),
+    )
+
+
+CASES = list(mutations())
+
+
+@each(("name", "measure", "change"), CASES, ids=[name for name, _, _ in CASES])
+def test_a_change_in_place_is_another_instrument(name, measure, change):
+    before = identity(measure)
+    assert identity(measure) == before or "unknown" in before, "the identity is not stable"
+    change()
+    after = identity(measure)
+    assert after != before or "unknown" in after
+
+
+def test_what_with_config_chooses_is_part_of_the_identity(tmp_path):
+    field = ConfigurableField(id="llm")
+    choice = faithfulness(Lax().configurable_alternatives(field, default_key="strict", lax=Lax(lax=True)))
+    fields = faithfulness(Lax().configurable_fields(lax=ConfigurableField(id="lax")))
+    for name, strict, lax in (
+        ("alternative", choice, choice.with_config(configurable={"llm": "lax"})),
+        ("field", fields, fields.with_config(configurable={"lax": True})),
+    ):
+        journal = tmp_path / name
+        assert [value(strict, journal), value(lax, journal), value(lax)] == [0.5, 1.0, 1.0]
+    one, other = (evaluate(SAMPLES, each_one, progress=False) for each_one in (strict, lax))
+    with pytest.raises(ConfigError, match="different instruments"):
+        other.compare(one)
+
+
+def test_a_journal_gives_no_score_of_a_model_that_was_changed_in_place(tmp_path):
+    model = Lax()
+    measure = faithfulness(model)
+    assert value(measure, tmp_path / "a.db") == 0.5
+    model.lax = True
+    assert [value(measure, tmp_path / "a.db"), value(faithfulness(model), tmp_path / "a.db")] == [1.0, 1.0]
+
+
+def test_private_attributes_of_a_model_are_no_settings_and_stand_in_no_report(tmp_path):
+    model = Lax()
+    reports = [evaluate(SAMPLES, faithfulness(model), journal=tmp_path / "a.db", progress=False) for _ in range(2)]
+    assert model._calls == 2 * len(SAMPLES)
+    reports[1].to_jsonl(tmp_path / "report.jsonl")
+    assert "token-of-call" not in (tmp_path / "report.jsonl").read_text(encoding="utf-8")
+    assert reports[1].compare(reports[0])["faithfulness"].difference == 0
+
+
+def test_what_changes_during_a_run_is_not_given_back(tmp_path):
+    settings, told = {"value": 0.1}, []
+
+    def change():
+        settings["value"] += 0.1
+
+    def rate(sample):
+        change()
+        told.append(sample.id)
+        return settings["value"]
+
+    measure = of_function(rate)
+    report = evaluate(SAMPLES, measure, journal=tmp_path / "a.db", progress=False)
+    assert [note for note in report.notes if "mine changed during the run" in note]
+    settings["value"] = 0.1  # as when the run began
+    evaluate(SAMPLES, measure, journal=tmp_path / "a.db", progress=False)
+    assert len(told) == 2 * len(SAMPLES)
+
+
+def test_a_module_that_was_reloaded_is_another_instrument(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    path = tmp_path / "reloaded_rates.py"
+    path.write_text("def rate(sample): return 0.25\n", encoding="utf-8")
+    import reloaded_rates
+
+    measure = of_function(lambda sample: reloaded_rates.rate(sample))
+    assert value(measure, tmp_path / "a.db") == 0.25
+    path.write_text("def rate(sample): return 0.75\n", encoding="utf-8")
+    importlib.invalidate_caches()
+    importlib.reload(reloaded_rates)
+    assert value(measure, tmp_path / "a.db") == 0.75
+
+
+RUN = """
+import sys; sys.path[:0] = [{folder!r}, {folder!r} + "/site-packages"]
+from langchain_rageval import evaluate, metric
+{code}
+report = evaluate({samples!r}, mine, journal={journal!r}, progress=False)
+print(report.summary()["mine"].mean)
+"""
+MINE = "@metric(reads={{'answer'}}, aspect='style')\ndef mine(sample):\n    {body}\n"
+INSTALLED = (
+    "from langchain_rageval import metric\n@metric(reads={{'answer'}}, aspect='style')\ndef mine(sample): return {v}\n"
+)
+PROJECTS = {
+    "installed package": ({"site-packages/acme/__init__.py": INSTALLED}, "from acme import mine"),
+    "submodule": (
+        {"mypkg/__init__.py": "", "mypkg/scoring.py": "def rate(s): return {v}\n"},
+        "import mypkg.scoring\n" + MINE.format(body="return mypkg.scoring.rate(sample)"),
+    ),
+    "module of a module": (
+        {"one.py": "import two\ndef score(s): return two.rate(s)\n", "two.py": "def rate(s): return {v}\n"},
+        "import one\n" + MINE.format(body="return one.score(sample)"),
+    ),
+    "relative import": (
+        {
+            "apps/__init__.py": "",
+            "apps/one.py": "from . import two\ndef score(s): return two.rate(s)\n",
+            "apps/two.py": "from .three import rate\n",
+            "apps/three.py": "def rate(s): return {v}\n",
+        },
+        "from apps import one\n" + MINE.format(body="return one.score(sample)"),
+    ),
+    "import in a function": (
+        {"five.py": "from four import rate\ndef score(s): return rate(s)\n", "four.py": "def rate(s): return {v}\n"},
+        MINE.format(body="from five import score; return score(sample)"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "submodule" else pytest.param(name, marks=pytest.mark.gate) for name in PROJECTS]
+)
+def test_a_file_that_was_edited_between_two_processes_is_another_instrument(tmp_path, name):
+    files, code = PROJECTS[name]
+    got = []
+    for number, v in enumerate(("0.25", "0.25", "0.75")):
+        for file, text in files.items():
+            path = tmp_path / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text.format(v=v), encoding="utf-8")
+        script = RUN.format(folder=str(tmp_path), code=code, samples=SAMPLES, journal=str(tmp_path / "a.db"))
+        env = {**os.environ, "PYTHONHASHSEED": str(number), "OPENAI_API_KEY": f"sk-{number}"}
+        done = subprocess.run(
+            [sys.executable, "-B", "-W", "ignore", "-c", script], capture_output=True, text=True, env=env, check=True
+        )
+        got.append(float(done.stdout))
+    assert got == [0.25, 0.25, 0.75]
+
+
+def test_compare_notes_another_code_and_refuses_other_data():
+    def rate(sample):
+        return len(sample.answer) / 100
+
+    def rate_anew(sample):
+        return len(sample.answer) / 101
+
+    rate_anew.__qualname__ = rate.__qualname__
+    one, other = (evaluate(SAMPLES, of_function(function), progress=False) for function in (rate, rate_anew))
+    assert any("The code or an installed version behind mine" in note for note in other.compare(one).notes)
+    settings = {"value": 0.1}
+    first = evaluate(SAMPLES, of_function(closing_over(settings)), progress=False)
+    settings["value"] = 0.2
+    second = evaluate(SAMPLES, of_function(closing_over(settings)), progress=False)
+    with pytest.raises(ConfigError, match="different instruments"):
+        second.compare(first)
