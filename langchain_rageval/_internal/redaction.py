@@ -123,6 +123,23 @@ def without_keys(text: str) -> str:
     return mask_keys(text, lambda _: "***")
 
 
+def mask_data(value: Any, name: str = "") -> Any:
+    """Return nested data without keys: texts under the name of a secret, and those of well-known forms.
+
+    Names, such as those of a state, and addresses of hosts stay.
+    """
+    if isinstance(value, Mapping):
+        return {key: mask_data(part, str(key)) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [mask_data(part, name) for part in value]
+    if not isinstance(value, str):
+        return value
+    is_key = " " not in value and (has_key_form(value) or (is_usual_secret_name(name) and has_random_part(value)))
+    if is_key or is_certain_secret_name(name):
+        return "***"
+    return _KEY.sub("***", _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", value)))
+
+
 def mask_keys(text: str, mask: Callable[[re.Match[str]], str]) -> str:
     """Return the text without keys as `without_keys` does; `mask` gives what replaces a segment that looks random."""
     text = _KEY.sub("***", _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", text)))

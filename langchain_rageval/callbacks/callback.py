@@ -17,7 +17,6 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_rageval.callbacks.scoring_pipeline import (
     OUTCOMES,
-    UNREADABLE,
     Extract,
     Redact,
     ScoringJob,
@@ -32,7 +31,7 @@ from langchain_rageval.callbacks.sinks.files import JsonlSink
 from langchain_rageval.callbacks.sinks.traces import OpenTelemetrySink
 from langchain_rageval.chains.events import ChainEvents, RunLabels
 from langchain_rageval.chains.run_trees import RootRun, RunTrees, RunType, new_record
-from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_chain_run, thread_id_in
+from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_chain_run, snapshot, thread_id_in
 from langchain_rageval.data.conversations import CONVERSATION
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError
@@ -264,7 +263,7 @@ class RagEvalCallback(ChainEvents):
         return is_sampled
 
     def _end_tree(self, root: RootRun, inputs: Any, outputs: Any, *, is_complete: bool) -> None:
-        """Submit a run that has ended for scoring. The sample is read now, before the caller can change the outputs."""
+        """Submit a run that has ended for scoring. Its outputs are copied, since the caller may change them."""
         if root.is_undecided and not self._decide(root):
             return
         if is_complete:
@@ -313,16 +312,11 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
     metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds, **span}
     if root.thread_id is not None:
         metadata[CONVERSATION] = root.thread_id
-    try:
-        if root.record is None:
-            job = ScoringJob(number, metadata, reading=read_chain_run(root, inputs, outputs))
-        else:
-            job = ScoringJob(number, metadata, record=root.record)
-    except Exception as error:
-        pipeline.finish_unscored(number, "failed")
-        pipeline.log_once(UNREADABLE, error)
+    if root.record is None:
+        job = ScoringJob(number, metadata, read=partial(read_chain_run, root, snapshot(inputs), snapshot(outputs)))
     else:
-        pipeline.submit(job)
+        job = ScoringJob(number, metadata, record=root.record)
+    pipeline.submit(job)
 
 
 def _salt_of(seed: Any) -> bytes:

@@ -20,7 +20,7 @@ from weakref import WeakSet
 from langchain_core.runnables import RunnableSequence
 from langsmith import tracing_context
 
-from langchain_rageval._internal.redaction import redact_message
+from langchain_rageval._internal.redaction import mask_data, redact_message
 from langchain_rageval.chains.run_trees import RunRecord
 from langchain_rageval.chains.sample_reader import RunReading
 from langchain_rageval.data.schema import Row, Sample
@@ -31,6 +31,7 @@ from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.report.free_checks import FreeChecks
 from langchain_rageval.report.units import Units
+from langchain_rageval.run.retry import is_transient, status_of
 from langchain_rageval.run.threads import DaemonThreads
 
 T = TypeVar("T")
@@ -134,9 +135,9 @@ class Delivery:
 class SinkQueue:
     """A bounded queue of deliveries to one sink, with its own thread.
 
-    A row that the sink rejects is tried again after growing delays. While the sink rejects every row, each row is tried
-    once. `put` blocks while the queue is full, so the judge runs no faster than the sink; if a sink hangs, only the
-    first call blocks, until the sink continues.
+    A row that the sink rejects is tried again after growing delays, unless its error is permanent. While the sink
+    rejects every row, each row is tried once. `put` blocks while the queue is full, so the judge runs no faster than
+    the sink; if a sink hangs, only the first call blocks, until the sink continues.
 
     Args:
         sink: called with each row.
@@ -178,13 +179,22 @@ class SinkQueue:
             try:
                 _call(self._sink, row)
             except BaseException as error:
+                delay = None if _is_permanent(error) else delay
                 self._on_error(error, gave_up=delay is None)
+                if delay is None:
+                    break
             else:
                 self._is_down = False
                 return
-            if delay is not None:
-                time.sleep(delay)
+            time.sleep(delay or 0.0)
         self._is_down = True
+
+
+def _is_permanent(error: BaseException) -> bool:
+    """Return True if a sink will fail with a row again: wrong arguments or rights, or a refusal of its server."""
+    if isinstance(error, ConfigError | TypeError | AttributeError | PermissionError):
+        return True
+    return isinstance(error, Exception) and status_of(error) is not None and not is_transient(error)
 
 
 def _call(sink: Sink, row: Row) -> None:
@@ -261,19 +271,19 @@ class ScoringOptions:
 
 @dataclass(frozen=True, eq=False)
 class ScoringJob:
-    """An admitted run: what was read of it, or the record of the run tree that holds it.
+    """An admitted run: the function that reads it, or the record of the run tree that holds it.
 
     Attributes:
         number: number of the run, in order of admission.
         metadata: metadata that is added to the sample.
-        reading: sample of the run, in which the contexts that the model read are to be found; None if `extract` is to
-            read it.
-        record: record of the run tree; None if there is a reading.
+        read: function that reads the sample of the run, in which the contexts that the model read are to be found; None
+            if `extract` is to read it.
+        record: record of the run tree; None if there is a function.
     """
 
     number: int
     metadata: Mapping[str, Any]
-    reading: RunReading | None = None
+    read: Callable[[], RunReading] | None = None
     record: RunRecord | None = None
 
 
@@ -309,7 +319,7 @@ class ScoringPipeline:
         self._last_number = 0
         self._admission_times: deque[float] = deque()
         self._closed = False
-        self._logged: set[str] = set()
+        self._logged: Counter[str] = Counter()  # errors by kind
         self._process_id = os.getpid()
         _pipelines.add(self)
         atexit.unregister(_finish_at_exit)
@@ -361,6 +371,9 @@ class ScoringPipeline:
         dropped = self._jobs.clear()
         for job in dropped:
             self.finish_unscored(job.number, "dropped")
+        for kind, count in self._logged.items():
+            if count > 1:
+                _LOG.warning("%s: %d times in all", kind, count)
         n_pending = self.stats()["pending"]
         if dropped or n_pending:
             _LOG.warning(
@@ -377,8 +390,8 @@ class ScoringPipeline:
         """
         owners = (self._full_evaluation and self._full_evaluation.metrics, self.options.sinks)
         kind = f"{problem}: {type(error).__name__}"
-        if kind not in self._logged:
-            self._logged.add(kind)
+        self._logged[kind] += 1
+        if self._logged[kind] == 1:
             message = kind if self.options.redact else f"{kind}: {redact_message(error, *owners)}"
             _LOG.warning("%s", message)
 
@@ -423,14 +436,14 @@ class ScoringPipeline:
 
     def _score(self, job: ScoringJob) -> tuple[Delivery | None, str]:
         """Score a run; return its row for the sinks (None if there is none) and the outcome to count."""
-        sample = job.reading.resolve() if job.reading is not None else self._extract(job.record)
+        sample = job.read().resolve() if job.read is not None else self._extract(job.record)
         if sample is None:
             return None, "unscorable"
         if self.options.redact is not None:
             sample = self.options.redact(sample)
             if not isinstance(sample, Sample):
                 raise ConfigError(f"redact must return a Sample, got {type(sample).__name__}")
-        sample = sample.model_copy(update={"metadata": {**sample.metadata, **job.metadata}})
+        sample = sample.model_copy(update={"metadata": mask_data({**sample.metadata, **job.metadata})})
         evaluation = self._evaluation_for(sample)
         if evaluation is None:
             return None, "unscorable"

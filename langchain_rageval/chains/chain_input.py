@@ -87,6 +87,9 @@ def input_builder(chain: Runnable[Any, Any]) -> BuildInput:
 
     Args:
         chain: chain of the user.
+
+    Raises:
+        ConfigError: if the chain takes only names that stand for no question.
     """
     if _takes_text(chain):
         return lambda question, history=(): question
@@ -95,6 +98,12 @@ def input_builder(chain: Runnable[Any, Any]) -> BuildInput:
         return lambda question, history=(): [*turn_messages(history), HumanMessage(question)]
     kinds = _kinds(schema)
     is_closed = schema.get("additionalProperties") is False or _graph_of(chain) is not None
+    if is_closed and schema.get("properties") and not {"text", "messages"} & {*kinds.values()}:
+        names = [*schema["properties"]]
+        raise ConfigError(
+            f"the chain takes {{{', '.join(names)}}}, none of which is known as the question: pass a function "
+            f"that builds its input, such as lambda question: chain.invoke({{{names[0]!r}: question}})"
+        )
     extra = () if is_closed and kinds else _ALWAYS
 
     constructor = _constructor(chain)

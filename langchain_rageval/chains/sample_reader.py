@@ -105,6 +105,20 @@ class RunReading:
         )
 
 
+def snapshot(value: Any) -> Any:
+    """Return a copy of inputs or outputs that later changes of their lists, mappings, Documents and messages spare."""
+    match value:
+        case dict():
+            return {name: snapshot(part) for name, part in value.items()}
+        case list():
+            return [*map(snapshot, value)]
+        case Document():
+            return value.model_copy(update={"metadata": dict(value.metadata)})
+        case BaseMessage() | BaseModel():
+            return value.model_copy()
+    return value
+
+
 def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> RunReading:
     """Return the sample of a run that has ended, and what it takes to find what the model read.
 

@@ -477,7 +477,8 @@ def test_an_error_in_the_callback_itself_is_logged_and_kept_from_the_chain(monke
     monkeypatch.setattr(callback._state.trees, "start_step", lambda *_: 1 / 0)
     with callback:
         assert rag().invoke(QUESTION, with_callback(callback)) == ANSWER
-    assert caplog.text.count("an event could not be handled: ZeroDivisionError") == 1
+    assert caplog.text.count("an event could not be handled: ZeroDivisionError: division by zero") == 1
+    assert "an event could not be handled: ZeroDivisionError: 9 times in all" in caplog.text
     assert rows == []
 
 
@@ -809,3 +810,73 @@ def test_tags_that_are_no_texts_are_refused(tags):
     with pytest.raises(ConfigError) as raised:
         watching(tags=tags)
     assert str(raised.value) == f'tags must map names to texts, such as {{"version": "1.4"}}, got {tags!r}'
+
+
+def test_keys_in_inputs_and_metadata_reach_no_sink_and_names_and_hosts_stay():
+    key, rows = "sk-SECRETSECRETSECRET123", []
+    callback = RagEvalCallback([context_relevance(OfflineJudge())], sample_rate=1.0, sinks=[rows.append])
+    chain = RunnableLambda(lambda x: {"answer": ANSWER, "context": CONTEXTS})
+    given = {
+        "api_key": key,
+        "password": "hunter2",
+        "auth": {"session_token": "abcdef", "note": f"sent {key} along"},
+        "sort_key": "title",
+        "host": "http://search.local:9200/index",
+    }
+    metadata = {"authorization": f"Bearer {key}", "user_message": "Hello", "final_answer": "token"}
+    chain.invoke({"question": QUESTION, **given}, {"callbacks": [callback], "metadata": metadata})
+    assert callback.flush(PATIENCE)
+    [row] = rows
+    assert key not in row.model_dump_json()
+    kept = {name: row.sample.metadata[name] for name in (*given, *metadata)}
+    assert kept == {
+        "api_key": "***",
+        "password": "***",
+        "auth": {"session_token": "***", "note": "sent *** along"},
+        "sort_key": "title",
+        "host": "http://search.local:9200/index",
+        "authorization": "***",
+        "user_message": "Hello",
+        "final_answer": "token",
+    }
+
+
+def test_a_permanent_error_of_a_sink_is_tried_once_and_counted_by_its_cause(caplog):
+    def refuse(row):
+        raise ConfigError("the run belongs to no trace")
+
+    callback = RagEvalCallback([context_relevance(OfflineJudge())], sample_rate=1.0, sinks=[refuse])
+    for _ in range(3):
+        rag_chain().invoke(QUESTION, {"callbacks": [callback]})
+    assert callback.close(PATIENCE)
+    assert (callback.stats()["lost"], callback.stats()["sink_errors"]) == (3, 3)
+    assert "a sink failed: ConfigError: 3 times in all" in caplog.text
+
+
+def test_a_run_is_read_in_the_thread_of_a_worker_and_as_it_was_when_it_ended(monkeypatch):
+    readers, rows, output = [], [], {"answer": ANSWER, "context": [DOCUMENTS[0].model_copy()]}
+    read = Sample.parse.__func__
+
+    def parse(cls, obj, fields=None):
+        readers.append(threading.current_thread())
+        return read(cls, obj, fields)
+
+    monkeypatch.setattr(Sample, "parse", classmethod(parse))
+    gate = threading.Event()
+
+    def judge(messages):
+        gate.wait(PATIENCE)
+        return offline_reply(messages)
+
+    callback = RagEvalCallback(
+        [context_relevance(answering(judge))], sample_rate=1.0, sinks=[rows.append], max_concurrency=1
+    )
+    chain = RunnableLambda(lambda x: output)
+    for _ in range(6):  # more than there are workers
+        chain.invoke({"question": QUESTION}, {"callbacks": [callback]})
+    output["answer"], output["context"][0].page_content = "changed", "changed"
+    gate.set()
+    assert callback.flush(PATIENCE)
+    assert {(row.sample.answer, *row.sample.contexts) for row in rows} == {(ANSWER, DOCUMENTS[0].page_content)}
+    assert readers
+    assert threading.current_thread() not in readers

@@ -661,12 +661,15 @@ def test_a_terminal_gets_colours_unless_they_are_not_wanted(written, no_color, c
 def test_control_c_ends_with_130_and_one_line(written, openai_server, tmp_path):
     server = openai_server(offline, faults=Faults.rates(seed=1, hang=1.0))
     judge = ["--judge", "vllm:m", "--base-url", f"{server.url}/v1"]
-    words = ["evaluate", written(SAMPLE, TRUE_SAMPLE), *judge, "--out", tmp_path / "out.jsonl"]
+    scored = ["--metrics", "faithfulness", "--out", tmp_path / "out.jsonl"]
+    words = ["evaluate", written(SAMPLE, TRUE_SAMPLE), *judge, *scored]
     with subprocess.Popen([*PROGRAM, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until(lambda: server.calls)
         process.send_signal(signal.SIGINT)
         told, complaints = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, told, complaints) == (130, b"", b"rageval: interrupted\n")
+    *before, last = complaints.decode().splitlines()
+    assert (process.returncode, told, last) == (130, b"", "rageval: interrupted")
+    assert [line.startswith("rageval: first sample: ") for line in before] == [True]
     assert sorted(os.listdir(tmp_path)) == ["samples.jsonl"]
 
 

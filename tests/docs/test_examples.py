@@ -221,7 +221,7 @@ def test_production_monitoring(ran, capsys):
     assert "[('faithfulness', 1.0)]" in capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore:'upload_results' parameter is in beta")
+@pytest.mark.filterwarnings("ignore:'upload_\\w+' parameter is in beta")
 def test_langsmith(ran, capsys, monkeypatch):
     monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:9")
     get_env_var.cache_clear()

@@ -20,7 +20,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import interrupt
 from pydantic import BaseModel, create_model
 
-from langchain_rageval import OfflineJudge, Sample, SampleError, answered_by, evaluate, faithfulness
+from langchain_rageval import ConfigError, OfflineJudge, Sample, SampleError, answered_by, evaluate, faithfulness
 from langchain_rageval.testset import Testset
 from langchain_rageval.testset.row import TestsetRow
 
@@ -456,3 +456,32 @@ def test_the_callback_leaves_out_the_documents_that_a_conversation_keeps_from_ea
         chain.invoke(QUESTION, with_callback(callback))
     assert rows[0].sample.contexts == CONTEXTS
     assert ask(chain).contexts == ["Berlin lies on the Spree.", *CONTEXTS]
+
+
+class Unusual(TypedDict):
+    """State of a graph without a name for the question."""
+
+    user_message: str
+    final_answer: str
+
+
+def test_a_graph_with_unknown_inputs_is_refused_with_their_names_before_it_is_asked():
+    asked = []
+
+    def generate(state):
+        asked.append(state)
+        return {"final_answer": state["user_message"]}
+
+    builder = StateGraph(Unusual)
+    builder.add_node("generate", generate)
+    builder.add_edge(START, "generate")
+    graph = builder.compile()
+    with pytest.raises(ConfigError) as error:
+        answered_by(graph, progress=False).invoke([Sample(question="a")])
+    assert "the chain takes {user_message, final_answer}" in str(error.value)
+    assert "pass a function that builds its input, such as lambda question: chain.invoke({'user_message'" in str(
+        error.value
+    )
+    assert asked == []
+    chain = RunnableLambda(lambda question: graph.invoke({"user_message": question})["final_answer"])
+    assert answered_by(chain, progress=False).invoke([Sample(question="a")])[0].answer == "a"

@@ -466,8 +466,8 @@ class TestMix:
     @pairs("scores_of")
     async def test_every_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of):
         faults, embedding_faults = (
-            Faults.rates(seed=seed, hang_seconds=30, **{"429": 0.05, "500": 0.02, garbled: 0.05, "hang": 0.005})
-            for seed, garbled in ((9, "malformed"), (8, "misshapen"))
+            Faults.rates(seed=seed, hang_seconds=30, hang=0.005, **{"429": common, "500": 0.02, garbled: common})
+            for seed, garbled, common in ((9, "malformed", 0.05), (8, "misshapen", 0.15))  # few requests for vectors
         )
         embedder = Embedder(faults=embedding_faults)
         server = endpoint.server(offline, faults=faults, embedder=embedder)
@@ -475,7 +475,7 @@ class TestMix:
         report = await scores_of(samples, every_metric(endpoint, server), timeout=timeout_for("hang"))
         failed = check_scores(report, samples)
         assert server.faulted.keys() >= {"429", "500", "malformed", "hang"}
-        assert embedder.faulted.total()
+        assert embedder.faulted.total() > 2
         assert len(failed) <= 0.01 * len(METRICS) * len(samples)
         assert report.summary()["faithfulness"].calls > 0
 
