@@ -22,13 +22,15 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "jupyter_execute", ".jupyter_cache"]
 suppress_warnings = ["mystnb.unknown_mime_type"]
 
+repository = "<URL of the repository>"  # what pages and their installation commands name; `-D repository=...` sets it
+
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_title = "langchain-rageval"
 html_math_renderer = "mathml"
 html_copy_source = html_show_sourcelink = False
-html_show_sphinx = False
+html_show_sphinx = html_use_index = False
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
@@ -67,7 +69,8 @@ def setup(app: Sphinx) -> None:
     """Register what the extensions lack."""
     app.add_html_math_renderer("mathml", (write_inline_formula, None), (write_formula, None))
     app.connect("autodoc-process-docstring", docstrings.translate_docstring, priority=100)
-    app.connect("source-read", generated_pages.link_notebooks)
+    app.add_config_value("repository", "", "env", [str])
+    app.connect("source-read", generated_pages.link_sources)
     app.connect("html-page-context", name_language)
     generated_pages.write_pages(Path(app.srcdir))
     app.connect("build-finished", generated_pages.write_llms_txt)

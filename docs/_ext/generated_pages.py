@@ -16,6 +16,8 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sphinx.addnodes import toctree
+
 import langchain_rageval
 from langchain_rageval.cli import main
 
@@ -23,28 +25,17 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-GROUPS = {
-    "Data": ("data",),
-    "Evaluation": ("evaluation", "run"),
-    "Judges and models": ("judge", "models"),
-    "Metrics": ("metrics",),
-    "Prompts and steps": ("prompts", "steps", "text"),
-    "Reports": ("report",),
-    "Test sets": ("testset",),
-    "Trust": ("trust",),
-    "Production": ("callbacks",),
-    "Errors": ("errors",),
+PAGES = {  # title of a page: folders whose root names it has, and public modules
+    "Data": (("data",), ()),
+    "Evaluation and trust": (("evaluation", "run", "trust"), ("langchain_rageval.integrations.ray",)),
+    "Judges, prompts and steps": (("judge", "models", "prompts", "steps", "text"), ("langchain_rageval.steps",)),
+    "Metrics": (("metrics",), ("langchain_rageval.ranking",)),
+    "Reports and statistics": (("report",), ("langchain_rageval.statistics",)),
+    "Test sets": (("testset",), ("langchain_rageval.testset",)),
+    "Production": (("callbacks",), ("langchain_rageval.sinks", "langchain_rageval.integrations.langsmith")),
+    "Errors and testing": (("errors",), ("langchain_rageval.testing",)),
 }
-MODULES = (
-    "langchain_rageval.steps",
-    "langchain_rageval.testset",
-    "langchain_rageval.sinks",
-    "langchain_rageval.ranking",
-    "langchain_rageval.statistics",
-    "langchain_rageval.testing",
-    "langchain_rageval.integrations.langsmith",
-    "langchain_rageval.integrations.ray",
-)
+MODULES = tuple(module for _, modules in PAGES.values() for module in modules)
 
 
 def write_pages(source: Path) -> None:
@@ -53,28 +44,25 @@ def write_pages(source: Path) -> None:
     (source / "reference" / "cli.md").write_text(command_line(), encoding="utf-8")
     tutorials = source / "tutorials" / "notebooks"
     shutil.rmtree(tutorials, ignore_errors=True)
-    tutorials.mkdir()
+    tutorials.mkdir(parents=True)
     for notebook in NOTEBOOKS.glob("*.ipynb"):
         shutil.copy(notebook, tutorials)
 
 
-def link_notebooks(app: Sphinx, page: str, source: list[str]) -> None:
-    """Lead links to the notebooks of the repository to their copies in the site."""
-    source[0] = re.sub(r"\]\(\.\./\.\./notebooks/(\w+\.ipynb\))", r"](../tutorials/notebooks/\1", source[0])
+def link_sources(app: Sphinx, page: str, source: list[str]) -> None:
+    """Lead links to the notebooks to their copies in the site, and name the address of the repository."""
+    text = source[0].replace("<repository>", app.config.repository)
+    source[0] = re.sub(r"\]\(\.\./\.\./notebooks/(\w+\.ipynb\))", r"](../tutorials/notebooks/\1", text)
 
 
 def write_llms_txt(app: Sphinx, error: Exception | None) -> None:
     """Write `llms.txt`, a list of all pages with their titles for language models, into the built site."""
     if error or app.builder.name != "html":
         return
-    titles = {page: node.astext() for page, node in app.env.titles.items()}
     lines = ["# langchain-rageval", "", f"> {langchain_rageval.__doc__.splitlines()[0]}"]
-    folder = None
-    for page in sorted(titles, key=lambda page: (page.count("/") > 0, page)):
-        if "/" in page and page.split("/")[0] != folder:
-            folder = page.split("/")[0]
-            lines += ["", f"## {titles[f'{folder}/index']}", ""]
-        lines.append(f"- [{titles[page]}]({page}.html)")
+    for tree in app.env.get_doctree("index").findall(toctree):
+        lines += ["", f"## {tree['caption']}", ""]
+        lines += [f"- [{app.env.titles[page].astext()}]({page}.html)" for page in tree["includefiles"]]
     (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
@@ -89,27 +77,28 @@ def public_names() -> dict[str, list[str]]:
     }
     return {
         title: sorted((name for name in folders if folders[name] in group), key=str.lower)
-        for title, group in GROUPS.items()
+        for title, (group, _) in PAGES.items()
     }
 
 
 def _write_api(folder: Path) -> None:
-    """Write one page per group of root names and one per public module."""
+    """Write the pages of the names that users import: from the root, then from public modules."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    pages = {title: [f"langchain_rageval.{name}" for name in names] for title, names in public_names().items()}
-    for module in MODULES:
-        pages[module] = [f"{module}.{name}" for name in _exported(module)]
-    for title, names in pages.items():
-        entries = "\n\n".join(_entry(name) for name in names)
-        text = f"{title}\n{'=' * len(title)}\n\n{_introduction(title)}{entries}\n"
-        (folder / f"{_slug(title)}.rst").write_text(text, encoding="utf-8")
+    folder.mkdir(parents=True)
+    for title, names in public_names().items():
+        parts = [_heading(title, "="), *_entries("langchain_rageval", names)]
+        for module in PAGES[title][1]:
+            parts += [_heading(f"``{module}``", "-"), *_entries(module, _exported(module))]
+        (folder / f"{_slug(title)}.rst").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _introduction(title: str) -> str:
-    """Return the import statement of a public module, or of the package root."""
-    module = title if title.startswith("langchain_rageval") else "langchain_rageval"
-    return f"Import from ``{module}``.\n\n"
+def _heading(title: str, mark: str) -> str:
+    return f"{title}\n{mark * len(title)}"
+
+
+def _entries(module: str, names: list[str]) -> list[str]:
+    """Return the import statement of a module, and the directives that document its names."""
+    return [f"Import from ``{module}``.", *(_entry(f"{module}.{name}") for name in names)]
 
 
 def _exported(module: str) -> list[str]:
@@ -133,7 +122,7 @@ def _entry(path: str) -> str:
 
 def _slug(title: str) -> str:
     """Return the file name of a page."""
-    return title.lower().replace(" ", "-").removeprefix("langchain_rageval.")
+    return title.lower().replace(",", "").replace(" ", "-")
 
 
 def command_line() -> str:
@@ -147,5 +136,5 @@ def command_line() -> str:
     return "\n".join(lines)
 
 
-COMMAND_LINE = """Examples and conventions: [use the command line](../how-to/command-line.md).
+COMMAND_LINE = """Examples and conventions: [score a file](../tutorials/first-steps.md).
 """

@@ -19,7 +19,7 @@ _UNSEEN = 5 / 4
 """Size of the invented pairs that stand for losses which no pair shows, in spans."""
 _NO_WORSE_LEVEL = 0.967
 """Level of the interval of `largest_loss`: with `_UNSEEN`, "no worse" is wrong in at most 2.5% of comparisons (table in
-docs/explanation/intervals.md), and equal pairs exclude no smaller share of losses than the exact bound."""
+tests/benchmarks/results/interval_coverage.md), and equal pairs exclude no smaller share than the exact bound."""
 _MOST_FLIPPED = 1_000  # pairs; beyond, the normal approximation is more accurate than random patterns
 _PATTERNS = 20_000
 _TOLERANCE = 1e-9  # for sums that differ only by rounding
@@ -60,7 +60,7 @@ def paired_difference(
     lose nearly the whole span and most gain a little, a small sample may contain none of the losses; `rare_losses` then
     keeps the level, with r = `span`, for intervals that are several times wider on few pairs.
 
-    Coverage, level and power: docs/explanation/intervals.md, by tests/benchmarks/interval_coverage.py.
+    Coverage, level and power: tests/benchmarks/results/interval_coverage.md, by tests/benchmarks/interval_coverage.py.
 
     Args:
         differences: a random sample of differences, one per pair, at least one; shape (n,).

@@ -1,4 +1,4 @@
-"""Measure the intervals of `report.audit`; prints the table of docs/explanation/audits.md.
+"""Measure the intervals of `report.audit`; prints the table of results/audit_coverage.md.
 
     python tests/benchmarks/audit_coverage.py                   # print the table, about two minutes
     python tests/benchmarks/audit_coverage.py --write           # replace the table in the document
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from table_in_document import EXPLANATIONS, show_or_write
+from table_in_document import RESULTS, show_or_write
 
 from langchain_rageval.statistics import prediction_powered_mean
 
-DOCUMENT = EXPLANATIONS / "audits.md"
+DOCUMENT = RESULTS / "audit_coverage.md"
 BEGIN, END = "<!-- table of tests/benchmarks/audit_coverage.py -->", "<!-- end of the table -->"
 SIZES = ((100, 10), (300, 30), (1_000, 100), (2_000, 400))
 RUNS = 2_000

@@ -1,4 +1,4 @@
-"""Simulate what a decision costs; prints the table of docs/explanation/decision-cost.md.
+"""Simulate what a decision costs; prints the table of results/decision_cost.md.
 
     python tests/benchmarks/decision_cost.py                    # print the table, a few minutes
     python tests/benchmarks/decision_cost.py --write            # replace the table in the document
@@ -15,13 +15,13 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
-from table_in_document import EXPLANATIONS, show_or_write
+from table_in_document import RESULTS, show_or_write
 
 from langchain_rageval import Audit, Decided, OfflineJudge, Value, metric
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.evaluation.until import SequentialRun
 
-DOCUMENT = EXPLANATIONS / "decision-cost.md"
+DOCUMENT = RESULTS / "decision_cost.md"
 BEGIN, END = "<!-- table of tests/benchmarks/decision_cost.py -->", "<!-- end of the table -->"
 
 SAMPLES = 1_000

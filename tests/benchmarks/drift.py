@@ -1,4 +1,4 @@
-"""False alarms and delay of the drift alarm, and false changes, simulated: the tables of docs/how-to/trend.md.
+"""False alarms and delay of the drift alarm, and false changes, simulated: the tables of results/drift.md.
 
 python tests/benchmarks/drift.py
 """

@@ -1,4 +1,4 @@
-"""Measure coverage, level and power of `paired_difference`; prints the tables of docs/explanation/intervals.md.
+"""Measure coverage, level and power of `paired_difference`; prints the tables of results/interval_coverage.md.
 
     python tests/benchmarks/interval_coverage.py                   # print the tables, about two minutes
     python tests/benchmarks/interval_coverage.py --write           # replace the tables in the document
@@ -15,12 +15,12 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from table_in_document import EXPLANATIONS, show_or_write
+from table_in_document import RESULTS, show_or_write
 
 from langchain_rageval.statistics import paired_difference
 from langchain_rageval.statistics.paired import largest_loss
 
-DOCUMENT = EXPLANATIONS / "intervals.md"
+DOCUMENT = RESULTS / "interval_coverage.md"
 BEGIN, END = "<!-- tables of tests/benchmarks/interval_coverage.py -->", "<!-- end of the tables -->"
 SIZES = (5, 10, 30, 100, 300, 500)
 RUNS = 2_000

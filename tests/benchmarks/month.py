@@ -1,4 +1,4 @@
-"""Simulated months of production, watched by `trend`: the second table of docs/how-to/trend.md.
+"""Simulated months of production, watched by `trend`: the second table of results/month.md.
 
 python tests/benchmarks/month.py [months]
 """

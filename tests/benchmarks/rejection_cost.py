@@ -1,4 +1,4 @@
-"""Measure the calls of a generation whose critic rejects a share of what it sees: the table of docs/how-to/test-set.md.
+"""Measure the calls of a generation whose critic rejects a share of what it sees: calls per row.
 
     python tests/benchmarks/rejection_cost.py                      # 300 short passages, two minutes
     python tests/benchmarks/rejection_cost.py ru_wiki fastapi      # documents of Wikipedia and FastAPI instead

@@ -1,4 +1,4 @@
-"""Measure when `until=Decided(...)` stops, and how often it is wrong; prints the table of docs/explanation/stopping.md.
+"""Measure when `until=Decided(...)` stops, and how often it is wrong; prints the table of results/stopping.md.
 
     python tests/benchmarks/stopping.py                   # print the table, a few minutes
     python tests/benchmarks/stopping.py --write           # replace the table in the document
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from table_in_document import EXPLANATIONS, show_or_write
+from table_in_document import RESULTS, show_or_write
 
 from langchain_rageval.statistics import confidence_sequence
 from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
 
-DOCUMENT = EXPLANATIONS / "stopping.md"
+DOCUMENT = RESULTS / "stopping.md"
 BEGIN, END = "<!-- table of tests/benchmarks/stopping.py -->", "<!-- end of the table -->"
 SIZES = (200, 1_000, 5_000)
 NOTHING = 1e-6  # from a mean to a threshold that it just reaches, or just misses

@@ -1,4 +1,4 @@
-"""Tables of a benchmark in a page of the documentation: printed, or written between two comments."""
+"""Tables of a benchmark in a document: printed, or written between two comments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-EXPLANATIONS = Path(__file__).parents[2] / "docs" / "explanation"
+RESULTS = Path(__file__).parent / "results"
 
 
 def show_or_write(

@@ -1,4 +1,4 @@
-"""Measure what units are worth where samples depend on each other; prints the table of docs/explanation/intervals.md.
+"""Measure what units are worth where samples depend on each other; prints the table of results/unit_coverage.md.
 
     python tests/benchmarks/unit_coverage.py                   # print the table, about three minutes
     python tests/benchmarks/unit_coverage.py --write           # replace the table in the document
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from table_in_document import EXPLANATIONS, show_or_write
+from table_in_document import RESULTS, show_or_write
 
 from langchain_rageval import Report, Row, Sample, Score, leaderboard
 
-DOCUMENT = EXPLANATIONS / "intervals.md"
+DOCUMENT = RESULTS / "unit_coverage.md"
 BEGIN, END = "<!-- table of tests/benchmarks/unit_coverage.py -->", "<!-- end of the table of units -->"
 MEAN, RUNS = 0.8, 1_000
 

@@ -38,13 +38,13 @@ TALK = [{"role": "user", "text": "I live in Munich. Is it old?"}, {"role": "assi
 
 @pytest.fixture
 def ran(monkeypatch, tmp_path):
-    """Return a function that runs the first block of a page or section with variables and returns all variables."""
+    """Return a function that runs a block of a page or section, by default the first, and returns all variables."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
 
-    def run(name, section=None, **names):
+    def run(name, section=None, block=0, **names):
         text = sections(page(name))[section] if section else page(name)
-        exec(compile(blocks(text)[0], name, "exec"), names)
+        exec(compile(blocks(text)[block], name, "exec"), names)
         return names
 
     return run
@@ -54,6 +54,8 @@ def test_evaluation_in_python(ran, capsys):
     left = ran("how-to/evaluate")
     assert left["score"].value == 0.5
     printed = capsys.readouterr().out
+    ran("how-to/evaluate", "Scores without a number")
+    assert capsys.readouterr().out == blocks(page("how-to/evaluate"), "text")[0]
     assert "faithfulness 0.500" in printed
     assert "supported Мюнхен основан в 1158 году. ['1.1']" in printed
     assert "absent В нём живёт миллион слонов. []" in printed
@@ -85,7 +87,7 @@ def test_the_table_of_metrics_states_calls_and_fields(row):
 def test_every_metric_is_in_both_tables():
     builders = {row[0].strip("`").partition("(")[0] for row in table(page("reference/metrics"))}
     assert builders == BUILDERS.keys()
-    migrated = " ".join(row[1] for row in table(page("how-to/migrating-from-ragas")))
+    migrated = " ".join(row[1] for row in table(page("how-to/migrating")))
     assert not BUILDERS.keys() - set(re.findall(r"\w+", migrated))
 
 
@@ -170,7 +172,7 @@ def test_agreement_with_human_labels(ran, tmp_path, capsys):
     drawn = report.to_label(150)
     labels = [f"{row.sample.id},{'да' if float(row.scores['faithfulness']) > 0.3 else 'нет'}" for row in drawn]
     (tmp_path / "labels.csv").write_text("\n".join(["id,label", *labels]), encoding="utf-8")
-    ran("how-to/labelling")
+    ran("how-to/qualify-a-judge", "Compare it with people")
     printed = capsys.readouterr().out
     assert "Agreement with binary labels on 150 pairs" in printed
     assert "from 150 labels and 150 more scores" in printed
@@ -189,7 +191,7 @@ def test_judge_qualification(ran, capsys):
     qualification = ran("how-to/qualify-a-judge")["qualification"]
     assert qualification.verdict["faithfulness"] == "unfit"
     assert "faithfulness" in capsys.readouterr().out
-    rows = {row[0]: row[1] for row in table(page("how-to/qualify-a-judge"))}
+    rows = {row[0]: row[1] for row in table(sections(page("how-to/qualify-a-judge"))["Qualify it"])}
     for name, step in qualification.steps.items():
         if f"{name} (hashed words)" in rows or name in rows:
             cell = rows.get(name) or rows[f"{name} (hashed words)"]
@@ -219,13 +221,15 @@ def test_production_monitoring(ran, capsys):
     stats = ran("how-to/production")["callback"].stats()
     assert (stats["sampled"], stats["scored"], stats["dropped"], stats["sink_errors"]) == (1, 1, 0, 0)
     assert "[('faithfulness', 1.0)]" in capsys.readouterr().out
+    ran("how-to/production", "Sinks")
+    assert capsys.readouterr().out == blocks(page("how-to/production"), "text")[0]
 
 
 @pytest.mark.filterwarnings("ignore:'upload_\\w+' parameter is in beta")
 def test_langsmith(ran, capsys, monkeypatch):
     monkeypatch.setenv("LANGSMITH_ENDPOINT", "http://127.0.0.1:9")
     get_env_var.cache_clear()
-    ran("how-to/langsmith")
+    ran("how-to/chains", "LangSmith")
     assert "{'faithfulness': 1.0, 'context_recall': 1.0}" in capsys.readouterr().out
 
 
@@ -239,10 +243,10 @@ def test_mlflow(ran, monkeypatch):
     before = mlflow.get_tracking_uri()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # MLflow uses deprecated functions of SQLAlchemy and pandas
-        left = ran("how-to/mlflow")
+        left = ran("how-to/chains", "MLflow")
         assert len(left["run_id"]) == 32
         try:
-            scored = ran("how-to/mlflow", "Metrics as scorers", **left)["result"].metrics
+            scored = ran("how-to/chains", "MLflow", 1, **left)["result"].metrics
         finally:
             mlflow.set_tracking_uri(before)
     assert scored == {"faithfulness/mean": 1.0, "exact_match/mean": 0.0}
@@ -269,15 +273,8 @@ def test_pytest(ran):
 
 
 def test_langgraph_guard(ran, capsys):
-    ran("how-to/langgraph")
+    ran("how-to/chains", "LangGraph")
     assert capsys.readouterr().out == "Не знаю: в документах этого нет.\n"
-
-
-def test_plots_and_notebooks(ran, tmp_path):
-    made = ran("how-to/test-set")["testset"]
-    report = ran("how-to/evaluate")["report"]
-    ran("how-to/plots", report=report, before=report, testset=made)
-    assert (tmp_path / "tree.png").exists()
 
 
 def test_metrics_in_a_chain(ran):
@@ -293,7 +290,9 @@ def test_gigachat(ran):
     assert [mode.rung for mode in left["judge"]._endpoint.modes] == ["function_calling", "prompt"]
 
 
-def test_vllm(ran):
+def test_vllm(ran, capsys):
+    ran("how-to/vllm", "Weak models")
+    assert capsys.readouterr().out == blocks(page("how-to/vllm"), "text")[0]
     left = ran("how-to/vllm")
     assert isinstance(left["metric"], Metric)
     assert left["metric"].judges[0]._endpoint.modes[0].rung == "json_schema"
@@ -307,7 +306,7 @@ def test_custom_judge_function(ran):
         system, *rest = texts
         return offline_reply([SystemMessage(system), *map(HumanMessage, rest)]).text
 
-    metric = ran("how-to/judge-function", call_my_model=call_my_model)["metric"]
+    metric = ran("how-to/vllm", "Any function", call_my_model=call_my_model)["metric"]
     report = evaluate([SAMPLE], metric, progress=False)
     assert report.rows[0].scores["faithfulness"].value == 0.5
 

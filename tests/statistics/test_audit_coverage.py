@@ -1,4 +1,4 @@
-"""The simulations behind docs/explanation/audits.md and decision-cost.md: their cells have what the documents say."""
+"""The simulations behind tests/benchmarks/results: cells of audits and costs of a decision are as stored."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The simulation behind docs/explanation/stopping.md: its cells have what the document says."""
+"""The simulation behind tests/benchmarks/results/stopping.md: its cells have what the document says."""
 
 import re
 
