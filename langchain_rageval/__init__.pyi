@@ -4,6 +4,7 @@ from langchain_rageval._version import __version__ as __version__
 from langchain_rageval.callbacks.callback import RagEvalCallback as RagEvalCallback
 from langchain_rageval.data.conversations import last_turns as last_turns
 from langchain_rageval.data.conversations import samples_of as samples_of
+from langchain_rageval.data.documents import load_documents as load_documents
 from langchain_rageval.data.loading import load_samples as load_samples
 from langchain_rageval.data.schema import Finding as Finding
 from langchain_rageval.data.schema import Row as Row
@@ -85,7 +86,6 @@ from langchain_rageval.steps.verify import NliVerifier as NliVerifier
 from langchain_rageval.testset.candidate import Candidate as Candidate
 from langchain_rageval.testset.docstore import Docstore as Docstore
 from langchain_rageval.testset.generator import TestsetGenerator as TestsetGenerator
-from langchain_rageval.testset.readers import load_documents as load_documents
 from langchain_rageval.testset.testset import Testset as Testset
 from langchain_rageval.text.sentences import split_sentences as split_sentences
 from langchain_rageval.trust.agreement import agreement as agreement

@@ -11,13 +11,13 @@ from langchain_rageval.cli.inputs import build_audit, load_inputs, parse_prices
 from langchain_rageval.cli.json_output import generation_plan_object, plan_object, write_json
 from langchain_rageval.cli.terminal import console, show_notes, table_of
 from langchain_rageval.cli.testsets import check_documents, parse_distribution, parse_focus
+from langchain_rageval.data.documents import load_documents
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.planning import Plan, plan, plan_table
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.loading import load_judge
 from langchain_rageval.testset.generator import TestsetGenerator
-from langchain_rageval.testset.readers import load_documents
 from langchain_rageval.testset.rehearsal import GenerationPlan, generation_table
 
 _OF_AN_EVALUATION = ("audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")

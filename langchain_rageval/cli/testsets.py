@@ -13,12 +13,12 @@ from langchain_rageval._internal.page import pluralize, printable
 from langchain_rageval.cli.inputs import build_budget, check_writable, parse_pairs, parse_prices
 from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, testset_object, write_json
 from langchain_rageval.cli.terminal import PIPE, console, open_if_possible, shorten, show_notes, show_path, table_of
+from langchain_rageval.data.documents import load_documents
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.loading import load_embeddings, load_judge
 from langchain_rageval.testset.evolutions import branch_of_names, persona
 from langchain_rageval.testset.generator import TestsetGenerator
-from langchain_rageval.testset.readers import load_documents
 from langchain_rageval.testset.review_page import reviewed_name
 from langchain_rageval.testset.row import TestsetDiff
 from langchain_rageval.testset.testset import Testset, usage_line

@@ -1,5 +1,6 @@
 """Test-set generation: the generator, its steps and evolutions, and their data types."""
 
+from langchain_rageval.data.documents import from_haystack, load_documents
 from langchain_rageval.testset.candidate import Candidate, Passage, Trial
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import (
@@ -20,7 +21,6 @@ from langchain_rageval.testset.evolutions import (
 from langchain_rageval.testset.filters import closed_book_filter, evolution_filter, passage_filter, question_filter
 from langchain_rageval.testset.generator import TestsetGenerator
 from langchain_rageval.testset.propose_personas import propose_personas
-from langchain_rageval.testset.readers import from_haystack, load_documents
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.writing import answer, compress, find_passages, keyphrases, seed_question

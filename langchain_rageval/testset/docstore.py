@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.redaction import redact_message
+from langchain_rageval.data.documents import SOURCE_KEYS, to_documents
 from langchain_rageval.data.field_names import chunk_id
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.drivers import drive
@@ -24,7 +25,6 @@ from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_
 from langchain_rageval.run.requests import Embed, Gather, Operation, Shared
 from langchain_rageval.run.run import Run
 from langchain_rageval.testset.candidate import Passage
-from langchain_rageval.testset.readers import SOURCE_KEYS, to_documents
 from langchain_rageval.text.words import PhraseIndex
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict
 
+from langchain_rageval.data.documents import to_documents
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError, record_step
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -22,7 +23,6 @@ from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.run import Run, Traced
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.candidate import ask_step, prompt_step
-from langchain_rageval.testset.readers import to_documents
 from langchain_rageval.text.sentences import split_sentences
 
 Variants = dict[str, Sample]

@@ -7,8 +7,8 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_text_splitters import CharacterTextSplitter
 
 from langchain_rageval import HashingEmbeddings, Sample
+from langchain_rageval.data.documents import to_documents
 from langchain_rageval.testset import Docstore, TestsetGenerator
-from langchain_rageval.testset.readers import to_documents
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=30, chunk_overlap=0)
 

@@ -9,8 +9,8 @@ from helpers.each import each
 from langchain_core.documents import Document
 
 from langchain_rageval import ConfigError
+from langchain_rageval.data.documents import to_documents
 from langchain_rageval.testset import Docstore, from_haystack, load_documents
-from langchain_rageval.testset.readers import to_documents
 
 
 @dataclass

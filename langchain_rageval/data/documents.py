@@ -1,4 +1,4 @@
-"""Readers: load documents from files, folders, corpora and other frameworks as LangChain Documents."""
+"""Documents of files, folders, corpora and other frameworks, as LangChain Documents."""
 
 from __future__ import annotations
 

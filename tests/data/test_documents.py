@@ -14,10 +14,10 @@ from helpers.each import each
 from langchain_core.documents import Document
 from langchain_core.load import dumpd
 
+from langchain_rageval.data import documents as readers
+from langchain_rageval.data.documents import load_documents, to_documents
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.testset import readers
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.readers import load_documents, to_documents
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_an_invalid_character_of_a_line_is_replaced_and_named(folder, warned):
 def test_rows_of_a_table_are_documents_and_the_deprecation_of_langchains_loader_is_not_shown(folder):
     root = folder({"a.csv": b"\xef\xbb\xbfq,a\n\xd0\xb4\xd0\xb0,1\nno,2\n"})
     script = (
-        "import json; from langchain_rageval.testset.readers import load_documents;"
+        "import json; from langchain_rageval.data.documents import load_documents;"
         f"print(json.dumps([[doc.page_content, doc.metadata] for doc in load_documents({str(root)!r})]))"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False)
