@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Self
 from uuid import UUID
@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import is_rate_limited
-from langchain_rageval.run.run import RUN_KEY, Run
+from langchain_rageval.run.run import Run, without_run
 from langchain_rageval.run.usage import names_of_model, tokens_in
 
 _OPTIONS_IN_PROMPT = ("tools", "functions")  # call options that cost tokens; the others only guide the decoding
@@ -68,17 +68,32 @@ class _Try:
         elif isinstance(error, Exception) and is_rate_limited(error):
             self._run.governor.limiter.record_rejection(self._halvings)
 
-    def _add_money(self, model: Any, message: Any, tokens: Mapping[str, Any]) -> None:
-        """Count the price of a reply; without one the money of the run is unknown."""
-        prices = self._run.meter.prices
-        if prices is None:
+    def _add_tokens(self, message: BaseMessage, model: Any, asked: Iterable[str]) -> None:
+        """Count tokens and price of a reply; of a cached one, take back the call.
+
+        Args:
+            message: the reply.
+            model: the model, or its name, for the price.
+            asked: texts of the request, whose tokens are estimated for a model that reports none.
+        """
+        tokens = getattr(message, "usage_metadata", None) or {}
+        if tokens.get("total_cost") == 0:  # LangChain's mark of a reply from the model's cache
+            self._cost["calls"] -= 1
             return
-        names = names_of_model(model, message)
-        money = prices.cost(names, tokens)
-        if money is None:
-            self._cost["unpriced"] = prices.problem(names)
-        else:
-            self._cost["money"] = self._cost.get("money", 0.0) + money
+        for name in ("input_tokens", "output_tokens"):
+            if tokens.get(name) is not None:
+                self._cost[name] = self._cost.get(name, 0) + tokens[name]
+        if not tokens:
+            calls = [call for name in ("tool_calls", "invalid_tool_calls") for call in getattr(message, name, [])]
+            texts = [message.text, *(json.dumps(call["args"], ensure_ascii=False) for call in calls)]
+            self._cost["unreported"] = self._cost.get("unreported", 0) + tokens_in(*asked, *texts)
+        if (prices := self._run.meter.prices) is not None:
+            names = names_of_model(model, message)
+            money = prices.cost(names, tokens)
+            if money is None:
+                self._cost["unpriced"] = [prices.problem(names)]
+            else:
+                self._cost["money"] = self._cost.get("money", 0.0) + money
 
 
 class MeteredTry(_Try):
@@ -97,15 +112,7 @@ class MeteredTry(_Try):
             ConfigError: if the reply is neither a message nor a text.
         """
         message = _as_message(reply)
-        tokens = getattr(message, "usage_metadata", None) or {}
-        if tokens.get("total_cost") == 0:  # LangChain's mark of a reply from the model's cache
-            self._cost["calls"] = 0
-        elif tokens:
-            self._cost.update(input_tokens=tokens.get("input_tokens"), output_tokens=tokens.get("output_tokens"))
-            self._add_money(self._call.model, message, tokens)
-        else:
-            self._cost["unreported"] = tokens_in(*request_texts(self._call), *_reply_texts(message))
-            self._add_money(self._call.model, message, tokens)
+        self._add_tokens(message, self._call.model, request_texts(self._call))
         return message
 
 
@@ -117,19 +124,18 @@ class MeteredChain(_Try, BaseCallbackHandler):
     def __init__(self, run: Run, halvings: int) -> None:
         super().__init__(run, halvings, 0)
         self._lock = threading.Lock()
-        self._asked: dict[UUID, int] = {}
+        self._asked: dict[UUID, Sequence[str]] = {}
         self._models: dict[UUID, str] = {}
 
     def config_of(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config for the chain: with this handler, and without the run, whose slot the chain holds."""
-        choices = {name: choice for name, choice in config.get("configurable", {}).items() if name != RUN_KEY}
         callbacks = config.get("callbacks") or []
         if isinstance(callbacks, BaseCallbackManager):
             callbacks = callbacks.copy()
             callbacks.add_handler(self)
         else:
             callbacks = [*callbacks, self]
-        return {**config, "configurable": choices, "callbacks": callbacks}
+        return {**without_run(config), "callbacks": callbacks}
 
     def on_chat_model_start(
         self, serialized: dict[str, Any], messages: list[list[BaseMessage]], *, run_id: UUID, **kwargs: Any
@@ -145,50 +151,29 @@ class MeteredChain(_Try, BaseCallbackHandler):
         """Count the tokens of a reply."""
         for generation in (generation for batch in response.generations for generation in batch):
             message = getattr(generation, "message", None) or AIMessage(generation.text)
-            self.add_reply(message, self._asked.get(run_id, 0), self._models.get(run_id))
+            self._add_reply(message, self._asked.get(run_id, ()), self._models.get(run_id))
 
-    def add_reply(self, message: BaseMessage, asked: int, model: Any = None) -> None:
-        """Count the tokens of a reply; of a cached one, take back the call.
-
-        Args:
-            message: the reply.
-            asked: estimated tokens of the request, for a model that reports none.
-            model: the model, or its name, for the price.
-        """
-        tokens = getattr(message, "usage_metadata", None) or {}
-        with self._lock:
-            if tokens.get("total_cost") == 0:
-                self._cost["calls"] -= 1
-            elif tokens:
-                for name in ("input_tokens", "output_tokens"):
-                    self._cost[name] = self._cost.get(name, 0) + (tokens.get(name) or 0)
-                self._add_money(model, message, tokens)
-            else:
-                self._add_money(model, message, tokens)
-                estimate = asked + tokens_in(*_reply_texts(message))
-                self._cost["unreported"] = self._cost.get("unreported", 0) + estimate
-
-    def add_call(self) -> None:
-        """Count a call."""
-        with self._lock:
+    def rehearse(self, replies: Iterable[BaseMessage]) -> None:
+        """Charge the calls of a chain in a dry run."""
+        for reply in replies:
             self._cost["calls"] += 1
+            self._add_reply(reply, ())
+
+    def _add_reply(self, message: BaseMessage, asked: Sequence[str], model: Any = None) -> None:
+        with self._lock:
+            self._add_tokens(message, model, asked)
 
     def _count(self, run_id: UUID, texts: Sequence[str], metadata: Any) -> None:
-        self.add_call()
+        with self._lock:
+            self._cost["calls"] += 1
         self._models[run_id] = str((metadata or {}).get("ls_model_name") or "")
-        self._asked[run_id] = tokens_in(*texts)
+        self._asked[run_id] = texts
 
 
 def request_texts(call: Call) -> list[str]:
     """Return all texts that a call sends to the model: its messages, then its tools and functions as JSON."""
     options = [json.dumps(call.options[name], default=str) for name in _OPTIONS_IN_PROMPT if name in call.options]
     return [*(message.text for message in call.messages), *options]
-
-
-def _reply_texts(message: BaseMessage) -> list[str]:
-    """Return all texts of a reply: its content and the arguments of its tool calls."""
-    calls = [call for name in ("tool_calls", "invalid_tool_calls") for call in getattr(message, name, [])]
-    return [message.text, *(json.dumps(call["args"], ensure_ascii=False) for call in calls)]
 
 
 def _as_message(reply: Any) -> BaseMessage:

@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
-from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rageval.run.batch.recorder import Recording, Unanswered
@@ -44,7 +43,7 @@ from langchain_rageval.run.requests import (
     ValidReply,
 )
 from langchain_rageval.run.retry import is_server_error, is_stale_connection
-from langchain_rageval.run.run import RUN_KEY, Run, ainvoke_child, invoke_child
+from langchain_rageval.run.run import Run, ainvoke_child, invoke_child, without_run
 from langchain_rageval.run.turns import ModelTurn, gates_of
 
 T = TypeVar("T")
@@ -144,7 +143,7 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
             case Invoke(chain, chain_input):
                 with MeteredChain(run, halvings) as chain_meter:
                     if run.fake_reply:
-                        return _rehearse(run.fake_reply(request), chain_meter)
+                        return chain_meter.rehearse(run.fake_reply(request))
                     chain_config = chain_meter.config_of(config)
                     return run.call_with_timeout(partial(chain.invoke, chain_input, chain_config), chain, turn)
             case _ if run.fake_reply:
@@ -189,25 +188,12 @@ def _replay_vectors(
     return [vectors[text] for text in texts]
 
 
-def _rehearse(replies: Iterable[BaseMessage], chain_meter: MeteredChain) -> None:
-    """Charge the calls of a chain in a dry run."""
-    for reply in replies:
-        chain_meter.add_call()
-        chain_meter.add_reply(reply, 0)
-
-
 def _invoke(call: Call, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
-    options, config = _options(call, run), _without_run(config)
+    options, config = _options(call, run), without_run(config)
     if call.client_enforces_timeout:
         with run.timeout_of_client(call.model):
             return call.model.invoke(call.messages, config, **options)
     return run.call_with_timeout(partial(call.model.invoke, call.messages, config, **options), call.model, turn)
-
-
-def _without_run(config: RunnableConfig) -> RunnableConfig:
-    """Return the config of a call to a model: a model that takes any configurable option would take the run for one."""
-    choices = {name: choice for name, choice in config.get("configurable", {}).items() if name != RUN_KEY}
-    return {**config, "configurable": choices}
 
 
 def _turn(request: ModelRequest, run: Run) -> ModelTurn:
@@ -337,7 +323,7 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
 
 
 async def _ainvoke(call: Call, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
-    options, config = _options(call, run), _without_run(config)
+    options, config = _options(call, run), without_run(config)
     if call.sync_only:  # the event loop's default executor has only a handful of threads
         invoke = partial(call.model.invoke, call.messages, config, **options)
         return await run.acall_with_timeout(invoke, call.model, turn)

@@ -322,6 +322,12 @@ class Traced(RunnableSerializable[Input, Output]):
         """Compute the output of the Runnable on the caller's event loop."""
 
 
+def without_run(config: RunnableConfig) -> RunnableConfig:
+    """Return a config without its run: a model that takes any configurable option would take the run for one."""
+    choices = {name: choice for name, choice in config.get("configurable", {}).items() if name != RUN_KEY}
+    return {**config, "configurable": choices}
+
+
 def invoke_child(runnable: Runnable[Input, Output], input: Input, config: RunnableConfig) -> Output:
     """Invoke a Runnable with the config of its parent; skip tracing if that config has no callbacks."""
     if isinstance(runnable, Traced) and config.get("callbacks") is None:

@@ -10,6 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, Self
@@ -50,47 +51,37 @@ class ModelTurn:
 
     def __init__(self, gates: Sequence[AdaptiveLimiter] = ()) -> None:
         self._gates = gates
-        self._held: list[AdaptiveLimiter] = []
+        self._held = ExitStack()
 
     def __enter__(self) -> Self:
         """Wait for the gates."""
-        try:
+        with ExitStack() as held:
             for gate in self._gates:
-                gate.__enter__()
-                self._held.append(gate)
-        except BaseException:
-            self._release()
-            raise
+                held.enter_context(gate)
+            self._held = held.pop_all()
         return self
 
     async def __aenter__(self) -> Self:
         """Wait for the gates without blocking the event loop."""
-        try:
+        with ExitStack() as held:
             for gate in self._gates:
                 await gate.__aenter__()
-                self._held.append(gate)
-        except BaseException:
-            self._release()
-            raise
+                held.push(gate)
+            self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Release the gates, unless `hold_for` has postponed it."""
-        self._release()
+        self._held.close()
 
     async def __aexit__(self, *_: object) -> None:
         """Release the gates, unless `hold_for` has postponed it."""
-        self._release()
+        self._held.close()
 
     def hold_for(self, future: Future[Any]) -> None:
         """Keep the gates until an abandoned call ends in its thread, where it still uses the engine."""
-        held, self._held = self._held, []
-        if held:
-            future.add_done_callback(lambda _: _release(held))
-
-    def _release(self) -> None:
-        held, self._held = self._held, []
-        _release(held)
+        held = self._held.pop_all()
+        future.add_done_callback(lambda _: held.close())
 
 
 def gates_of(model: Any) -> list[AdaptiveLimiter]:
@@ -144,11 +135,6 @@ def _parts_of(value: Any) -> list[Any]:
     return [part for _, part in named_parts(value)] if is_container or (is_holder and not is_own) else []
 
 
-def _release(gates: Sequence[AdaptiveLimiter]) -> None:
-    for gate in gates:
-        gate.__exit__()
-
-
 class _Gates:
     """Registry of gates, one per engine; an entry is replaced if its engine no longer exists."""
 
@@ -159,18 +145,14 @@ class _Gates:
     def gate_for(self, engine: Any) -> AdaptiveLimiter:
         """Return the gate of an engine, created on first use."""
         with self._lock:
-            engine_of_entry, gate = self._gates.get(id(engine), (lambda: None, None))
-            if gate is None or engine_of_entry() is not engine:
-                gate = AdaptiveLimiter(1)
-                self._gates[id(engine)] = _reference_to(engine), gate
-            return gate
-
-
-def _reference_to(engine: Any) -> Callable[[], Any]:
-    try:
-        return weakref.ref(engine)
-    except TypeError:  # a class with slots: kept for as long as the process runs
-        return lambda: engine
+            entry = self._gates.get(id(engine))
+            if entry is None or entry[0]() is not engine:
+                try:
+                    reference: Callable[[], Any] = weakref.ref(engine)
+                except TypeError:  # a class with slots: kept for as long as the process runs
+                    reference = lambda: engine  # noqa: E731
+                entry = self._gates[id(engine)] = reference, AdaptiveLimiter(1)
+            return entry[1]
 
 
 _GATES: PerProcess[_Gates] = PerProcess(_Gates)

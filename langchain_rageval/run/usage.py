@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -35,8 +35,7 @@ def model_label(model: Any) -> str:
         return model.get_name()
     if model is None:
         return "the model"
-    names = (getattr(model, field, None) for field in _NAMES)
-    name = next((name for name in names if isinstance(name, str) and name), "")
+    name = next(iter(_own_names(model)), "")
     return f"{type(model).__name__} {without_keys(name)}".strip()
 
 
@@ -125,19 +124,21 @@ def _configured(model: Any) -> list[str]:
         return [model] if model else []
     if isinstance(model, RunnableBindingBase):
         return _configured(model.bound)
-    if isinstance(model, RunnableWithFallbacks):
-        return [name for inner in model.runnables for name in _configured(inner)]
-    if isinstance(model, RunnableSequence):
-        return [name for inner in model.steps for name in _configured(inner)]
-    names = [name for field in _NAMES if isinstance(name := getattr(model, field, None), str) and name]
-    return [*names, type(model).__name__]
+    if isinstance(model, RunnableWithFallbacks | RunnableSequence):
+        inner = model.steps if isinstance(model, RunnableSequence) else model.runnables
+        return [name for part in inner for name in _configured(part)]
+    return [*_own_names(model), type(model).__name__]
+
+
+def _own_names(model: Any) -> list[str]:
+    names = (getattr(model, field, None) for field in _NAMES)
+    return [name for name in names if isinstance(name, str) and name]
 
 
 def _is_price(price: Any) -> bool:
     if not isinstance(price, list | tuple) or len(price) not in (2, 3):
         return False
-    numbers = [n for n in price if isinstance(n, int | float) and not isinstance(n, bool) and isfinite(n) and n >= 0]
-    return len(numbers) == len(price)
+    return all(isinstance(n, int | float) and not isinstance(n, bool) and isfinite(n) and n >= 0 for n in price)
 
 
 CHARACTERS_PER_TOKEN = 4
@@ -158,63 +159,57 @@ class UsageMeter:
     Attributes:
         prices: prices of the models; None if money is not counted.
         unpriced: why the money of some calls is unknown, each reason once.
-        abandoned: number of calls that exceeded the timeout and were abandoned in their threads.
-        unreported: estimated tokens (characters / 4) of calls whose model reports none; not part of `usage`.
     """
 
     def __init__(self, parent: UsageMeter | None = None, prices: PriceList | None = None) -> None:
         self._parent = parent
         self.prices: PriceList | None = prices or (None if parent is None else parent.prices)
         self.unpriced: dict[str, None] = {}
-        self._money = 0.0
         self._lock = threading.Lock()
-        self._calls = 0
-        self._seconds = 0.0
-        self._embedded = 0
-        self._input_tokens: int | None = None
-        self._output_tokens: int | None = None
+        self._counts: Counter[str] = Counter()
         self._events: Counter[Hashable] = Counter()
-        self.abandoned = 0
-        self.unreported = 0
 
-    def add(
-        self,
-        *,
-        calls: int = 0,
-        input_tokens: int | None = None,
-        output_tokens: int | None = None,
-        seconds: float = 0.0,
-        embedded: int = 0,
-        abandoned: int = 0,
-        unreported: int = 0,
-        money: float = 0.0,
-        unpriced: str = "",
-    ) -> None:
-        """Add calls, tokens, seconds, texts or money to the counts of this meter and its parents."""
-        meter: UsageMeter | None = self
-        while meter is not None:
+    def add(self, *, unpriced: Iterable[str] = (), **counts: float | None) -> None:
+        """Add to the counts of this meter and its parents.
+
+        Args:
+            unpriced: why the money of calls is unknown; nothing if it is known.
+            counts: fields of `Usage`, `abandoned` and `unreported`; None if unknown.
+        """
+        for meter in self._with_parents():
             with meter._lock:
-                meter._calls += calls
-                meter._seconds += seconds
-                meter._embedded += embedded
-                meter.abandoned += abandoned
-                meter.unreported += unreported
-                meter._money += money
-                if unpriced:
-                    meter.unpriced[unpriced] = None
-                if input_tokens is not None:
-                    meter._input_tokens = (meter._input_tokens or 0) + input_tokens
-                if output_tokens is not None:
-                    meter._output_tokens = (meter._output_tokens or 0) + output_tokens
-            meter = meter._parent
+                meter.unpriced |= dict.fromkeys(unpriced)
+                for name, count in counts.items():
+                    if count is not None:
+                        meter._counts[name] += count  # type: ignore[assignment]  # of seconds and money
 
     def count(self, event: Hashable, times: int = 1) -> None:
         """Count an event in this meter and its parents."""
-        meter: UsageMeter | None = self
-        while meter is not None:
+        for meter in self._with_parents():
             with meter._lock:
                 meter._events[event] += times
+
+    def add_all_of(self, other: UsageMeter) -> None:
+        """Add the counts of another meter."""
+        self.add(unpriced=other.unpriced, **other._counts)
+        for event, times in other.events.items():
+            self.count(event, times)
+
+    def _with_parents(self) -> Iterator[UsageMeter]:
+        meter: UsageMeter | None = self
+        while meter is not None:
+            yield meter
             meter = meter._parent
+
+    @property
+    def abandoned(self) -> int:
+        """Number of calls that exceeded the timeout and were abandoned in their threads."""
+        return self._counts["abandoned"]
+
+    @property
+    def unreported(self) -> int:
+        """Estimated tokens (characters / 4) of calls whose model reports none; not part of `usage`."""
+        return self._counts["unreported"]
 
     @property
     def events(self) -> Counter[Hashable]:
@@ -222,33 +217,15 @@ class UsageMeter:
         with self._lock:
             return Counter(self._events)
 
-    def add_all_of(self, other: UsageMeter) -> None:
-        """Add the counts of another meter."""
-        usage = other.usage
-        self.add(
-            calls=usage.calls,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            seconds=usage.seconds,
-            embedded=usage.embedded,
-            abandoned=other.abandoned,
-            unreported=other.unreported,
-            money=other._money,
-        )
-        for problem in other.unpriced:
-            self.add(unpriced=problem)
-        for event, times in other.events.items():
-            self.count(event, times)
-
     @property
     def usage(self) -> Usage:
-        """Calls, tokens, seconds, embedded texts and money counted so far."""
+        """Calls, tokens, seconds, embedded texts and money counted so far; tokens that no reply reported are None."""
         with self._lock:
             return Usage(
-                calls=self._calls,
-                input_tokens=self._input_tokens,
-                output_tokens=self._output_tokens,
-                seconds=self._seconds,
-                embedded=self._embedded,
-                money=None if self.prices is None or self.unpriced else self._money,
+                calls=self._counts["calls"],
+                input_tokens=self._counts.get("input_tokens"),
+                output_tokens=self._counts.get("output_tokens"),
+                seconds=float(self._counts["seconds"]),
+                embedded=self._counts["embedded"],
+                money=None if self.prices is None or self.unpriced else float(self._counts["money"]),
             )

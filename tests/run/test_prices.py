@@ -70,7 +70,7 @@ def test_a_meter_adds_money_to_its_parents_until_a_price_is_missing():
     part = UsageMeter(whole)
     part.add(calls=1, money=0.5)
     assert (part.usage.money, whole.usage.money) == (0.5, 0.5)
-    UsageMeter(whole).add(calls=1, unpriced="m has no price")
+    UsageMeter(whole).add(calls=1, unpriced=["m has no price"])
     assert (part.usage.money, whole.usage.money) == (0.5, None)
     assert UsageMeter().usage.money is None
 
