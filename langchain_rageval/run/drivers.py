@@ -71,8 +71,8 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
     match request:
         case Shared(key, operation):
             return run.single_flight.do((key, configurable_choices(config)), partial(drive, operation, run, config))
-        case Call() | EmbedBatch() | Rate() | Invoke() | SendOnce():
-            return _send(request, run, config)
+        case SendOnce(once):
+            return _send_once(once, run, config)
         case Gather(operations):
             return _gather(operations, run, config)
         case Embed(embeddings, texts):
@@ -88,6 +88,7 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Locked(gate, operation):
             with gate:
                 return drive(operation, run, config)
+    return drive(_tries(request, run), run, config)
 
 
 def _record(event: Count | ValidReply, run: Run) -> None:
@@ -109,22 +110,6 @@ def _gather(operations: Sequence[Operation[Any]], run: Run, config: RunnableConf
     if unanswered is not None:
         raise unanswered
     return replies
-
-
-def _send(request: ModelRequest | SendOnce, run: Run, config: RunnableConfig) -> Any:
-    """Send a request, and retry it after a transport error unless it is to be sent once."""
-    if isinstance(request, SendOnce):
-        return _send_once(request.request, run, config)
-    error = request.first_error if isinstance(request, Call) else None
-    if error is None:
-        try:
-            reply = _send_once(request, run, config)
-        except Exception as caught:
-            error = caught
-        else:
-            run.governor.record_try(_endpoint_of(request), None)
-            return reply
-    return drive(_retry(request, error, run), run, config)
 
 
 def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
@@ -177,7 +162,7 @@ def _replay_vectors(
     for text in dict.fromkeys(texts):
         try:
             with recording.attempt() as attempt:
-                (vector,) = _send(EmbedBatch(copy, [text]), run, config)
+                (vector,) = drive(_tries(EmbedBatch(copy, [text]), run), run, config)
         except Unanswered as error:
             unanswered = error
         else:
@@ -227,19 +212,18 @@ def _charge_texts(run: Run, number: int) -> None:
 
 
 def _compute(function: Callable[[], Any], run: Run) -> Any:
+    async def awaited(result: Awaitable[Any]) -> Any:
+        return await result
+
     def call() -> Any:
         result = function()
-        return asyncio.run(_await(result)) if inspect.isawaitable(result) else result
+        return asyncio.run(awaited(result)) if inspect.isawaitable(result) else result
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return call()
     return run.threads.submit(call).result()  # this thread's loop, such as a notebook's, allows no second one
-
-
-async def _await(awaitable: Awaitable[T]) -> T:
-    return await awaitable
 
 
 async def adrive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
@@ -265,8 +249,8 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Shared(key, operation):
             shared_key = key, configurable_choices(config)
             return await run.single_flight.ado(shared_key, partial(adrive, operation, run, config))
-        case Call() | EmbedBatch() | Rate() | Invoke() | SendOnce():
-            return await _asend(request, run, config)
+        case SendOnce(once):
+            return await _asend_once(once, run, config)
         case Gather(operations):
             return await agather(adrive(operation, run, config) for operation in operations)
         case Embed(embeddings, texts):
@@ -282,21 +266,7 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Locked(gate, operation):
             async with gate:
                 return await adrive(operation, run, config)
-
-
-async def _asend(request: ModelRequest | SendOnce, run: Run, config: RunnableConfig) -> Any:
-    if isinstance(request, SendOnce):
-        return await _asend_once(request.request, run, config)
-    error = request.first_error if isinstance(request, Call) else None
-    if error is None:
-        try:
-            reply = await _asend_once(request, run, config)
-        except Exception as caught:
-            error = caught
-        else:
-            run.governor.record_try(_endpoint_of(request), None)
-            return reply
-    return await adrive(_retry(request, error, run), run, config)
+    return await adrive(_tries(request, run), run, config)
 
 
 async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
@@ -438,29 +408,28 @@ def _add_configurable(values: Mapping[str, Any], config: RunnableConfig) -> Runn
     return {**config, "configurable": {**values, **config.get("configurable", {})}} if values else config
 
 
-def _retry(request: ModelRequest, error: Exception, run: Run) -> Operation[Any]:
-    """Retry a request whose first try failed."""
+def _tries(request: ModelRequest, run: Run) -> Operation[Any]:
+    """Send a request, and retry it after a transport error."""
     tries, endpoint = 0, _endpoint_of(request)
+    error = request.first_error if isinstance(request, Call) else None
     while True:
+        if error is None:
+            try:
+                reply = yield SendOnce(request)
+            except Exception as caught:
+                error = caught
+            else:
+                run.governor.record_try(endpoint, None)
+                return reply
         tries += 1
         if not is_stale_connection(error):  # says nothing about the server
             run.governor.record_try(endpoint, error)
         seconds = run.retry.wait(error, tries)
-        if seconds is None or not run.governor.allows_retry(endpoint) or _is_for_caller(request, error):
+        is_for_caller = isinstance(request, Call) and not request.retries_server_errors and is_server_error(error)
+        if seconds is None or not run.governor.allows_retry(endpoint) or is_for_caller:
             raise error
         yield Pause(seconds)
-        try:
-            reply = yield SendOnce(request)
-        except Exception as caught:
-            error = caught
-        else:
-            run.governor.record_try(endpoint, None)
-            return reply
-
-
-def _is_for_caller(request: ModelRequest, error: Exception) -> bool:
-    """Return True if the caller of a request handles the server error of its first try."""
-    return isinstance(request, Call) and not request.retries_server_errors and is_server_error(error)
+        error = None
 
 
 def _endpoint_of(request: ModelRequest) -> object:

@@ -8,13 +8,18 @@ from itertools import islice
 from typing import Any
 
 from langchain_rageval.errors import ConfigError, JudgeUnavailable
-from langchain_rageval.run.batch.recorder import BatchApi, BatchReply, BatchState, RecordedRequest, Recorder
+from langchain_rageval.run.batch.recorder import BatchApi, BatchState, RecordedRequest, Recorder, StoredReply
 
 _KEY = "rageval"
 _ENDED = ("failed", "completed", "expired", "cancelled")
 _UNANSWERED = 500
 _MOST_LISTED = 1000  # the newest batches
 _TESTED_OPENAI = "langchain-openai 1.0 to 1.7 with openai 2.0 to 3.54"
+_TESTED_ANTHROPIC = "langchain-anthropic 1.7 with anthropic 2.12"
+_STATUS_OF_ERROR = {"invalid_request_error": 400, "request_too_large": 413}
+_SECONDS_TO_CREATE = 3600.0  # longest upload of a batch
+_SETTINGS = {"cache": False, "callbacks": None, "rate_limiter": None, "streaming": False}
+"""Fields of a model that are reset in a copy whose requests are recorded."""
 
 
 class OpenAIBatches(BatchApi):
@@ -57,7 +62,7 @@ class OpenAIBatches(BatchApi):
             refusal if batch.status == "failed" else "",
         )
 
-    def replies(self, batch_id: str) -> Iterator[BatchReply]:
+    def replies(self, batch_id: str) -> Iterator[tuple[str, StoredReply]]:
         """Yield the lines of the output file and of the error file."""
         batch = self.client.batches.retrieve(batch_id)
         for file_id in (batch.output_file_id, batch.error_file_id):
@@ -65,7 +70,7 @@ class OpenAIBatches(BatchApi):
                 yield from _replies_in(self.client.files.content(file_id).text, file_id)
 
 
-def _replies_in(text: str, file_id: str) -> Iterator[BatchReply]:
+def _replies_in(text: str, file_id: str) -> Iterator[tuple[str, StoredReply]]:
     """Yield the replies in an output file, whose lines end at line feeds only: a reply may hold any other separator.
 
     Raises:
@@ -85,11 +90,12 @@ def _replies_in(text: str, file_id: str) -> Iterator[BatchReply]:
 def batch_line(request: RecordedRequest) -> str:
     """Return a request as a line of OpenAI's batch format, with the line break."""
     head = json.dumps({"custom_id": request.id, "method": "POST", "url": _url_of(request)})
-    return f'{head[:-1]}, "body": {_on_one_line(request.body)}}}\n'
+    body = request.body if "\n" not in request.body else json.dumps(json.loads(request.body), ensure_ascii=False)
+    return f'{head[:-1]}, "body": {body}}}\n'
 
 
-def batch_reply(line: Any) -> BatchReply:
-    """Return the outcome in a parsed line of an output file in OpenAI's batch format.
+def batch_reply(line: Any) -> tuple[str, StoredReply]:
+    """Return the custom id and the outcome in a parsed line of an output file in OpenAI's batch format.
 
     Raises:
         ValueError: if the line has another format.
@@ -101,9 +107,9 @@ def batch_reply(line: Any) -> BatchReply:
         raise ValueError("neither response nor error is present")
     body = response.get("body") if isinstance(response, dict) else None
     if not isinstance(response, dict) or body is None:
-        return BatchReply(line["custom_id"], _UNANSWERED, json.dumps({"error": error}, ensure_ascii=False))
+        return line["custom_id"], StoredReply(_UNANSWERED, json.dumps({"error": error}, ensure_ascii=False))
     status = response.get("status_code") or (_UNANSWERED if error else 200)
-    return BatchReply(line["custom_id"], int(status), json.dumps(body, ensure_ascii=False))
+    return line["custom_id"], StoredReply(int(status), json.dumps(body, ensure_ascii=False))
 
 
 def recorded_openai(model: Any, recorder: Recorder) -> Any:
@@ -112,39 +118,24 @@ def recorded_openai(model: Any, recorder: Recorder) -> Any:
     if any(name.startswith("Azure") for name in names):
         return None
     if "BaseChatOpenAI" in names:
-        root = _openai_client(model, model.root_client)
+        root = _sync_client(model, model.root_client, "openai", _TESTED_OPENAI)
         new = recorder.client_of(root, OpenAIBatches)
-        settings = {"cache": False, "callbacks": None, "rate_limiter": None, "streaming": False}
-        update = {"root_client": new, "client": new.chat.completions, **settings}
-        return model.model_copy(update=update)
+        return model.model_copy(update={"root_client": new, "client": new.chat.completions, **_SETTINGS})
     if "OpenAIEmbeddings" in names:
-        root = _openai_client(model, getattr(model.client, "_client", None))
+        root = _sync_client(model, getattr(model.client, "_client", None), "openai", _TESTED_OPENAI)
         return model.model_copy(update={"client": recorder.client_of(root, OpenAIBatches).embeddings})
     return None
 
 
-def _openai_client(model: Any, client: Any) -> Any:
+def _sync_client(model: Any, client: Any, package: str, tested: str) -> Any:
     if client is None or not hasattr(client, "_client") or not hasattr(client, "with_options"):
-        raise ConfigError(
-            f"{type(model).__name__} has no sync client of the package openai, through which batches are sent; tested: "
-            f"{_TESTED_OPENAI}"
-        )
+        problem = f"{type(model).__name__} has no sync client of the package {package}, through which batches are sent"
+        raise ConfigError(f"{problem}; tested: {tested}")
     return client
 
 
 def _url_of(request: RecordedRequest) -> str:
     return f"/v1{request.path}"
-
-
-def _on_one_line(body: str) -> str:
-    return body if "\n" not in body else json.dumps(json.loads(body), ensure_ascii=False)
-
-
-_STATUS_OF_ERROR = {"invalid_request_error": 400, "request_too_large": 413}
-
-# the newest batches
-_SECONDS_TO_CREATE = 3600.0  # longest upload of a batch
-_TESTED_ANTHROPIC = "langchain-anthropic 1.7 with anthropic 2.12"
 
 
 class AnthropicBatches(BatchApi):
@@ -182,24 +173,18 @@ class AnthropicBatches(BatchApi):
         failed = counts["errored"] + counts["canceled"] + counts["expired"]
         return BatchState(batch.processing_status == "ended", counts["succeeded"], failed)
 
-    def replies(self, batch_id: str) -> Iterator[BatchReply]:
+    def replies(self, batch_id: str) -> Iterator[tuple[str, StoredReply]]:
         """Yield the results of a batch."""
         for item in self.client.messages.batches.results(batch_id):
-            yield _reply_of(item)
+            yield item.custom_id, _outcome_of(item.result)
 
 
 def recorded_anthropic(model: Any, recorder: Recorder) -> Any:
     """Return a copy of a ChatAnthropic whose requests a recorder answers; None for other models."""
     if "ChatAnthropic" not in [base.__name__ for base in type(model).__mro__]:
         return None
-    client = getattr(model, "_client", None)
-    if client is None or not hasattr(client, "_client") or not hasattr(client, "with_options"):
-        raise ConfigError(
-            f"{type(model).__name__} has no client of the package anthropic, through which batches are sent; tested: "
-            f"{_TESTED_ANTHROPIC}"
-        )
-    settings = {"cache": False, "callbacks": None, "rate_limiter": None, "streaming": False}
-    copy = model.model_copy(update=settings)
+    client = _sync_client(model, getattr(model, "_client", None), "anthropic", _TESTED_ANTHROPIC)
+    copy = model.model_copy(update=_SETTINGS)
     # `_client` is a cached property: its value is an entry of the instance's dictionary
     vars(copy)["_client"] = recorder.client_of(client, AnthropicBatches)
     return copy
@@ -210,12 +195,10 @@ def _counts(batch: Any) -> dict[str, int]:
     return {name: getattr(batch.request_counts, name) for name in names}
 
 
-def _reply_of(item: Any) -> BatchReply:
-    result = item.result
+def _outcome_of(result: Any) -> StoredReply:
     if result.type == "succeeded":
-        return BatchReply(item.custom_id, 200, result.message.to_json(indent=None))
+        return StoredReply(200, result.message.to_json(indent=None))
     if result.type == "errored":
-        error = result.error
-        status = _STATUS_OF_ERROR.get(getattr(error.error, "type", ""), _UNANSWERED)
-        return BatchReply(item.custom_id, status, error.to_json(indent=None))
-    return BatchReply(item.custom_id, _UNANSWERED, json.dumps({"error": {"message": result.type}}))
+        status = _STATUS_OF_ERROR.get(getattr(result.error.error, "type", ""), _UNANSWERED)
+        return StoredReply(status, result.error.to_json(indent=None))
+    return StoredReply(_UNANSWERED, json.dumps({"error": {"message": result.type}}))

@@ -21,6 +21,13 @@ from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.usage import model_label, tokens_in
 
+_BYTES_AROUND = 100  # a request in a batch
+_RETRIES = 5  # of a request about a batch
+_LASTING_REFUSALS = (400, 413, 422)  # the same request would be refused again; others the user may have resolved
+_FREE_ATTEMPTS = 2  # waves that may lose a request before it is asked live
+_HEADERS = ("anthropic-beta",)
+_TOKEN_COUNTS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
@@ -48,9 +55,6 @@ class RecordedRequest:
         return len(self.body.encode()) + len(self.id) + len(self.path) + _BYTES_AROUND
 
 
-_BYTES_AROUND = 100
-
-
 @dataclass(frozen=True, slots=True)
 class BatchState:
     """State of a batch at its provider.
@@ -69,18 +73,23 @@ class BatchState:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchReply:
-    """Outcome of one request of a batch.
+class StoredReply:
+    """Reply of a model, or the outcome of a request of a batch.
 
     Attributes:
-        request_id: custom id of the request.
         status: HTTP status; 500 if the request was not answered.
         body: JSON text of the reply or error.
+        owner: sample and metric whose usage includes the reply; None before a score has used it.
     """
 
-    request_id: str
     status: int
     body: str
+    owner: str | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """True if the model has answered or refused the request; False for an error that may pass."""
+        return self.status < 500 and self.status not in (408, 409, 425, 429)
 
 
 class BatchApi(ABC):
@@ -125,8 +134,8 @@ class BatchApi(ABC):
         """Return the state of a batch."""
 
     @abstractmethod
-    def replies(self, batch_id: str) -> Iterator[BatchReply]:
-        """Yield the outcomes of a batch that has ended, in any order."""
+    def replies(self, batch_id: str) -> Iterator[tuple[str, StoredReply]]:
+        """Yield the custom ids and outcomes of the requests of a batch that has ended, in any order."""
 
 
 def groups_of(requests: Iterable[RecordedRequest]) -> list[list[RecordedRequest]]:
@@ -137,32 +146,6 @@ def groups_of(requests: Iterable[RecordedRequest]) -> list[list[RecordedRequest]
         key = (id(request.api), request.path, str(model), tuple(request.headers.items()))
         groups.setdefault(key, []).append(request)
     return list(groups.values())
-
-
-_RETRIES = 5  # of a request about a batch
-
-
-_LASTING_REFUSALS = (400, 413, 422)  # the same request would be refused again; others the user may have resolved
-
-
-@dataclass(frozen=True, slots=True)
-class StoredReply:
-    """Reply of a model.
-
-    Attributes:
-        status: HTTP status.
-        body: JSON text.
-        owner: sample and metric whose usage includes the reply; None before a score has used it.
-    """
-
-    status: int
-    body: str
-    owner: str | None = None
-
-    @property
-    def is_final(self) -> bool:
-        """True if the model has answered or refused the request; False for an error that may pass."""
-        return self.status < 500 and self.status not in (408, 409, 425, 429)
 
 
 class ReplyStore:
@@ -178,22 +161,29 @@ class ReplyStore:
         self.journal = journal
         self._keeps_refusals = keeps_refusals
         self._memory: dict[str, StoredReply] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def get(self, request_id: str) -> StoredReply | None:
         """Return the reply to a request; None if there is none."""
         with self._lock:
-            return self._get(request_id)
+            if self.journal is None or request_id in self._memory:
+                return self._memory.get(request_id)
+            entry = self.journal.get(_key(request_id))
+            return StoredReply(**json.loads(entry)) if entry else None
 
     def put(self, request_id: str, reply: StoredReply) -> None:
         """Store a reply."""
+        is_lasting = reply.status < 400 or reply.status in _LASTING_REFUSALS or self._keeps_refusals
         with self._lock:
-            self._put(request_id, reply)
+            if self.journal is None or request_id in self._memory or not is_lasting:
+                self._memory[request_id] = reply
+            else:
+                self.journal.put(_key(request_id), json.dumps(asdict(reply), ensure_ascii=False))
 
     def forget(self, request_id: str) -> None:
         """Keep a reply in memory only."""
         with self._lock:
-            reply = self._get(request_id)
+            reply = self.get(request_id)
             if reply is not None and self.journal is not None:
                 self._memory[request_id] = reply
                 self.journal.put(_key(request_id), "")
@@ -201,36 +191,15 @@ class ReplyStore:
     def claim(self, request_id: str, owner: str) -> bool:
         """Return True if the usage of the owner includes the reply, which is so for the first one that uses it."""
         with self._lock:
-            reply = self._get(request_id)
+            reply = self.get(request_id)
             if reply is not None and reply.owner is None:
-                self._put(request_id, replace(reply, owner=owner))
+                self.put(request_id, replace(reply, owner=owner))
                 return True
             return reply is not None and reply.owner == owner
-
-    def _get(self, request_id: str) -> StoredReply | None:
-        if self.journal is None or request_id in self._memory:
-            return self._memory.get(request_id)
-        entry = self.journal.get(_key(request_id))
-        return StoredReply(**json.loads(entry)) if entry else None
-
-    def _put(self, request_id: str, reply: StoredReply) -> None:
-        if (
-            self.journal is None
-            or request_id in self._memory
-            or (reply.status >= 400 and reply.status not in _LASTING_REFUSALS and not self._keeps_refusals)
-        ):
-            self._memory[request_id] = reply
-        else:
-            self.journal.put(_key(request_id), json.dumps(asdict(reply), ensure_ascii=False))
 
 
 def _key(request_id: str) -> str:
     return f"reply:{request_id}"
-
-
-_FREE_ATTEMPTS = 2  # waves that may lose a request before it is asked live
-_HEADERS = ("anthropic-beta",)
-_TOKEN_COUNTS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
 
 
 class Unanswered(BaseException):
@@ -239,18 +208,16 @@ class Unanswered(BaseException):
 
 @dataclass
 class CallAttempt:
-    """State of one attempt of a call: who calls, and which requests were sent.
+    """State of one attempt of a call.
 
     Attributes:
-        owner: sample and metric that call.
+        recording: recording of the score that calls.
         draw: number of the draw (repetition of the same request).
         rate_limiter: acquired before a request that is sent live.
-        is_charged: True if the usage of the owner includes the reply.
-        used: list to which the ids of the requests are added.
+        is_charged: True if the usage of the score includes the reply.
     """
 
-    owner: str
-    used: list[str]
+    recording: Recording
     draw: int
     rate_limiter: BaseRateLimiter | None
     is_charged: bool = False
@@ -336,23 +303,6 @@ class Recorder:
                 self._clients[id(client)] = client, client.with_options(http_client=http_client)
             return self._clients[id(client)][1]
 
-    @contextmanager
-    def attempt(self, attempt: CallAttempt) -> Iterator[CallAttempt]:
-        """Attach an attempt to the requests that are sent within the context.
-
-        Raises:
-            BudgetExceeded: instead of Unanswered, if no further wave is sent.
-        """
-        token = _ATTEMPT.set(attempt)
-        try:
-            yield attempt
-        except Unanswered:
-            if self.refused is not None:
-                raise self.refused from None
-            raise
-        finally:
-            _ATTEMPT.reset(token)
-
     def take_wave(self) -> list[RecordedRequest]:
         """Return the recorded requests, and begin an empty wave."""
         with self._lock:
@@ -379,8 +329,8 @@ class Recorder:
             Unanswered: if the reply is not known yet.
         """
         attempt = _ATTEMPT.get()
-        attempt.used.append(request.id)
-        request = replace(request, owner=attempt.owner)
+        attempt.recording.used.append(request.id)
+        request = replace(request, owner=attempt.recording.owner)
         reply = self.store.get(request.id)
         model = request.api.endpoint, str(json.loads(request.body).get("model"))
         if reply is None and self.is_live and self.refused is None:
@@ -400,7 +350,7 @@ class Recorder:
             raise Unanswered
         if reply.status < 400:
             self._answered.add(model)
-        attempt.is_charged = self.store.claim(request.id, attempt.owner)
+        attempt.is_charged = self.store.claim(request.id, request.owner)
         return reply
 
     def _send(self, request: RecordedRequest, attempt: CallAttempt, send: Callable[[], StoredReply]) -> StoredReply:
@@ -410,7 +360,7 @@ class Recorder:
         attempt.is_charged = True
         with self._lock:
             self.sent_live += 1
-        reply = replace(send(), owner=attempt.owner)
+        reply = replace(send(), owner=request.owner)
         self.count_sent(replace(cost_of(request), tokens=reported_tokens(reply)))
         if reply.is_final:
             self.store.put(request.id, reply)
@@ -486,9 +436,23 @@ class Recording:
             for request_id in self.used:
                 self.recorder.store.forget(request_id)
 
-    def attempt(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Any:
-        """Return a context manager for one attempt of a call."""
-        return self.recorder.attempt(CallAttempt(self.owner, self.used, draw, rate_limiter))
+    @contextmanager
+    def attempt(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Iterator[CallAttempt]:
+        """Attach an attempt of a call to the requests that are sent within the context.
+
+        Raises:
+            BudgetExceeded: instead of Unanswered, if no further wave is sent.
+        """
+        attempt = CallAttempt(self, draw, rate_limiter)
+        token = _ATTEMPT.set(attempt)
+        try:
+            yield attempt
+        except Unanswered:
+            if self.recorder.refused is not None:
+                raise self.recorder.refused from None
+            raise
+        finally:
+            _ATTEMPT.reset(token)
 
 
 def cost_of(request: RecordedRequest) -> Cost:

@@ -6,21 +6,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.batch.providers import batch_line, batch_reply
-from langchain_rageval.run.batch.recorder import (
-    BatchReply,
-    RecordedRequest,
-    Recorder,
-    ReplyStore,
-    StoredReply,
-    groups_of,
-)
+from langchain_rageval.run.batch.recorder import RecordedRequest, Recorder, ReplyStore, StoredReply, groups_of
 from langchain_rageval.run.journal import Journal
 
 _WAVES = "waves"
@@ -138,37 +131,33 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
     if last is None:
         raise ConfigError(f"{journal.path} has no wave of requests; write one with `rageval requests --journal`")
     waves = [_wave(journal, number) for number in range(last.number, 0, -1)]
-    places, replies = dict[str, str](), list[BatchReply]()
+    named, places, replies = " and ".join(map(str, paths)), dict[str, str](), dict[str, StoredReply]()
     for place, line in (located for path in paths for located in _lines(path)):
-        reply = _parsed(place, line)
-        if reply.request_id in places:
+        request_id, reply = _parsed(place, line)
+        if request_id in places:
             raise ConfigError(
-                f"{place}: the request of custom_id {reply.request_id[:12]}… is also answered in "
-                f"{places[reply.request_id]}; pass the output of one run of the batch"
+                f"{place}: the request of custom_id {request_id[:12]}… is also answered in {places[request_id]}; pass "
+                "the output of one run of the batch"
             )
-        if not any(reply.request_id in wave.owners for wave in waves):
+        if not any(request_id in wave.owners for wave in waves):
             raise ConfigError(
-                f"{place}: custom_id {reply.request_id[:12]}… is of no wave in {journal.path}; pass the output for "
+                f"{place}: custom_id {request_id[:12]}… is of no wave in {journal.path}; pass the output for "
                 f"{last.named}, or the journal of the run that wrote the requests"
             )
-        places[reply.request_id] = place
-        replies.append(reply)
+        places[request_id], replies[request_id] = place, reply
     if not replies:
-        raise ConfigError(f"{_named(paths)} is empty; pass the output for {last.named}")
+        raise ConfigError(f"{named} is empty; pass the output for {last.named}")
     store = ReplyStore(journal, keeps_refusals=True)
     wave = max(waves, key=lambda wave: sum(request_id in wave.owners for request_id in places))  # lost ones are in two
-    stored = {
-        reply.request_id: StoredReply(reply.status, reply.body, wave.owners.get(reply.request_id)) for reply in replies
-    }
-    new = {request_id: reply for request_id, reply in stored.items() if _is_new(reply, store.get(request_id))}
-    failed = sum(not reply.is_final for reply in stored.values())
+    new = {request_id: reply for request_id, reply in replies.items() if _is_new(reply, store.get(request_id))}
+    failed = sum(not reply.is_final for reply in replies.values())
     if wave is not last and not new and not failed:
         raise ConfigError(
-            f"{_named(paths)} holds the replies of wave {wave.number}, which were read before; wave {last.number} "
-            f"waits for the output for {last.named}"
+            f"{named} holds the replies of wave {wave.number}, which were read before; wave {last.number} waits for "
+            f"the output for {last.named}"
         )
-    for request_id, final in new.items():
-        store.put(request_id, final)
+    for request_id, reply in new.items():
+        store.put(request_id, replace(reply, owner=wave.owners.get(request_id)))
     return RepliesRead(wave, sum(request_id not in places for request_id in wave.owners), failed)
 
 
@@ -185,7 +174,8 @@ def next_path(path: Path, number: int) -> Path:
 
 def _write(path: Path, requests: Sequence[RecordedRequest]) -> Iterator[str]:
     """Write a file for each model, since a batch is of one model, and yield the paths."""
-    for number, group in enumerate(sorted(groups_of(requests), key=_is_embedding)):
+    groups = sorted(groups_of(requests), key=lambda group: group[0].path.endswith("/embeddings"))
+    for number, group in enumerate(groups):
         model = _UNSAFE.sub("-", str(json.loads(group[0].body).get("model")))
         file_path = path if number == 0 else path.with_stem(f"{path.stem}.{model}")
         try:
@@ -194,14 +184,6 @@ def _write(path: Path, requests: Sequence[RecordedRequest]) -> Iterator[str]:
         except OSError as error:
             raise ConfigError(f"{file_path} cannot be written: {error.strerror}; choose another path") from None
         yield str(file_path)
-
-
-def _is_embedding(group: Sequence[RecordedRequest]) -> bool:
-    return group[0].path.endswith("/embeddings")
-
-
-def _named(paths: Sequence[Path]) -> str:
-    return " and ".join(map(str, paths))
 
 
 def _wave(journal: Journal, number: int) -> WaveFile:
@@ -219,7 +201,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
     return ((f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
 
-def _parsed(place: str, line: str) -> BatchReply:
+def _parsed(place: str, line: str) -> tuple[str, StoredReply]:
     try:
         parsed: Any = json.loads(line)
     except ValueError:

@@ -22,7 +22,6 @@ from langchain_rageval.run.batch.recorder import (
     BatchState,
     RecordedRequest,
     Recorder,
-    StoredReply,
     cost_of,
     groups_of,
     reported_tokens,
@@ -84,7 +83,7 @@ class Waves:
     ) -> None:
         self.number = 0
         self.sent = 0
-        self.show: Callable[[str], None] = _show_nothing
+        self.show: Callable[[str], object] = str  # shows nothing
         self.under_way: list[SentBatch] = []
         self._recorder, self._journal, self._poll = recorder, journal, poll
         self._stopped, self._governor = stopped, governor
@@ -109,7 +108,7 @@ class Waves:
             api = apis[batch.provider, batch.endpoint]
             found = batch.id or api.find(batch.key, batch.count, batch.since)
             if found is None:  # the process ended before the batch was created
-                self._forget(batch)
+                self._remember(batch, is_under_way=False)
             else:
                 self._remember(replace(batch, id=found))
         self._wait({batch.key: apis[batch.provider, batch.endpoint] for batch in self.under_way}, {})
@@ -174,7 +173,7 @@ class Waves:
         """Send one batch; the journal knows it before the provider does."""
         api = requests[0].api
         batch = SentBatch(uuid.uuid4().hex, api.provider, api.endpoint, len(requests), time.time())
-        self._write(batch)
+        self._remember(batch)
         batch_id, tries = None, 0
         while batch_id is None:
             try:
@@ -182,7 +181,7 @@ class Waves:
             except Exception as error:
                 tries += 1
                 if not is_transient(error):
-                    self._forget(batch)
+                    self._remember(batch, is_under_way=False)
                 if not is_transient(error) or tries == _TRIES_TO_SUBMIT:
                     raise _explained(error, api) from error
                 self._pause()
@@ -202,18 +201,19 @@ class Waves:
             apis: batch APIs by the key of the batch.
             owners: sample and metric of each request, by id, as far as they are known.
         """
-        done = BatchState(False, 0, 0)
+        states: dict[str, BatchState] = {}
+        where = f"wave {self.number}" if self.number else "earlier wave"
+        batches = "1 batch" if len(apis) == 1 else f"{len(apis)} batches"
         while self.under_way:
-            shown = done
             for batch in list(self.under_way):
                 state = self._state(batch, apis[batch.key])
-                if state is None:
-                    continue
-                shown = BatchState(False, shown.answered + state.answered, shown.failed + state.failed)
-                if state.has_ended:
-                    self._collect(batch, apis[batch.key], state, owners)
-                    done = BatchState(False, done.answered + state.answered, done.failed + state.failed)
-            self._show(shown, len(apis))
+                if state is not None:
+                    states[batch.key] = state
+                    if state.has_ended:
+                        self._collect(batch, apis[batch.key], state, owners)
+            failed = sum(state.failed for state in states.values())
+            answered = sum(state.answered for state in states.values())
+            self.show(f"{where}: {batches}, {answered:,} answered{f', {failed} failed' if failed else ''}")
             if self.under_way:
                 self._pause()
 
@@ -230,49 +230,32 @@ class Waves:
     def _collect(self, batch: SentBatch, api: BatchApi, state: BatchState, owners: dict[str, str]) -> None:
         """Store the replies of a batch that has ended."""
         if state.refusal:
-            self._forget(batch)
+            self._remember(batch, is_under_way=False)
             raise JudgeUnavailable(
                 f"{api.provider} refused the batch {batch.id}: {state.refusal}. Remove the cause and start the run "
                 "again; with the same journal, no reply is paid for twice"
             )
-        for outcome in api.replies(str(batch.id)):
-            reply = StoredReply(outcome.status, outcome.body, owners.get(outcome.request_id))
-            if reply.is_final and self._recorder.store.get(outcome.request_id) is None:
-                self._recorder.store.put(outcome.request_id, reply)
+        for request_id, reply in api.replies(str(batch.id)):
+            if reply.is_final and self._recorder.store.get(request_id) is None:
+                self._recorder.store.put(request_id, replace(reply, owner=owners.get(request_id)))
                 self._recorder.count_sent(Cost(tokens=reported_tokens(reply)))
-        self._forget(batch)
-
-    def _show(self, state: BatchState, batches: int) -> None:
-        where = f"wave {self.number}" if self.number else "earlier wave"
-        plural = "batch" if batches == 1 else "batches"
-        failed = f", {state.failed} failed" if state.failed else ""
-        self.show(f"{where}: {batches} {plural}, {state.answered:,} answered{failed}")
+        self._remember(batch, is_under_way=False)
 
     def _known(self) -> list[SentBatch]:
         entry = self._journal.get(_BATCHES) if self._journal is not None else None
         return [SentBatch(**batch) for batch in json.loads(entry or "{}").values()]
 
-    def _remember(self, batch: SentBatch) -> None:
-        self.under_way = [known for known in self.under_way if known.key != batch.key] + [batch]
-        self._write(batch)
+    def _remember(self, batch: SentBatch, *, is_under_way: bool = True) -> None:
+        """Store a batch; or remove it, if it was not created or its replies are stored."""
+        others = [known for known in self.under_way if known.key != batch.key]
+        self.under_way = [*others, batch] if is_under_way and batch.id else others
 
-    def _write(self, batch: SentBatch) -> None:
-        def with_batch(entry: str | None) -> str:
-            return json.dumps(json.loads(entry or "{}") | {batch.key: asdict(batch)})
-
-        if self._journal is not None:
-            self._journal.update(_BATCHES, with_batch)
-
-    def _forget(self, batch: SentBatch) -> None:
-        self.under_way = [known for known in self.under_way if known.key != batch.key]
-
-        def without(entry: str | None) -> str:
-            batches = json.loads(entry or "{}")
-            batches.pop(batch.key, None)
-            return json.dumps(batches)
+        def change(entry: str | None) -> str:
+            batches = {key: known for key, known in json.loads(entry or "{}").items() if key != batch.key}
+            return json.dumps(batches | ({batch.key: asdict(batch)} if is_under_way else {}))
 
         if self._journal is not None:
-            self._journal.update(_BATCHES, without)
+            self._journal.update(_BATCHES, change)
 
 
 def _parts(wave: Sequence[RecordedRequest]) -> Iterator[list[RecordedRequest]]:
@@ -299,7 +282,3 @@ def _explained(error: Exception, api: BatchApi) -> Exception:
     if status is None or is_transient(error):
         return error
     return JudgeUnavailable(f"{api.provider} refused the batch (HTTP {status}): {message_of(error)}")
-
-
-def _show_nothing(_: str) -> None:
-    """Show nothing."""
