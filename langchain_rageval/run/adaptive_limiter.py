@@ -14,6 +14,7 @@ import asyncio
 import threading
 from collections import deque
 from concurrent.futures import Future
+from contextlib import suppress
 
 _ROUNDS_BEFORE_RETRY = 4  # rounds before the size at which calls were rejected is tried again
 _NEARLY_ALL = 0.75
@@ -44,7 +45,7 @@ class AdaptiveLimiter:
         self._late_successes = 0  # calls admitted before the last halving that succeeded after it
         self._successes = 0  # calls admitted after it that succeeded since a slot was added
         self._used = 0
-        self._waiting: deque[threading.Lock | Future[None]] = deque()
+        self._waiting: deque[Future[None]] = deque()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[AdaptiveLimiter], tuple[int | None]]:
@@ -99,39 +100,38 @@ class AdaptiveLimiter:
         """Assign free slots to the first callers that are still waiting."""
         while self._waiting and self._free():
             waiter = self._waiting.popleft()
-            if isinstance(waiter, Future):
-                if not waiter.set_running_or_notify_cancel():
-                    continue
+            if waiter.set_running_or_notify_cancel():
                 waiter.set_result(None)
-            else:
-                waiter.release()
-            self._used += 1
-
-    def _cancel(self, waiter: threading.Lock) -> None:
-        """Remove a cancelled caller from the queue, or release its slot if one was assigned meanwhile."""
-        with self._lock:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-                return
-        self._release()
+                self._used += 1
 
     def _free(self) -> bool:
         return self.size is None or self._used < self.size
 
-    def __enter__(self) -> int:
-        """Acquire a slot, blocking this thread; returns the number of halvings so far."""
+    def _acquire(self) -> Future[None] | None:
+        """Take a free slot and return None, or return a future that ends when a slot is assigned."""
         with self._lock:
             if self._free():
                 self._used += 1
-                return self._halvings
-            waiter = threading.Lock()  # takes a tenth of the time of a future
-            waiter.acquire()
+                return None
+            waiter = Future[None]()
             self._waiting.append(waiter)
-        try:
-            waiter.acquire()
-        except BaseException:  # Ctrl-C in the main thread
-            self._cancel(waiter)
-            raise
+            return waiter
+
+    def _withdraw(self, waiter: Future[None]) -> None:
+        """Remove a cancelled caller from the queue, or release its slot if one was assigned meanwhile."""
+        if not waiter.cancel():
+            self._release()
+        with self._lock, suppress(ValueError):
+            self._waiting.remove(waiter)
+
+    def __enter__(self) -> int:
+        """Acquire a slot, blocking this thread; returns the number of halvings so far."""
+        if (waiter := self._acquire()) is not None:
+            try:
+                waiter.result()
+            except BaseException:  # Ctrl-C in the main thread
+                self._withdraw(waiter)
+                raise
         return self._halvings
 
     def __exit__(self, *_: object) -> None:
@@ -140,18 +140,12 @@ class AdaptiveLimiter:
 
     async def __aenter__(self) -> int:
         """Acquire a slot without blocking the event loop; returns the number of halvings so far."""
-        with self._lock:
-            if self._free():
-                self._used += 1
-                return self._halvings
-            waiter = Future[None]()
-            self._waiting.append(waiter)
-        try:
-            await asyncio.wrap_future(waiter)
-        except asyncio.CancelledError:
-            if not waiter.cancel() and not waiter.cancelled():
-                self._release()
-            raise
+        if (waiter := self._acquire()) is not None:
+            try:
+                await asyncio.wrap_future(waiter)
+            except asyncio.CancelledError:
+                self._withdraw(waiter)
+                raise
         return self._halvings
 
     async def __aexit__(self, *_: object) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, fields
 from typing import Protocol, TypeVar
 
@@ -34,23 +33,8 @@ class PlannedCost(Protocol):
 _Cost = TypeVar("_Cost", bound=PlannedCost)
 
 
-class PlannedCosts(Mapping[str, _Cost]):
-    """Mapping of names to expected costs, in order, with the costs of all together."""
-
-    def __init__(self, costs: Mapping[str, _Cost]) -> None:
-        self._costs = costs
-
-    def __getitem__(self, name: str) -> _Cost:
-        """Return the expected cost of a part of the plan by its name."""
-        return self._costs[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
-        return iter(self._costs)
-
-    def __len__(self) -> int:
-        """Return the number of parts."""
-        return len(self._costs)
+class PlannedCosts(dict[str, _Cost]):
+    """Expected costs by name, in order, with the costs of all together."""
 
     @property
     @abstractmethod
