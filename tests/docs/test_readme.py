@@ -37,7 +37,7 @@ def test_the_tests_are_run_as_the_readme_says():
 
 def test_the_main_job_is_run_as_the_readme_says():
     (line,) = (parts(words) for words in COMMANDS if words[-1] == "demo")
-    assert line == ["python3 -m venv .venv", "pip install .", "rageval demo"]
+    assert line == ["python3 -m venv .venv", ". activate", "pip install .[gigachat,report]", "rageval demo"]
     assert '"$environment/bin/rageval" demo' in GATE
 
 
@@ -52,7 +52,7 @@ def test_the_gate_runs_the_smoke_suite_on_each_supported_python():
     assert f"for version in {' '.join(supported)}; do" in GATE
 
 
-@pytest.mark.parametrize(("text", "most"), [(README, 9_000), (RUSSIAN, 16_000)], ids=["English", "Russian"])
+@pytest.mark.parametrize(("text", "most"), [(README, 7_000), (RUSSIAN, 12_000)], ids=["English", "Russian"])
 def test_a_readme_is_short(text, most):
     assert len(text.encode()) <= most  # a Cyrillic letter takes two bytes
 
@@ -74,5 +74,5 @@ def test_both_readmes_say_the_same():
 
 def section_of(text):
     """Return the section with the table of metrics."""
-    (section,) = (section for section in sections(text).values() if section.count("\n|") > 5)
+    (section,) = (section for section in sections(text).values() if "`exact_match`" in section)
     return section
