@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from langchain_rageval.report.gates import Gate
     from langchain_rageval.report.report import Report
     from langchain_rageval.report.summary import MetricSummary, Summary
-    from langchain_rageval.report.trend import Trend
+    from langchain_rageval.report.trend_page import Trend
     from langchain_rageval.testset.rehearsal import GenerationPlan
     from langchain_rageval.testset.testset import Testset
 

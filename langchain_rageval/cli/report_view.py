@@ -16,7 +16,6 @@ from langchain_rageval.cli.terminal import print_indented, shorten, show_notes, 
 from langchain_rageval.data.schema import Failure, Finding, Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.layout import NumberedContexts
-from langchain_rageval.report.audit import AUDIT_HEADINGS, AuditSummary, audit_cells
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.labelling import describe_question, standalone_findings
 from langchain_rageval.report.report import Report
@@ -66,7 +65,7 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
     out.print(summary_table(_title(report), {"all": report.rows}))
     if audit := report.audit:
         out.print()
-        out.print(audit_table(audit))
+        out.print(table_of(audit.headings, audit.cells(), title=audit.title))
     show_diagnosis(report, out)
     _show_worst(report, out)
     missing = missing_scores(report.rows)
@@ -99,11 +98,6 @@ def show_diagnosis(report: Report, out: Console) -> None:
         remedy = diagnosis.remedies.get(cause, "")
         line = f"[bold]{cause}[/bold]" + (f" · {escape(remedy)}" if remedy else "")
         print_indented(out, f"  {count:>{digits}}  ", line)
-
-
-def audit_table(audit: AuditSummary) -> Table:
-    """Build a table with the strong judge's mean of each audited metric, the agreement and the cost."""
-    return table_of(AUDIT_HEADINGS, map(audit_cells, audit.values()), title=audit.title)
 
 
 def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:

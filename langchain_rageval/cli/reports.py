@@ -13,11 +13,12 @@ from langchain_rageval.cli.json_output import comparison_object, report_object, 
 from langchain_rageval.cli.report_view import show_report
 from langchain_rageval.cli.terminal import console, open_page, show_notes, show_path, table_of, write_message
 from langchain_rageval.errors import BelowThreshold, ConfigError
-from langchain_rageval.report.comparison import Comparison, comparison_cells
+from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import Decision, is_report
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.report import Report
-from langchain_rageval.report.trend import Trend, trend
+from langchain_rageval.report.trend import trend
+from langchain_rageval.report.trend_page import Trend
 
 _COLOURS = {"better": "green", "worse": "red", "no worse": "green", "inconclusive": "yellow"}
 
@@ -80,8 +81,7 @@ def _metrics(report: Any) -> list[str]:
 
 def _show_comparison(comparison: Comparison) -> None:
     texts = ("metric", "verdict")
-    rows = map(comparison_cells, comparison.values())
-    table = table_of(comparison.headings, rows, title=comparison.title, left=texts, colours=_COLOURS)
+    table = table_of(comparison.headings, comparison.cells(), title=comparison.title, left=texts, colours=_COLOURS)
     is_paired = all(metric.samples is None for metric in comparison.values())
     counted = "+ and −: number of pairs in which the candidate is better or worse"
     table.caption = counted if is_paired else "samples: scored samples of candidate / baseline"
@@ -119,7 +119,7 @@ def run_trend(options: argparse.Namespace) -> int:
 
 def _show_trend(found: Trend, page: str | None) -> None:
     out = console()
-    out.print(table_of(("period", "samples", *found.metrics), found.cells(), title="Means with 95% intervals"))
+    out.print(table_of(found.headings, found.cells(), title="Means with 95% intervals"))
     changes = [str(change) for changes in found.changes.values() for change in changes]
     show_notes([*changes, *found.notes], out)
     show_path("Trend", page, out)

@@ -374,6 +374,11 @@ class Usage(_FrozenModel):
     embedded: int = 0
     money: float | None = None
 
+    @property
+    def tokens(self) -> int | None:
+        """Number of tokens read and written; None if the models report none."""
+        return _sum(self.input_tokens, self.output_tokens)
+
     @model_serializer(mode="wrap")
     def _without_unknown_money(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = handler(self)

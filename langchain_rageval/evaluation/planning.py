@@ -24,7 +24,7 @@ from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
 from langchain_rageval.metrics.structure import judges_of, names_of
-from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.budget import PlannedCosts
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.run import check_options

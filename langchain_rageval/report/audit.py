@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.schema import Direction, Row, Usage
-from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.summary import ROUNDING, Range, value_range
+from langchain_rageval.report.tables import Analysis, interval_text, number_text
 from langchain_rageval.report.units import Units
 from langchain_rageval.statistics import PredictionPoweredMean, prediction_powered_mean
 
@@ -94,7 +94,7 @@ class MetricAudit:
     @property
     def interval(self) -> str:
         """The confidence interval as text, or "" if there is none."""
-        return "" if self.low is None else f"[{self.low:.3f}, {self.high:.3f}]"
+        return interval_text(self.low, self.high)
 
     def __str__(self) -> str:
         """Return both means, the agreement and the cost on one line."""
@@ -112,62 +112,46 @@ class MetricAudit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as data for JSON."""
-        numbers = {name: getattr(self, name) for name in _NUMBERS}
-        cost = {"calls": self.usage.calls, "tokens": _tokens(self.usage)}
-        spared = {"calls_spared": self.spared.calls, "tokens_spared": _tokens(self.spared)}
+        names = ("mean", "low", "high", "own_mean", "agreement", "audited", "samples", "failed", "decides", "units")
+        cost = {"calls": self.usage.calls, "tokens": self.usage.tokens}
+        spared = {"calls_spared": self.spared.calls, "tokens_spared": self.spared.tokens}
         parted = [{"index": one.index, "id": one.id, "value": one.value, "strong": one.strong} for one in self.parted]
-        return {**numbers, **cost, **spared, "parted": parted}
+        return {**{name: getattr(self, name) for name in names}, **cost, **spared, "parted": parted}
 
 
-class AuditSummary(Mapping[str, MetricAudit]):
+class AuditSummary(Analysis[MetricAudit]):
     """Mapping from the name of an audited metric to its audit; empty if the report has none.
 
     Attributes:
         judge: name of the strong judge; "" if it was not recorded.
     """
 
+    headings = ("metric", "strong judge", "95% interval", "own judge", "agree", "audited", "calls", "calls spared")
+
     def __init__(self, metrics: Iterable[MetricAudit], judge: str = "") -> None:
-        self._metrics = {metric.metric: metric for metric in metrics}
+        super().__init__({metric.metric: metric for metric in metrics})
         self.judge = judge
-
-    def __getitem__(self, name: str) -> MetricAudit:
-        """Return the audit of a metric by its name."""
-        return self._metrics[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the audited metrics."""
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        """Return the number of audited metrics."""
-        return len(self._metrics)
-
-    def __repr__(self) -> str:
-        """Return the audit as text: the title and a line for each metric."""
-        return "\n".join([self.title, *map(str, self.values())]) if self else "No audit"
-
-    def _repr_html_(self) -> str:
-        """Return an HTML table of the audited metrics, for notebooks."""
-        return html_table(self.title if self else "No audit", AUDIT_HEADINGS, map(audit_cells, self.values()), [])
 
     @property
     def title(self) -> str:
         """Heading: the strong judge."""
-        return f"Audit by {self.judge or 'a strong judge'}, 95% intervals"
+        return f"Audit by {self.judge or 'a strong judge'}, 95% intervals" if self else "No audit"
 
-
-AUDIT_HEADINGS = ("metric", "strong judge", "95% interval", "own judge", "agree", "audited", "calls", "calls spared")
-
-_NUMBERS = ("mean", "low", "high", "own_mean", "agreement", "audited", "samples", "failed", "decides", "units")
-
-
-def audit_cells(audit: MetricAudit) -> tuple[str, ...]:
-    """Return the audit of a metric as texts, one for each column of `AUDIT_HEADINGS`."""
-    agreement = "–" if audit.agreement is None else f"{audit.agreement:.0%}"
-    means = ["–" if mean is None else f"{mean:.3f}" for mean in (audit.mean, audit.own_mean)]
-    audited = f"{audit.audited} of {audit.samples}"
-    calls = (str(audit.usage.calls), str(audit.spared.calls))
-    return (audit.metric, means[0], audit.interval or "–", means[1], agreement, audited, *calls)
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a row for each audited metric."""
+        return [
+            (
+                one.metric,
+                number_text(one.mean),
+                one.interval or "–",
+                number_text(one.own_mean),
+                number_text(one.agreement, ".0%"),
+                f"{one.audited} of {one.samples}",
+                str(one.usage.calls),
+                str(one.spared.calls),
+            )
+            for one in self.values()
+        ]
 
 
 def summarise_audit(rows: Iterable[Row], judge: str = "") -> AuditSummary:
@@ -288,9 +272,3 @@ def _scaled(usage: Usage, factor: float) -> Usage:
         embedded=round(usage.embedded * factor),
         money=None if usage.money is None else usage.money * factor,
     )
-
-
-def _tokens(usage: Usage) -> int | None:
-    """Return the sum of the tokens; None if the model reports none."""
-    counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
-    return sum(counts) if counts else None

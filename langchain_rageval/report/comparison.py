@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
 from typing import Any, Literal, get_args
 
-from langchain_rageval._internal.page import printable_lines
-from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests, without_code
+from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Direction, Row, Score
+from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, range_of, value_of, worst_of
-from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows, paired_rows
 from langchain_rageval.report.summary import ROUNDING
+from langchain_rageval.report.tables import Analysis, interval_text, number_text
 from langchain_rageval.report.units import By, Units
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference, sign_flip_p
 from langchain_rageval.statistics.paired import largest_loss
 
 Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples", "lost coverage"]
 Require = Literal["no regression found", "no worse"]
-Pair = tuple[Row, Row]
 
 ALPHA = 0.05
 """Level of the two-sided tests, so that a healthy metric is "worse" in at most 2.5% of runs."""
@@ -82,31 +81,31 @@ class MetricComparison:
 
     metric: str
     direction: Direction
-    mean: float | None
-    baseline: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
-    p_value: float | None
-    p_unadjusted: float | None
-    verdict: Verdict
-    pairs: int
-    clusters: int | None
-    better: int
-    worse: int
-    lost: int
-    gained: int
-    coverage_fell: bool
+    mean: float | None = None
+    baseline: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    p_unadjusted: float | None = None
+    verdict: Verdict = "too few pairs"
+    pairs: int = 0
+    clusters: int | None = None
+    better: int = 0
+    worse: int = 0
+    lost: int = 0
+    gained: int = 0
+    coverage_fell: bool = False
     samples: tuple[int, int] | None = None
     largest_loss: float | None = None
     lost_coverage: Sequence[Note] = ()
-    pairs_verdict: Verdict = "inconclusive"
+    pairs_verdict: Verdict = "too few pairs"
     coverage_p: float = 1.0
 
     @property
     def interval(self) -> str:
         """The 95% interval of the difference as text; "" if there is none."""
-        return "" if self.low is None else f"[{self.low:+.3f}, {self.high:+.3f}]"
+        return interval_text(self.low, self.high, "+.3f")
 
     def __str__(self) -> str:
         """Return the comparison of the metric as one line: verdict, difference and counts."""
@@ -132,7 +131,7 @@ class MetricComparison:
         return "< 0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
 
 
-class Comparison(Mapping[str, MetricComparison]):
+class Comparison(Analysis[MetricComparison]):
     """Mapping of metric names to comparisons, in the order of the candidate.
 
     Attributes:
@@ -153,31 +152,12 @@ class Comparison(Mapping[str, MetricComparison]):
         require: Require = "no regression found",
         missing_metrics: Sequence[str] = (),
     ) -> None:
+        super().__init__({metric.metric: metric for metric in metrics}, notes)
         self.nothing_compared = not any(
             metric.pairs or metric.coverage_fell or metric.difference is not None for metric in metrics
         )
-        self.require, self.missing_metrics = require, list(missing_metrics)
+        self.require, self.missing_metrics, self.margin = require, list(missing_metrics), margin
         self.left_out: Collection[str] = ()
-        self._metrics = {metric.metric: metric for metric in metrics}
-        self.notes = list(notes)
-        self.margin = margin
-
-    def __getitem__(self, name: str) -> MetricComparison:
-        """Return the comparison of a metric by its name."""
-        return self._metrics[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the metrics."""
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        """Return the number of metrics that both reports have."""
-        return len(self._metrics)
-
-    def __repr__(self) -> str:
-        """Return the comparison as text: one line for each metric, and the notes."""
-        lines = [self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)]
-        return printable_lines("\n".join(lines))
 
     def gates(self, require: Require | None = None, *, allow: Collection[str] = ()) -> list[Gate]:
         """Return a gate for each metric, and for each that only the baseline has.
@@ -218,16 +198,16 @@ class Comparison(Mapping[str, MetricComparison]):
             raise ConfigError(f"nothing was compared: {'; '.join(self.notes) or 'there are no metrics in common'}")
         check_gates(self.gates(require, allow=allow))
 
-    def _repr_html_(self) -> str:
-        """Return an HTML table of the metrics with their differences, for notebooks."""
-        return html_table(self.title, self.headings, map(comparison_cells, self.values()), self.notes)
-
     @property
     def headings(self) -> tuple[str, ...]:
-        """Headings of the columns of `comparison_cells`."""
+        """Headings of the columns of the table."""
         if all(metric.samples is None for metric in self.values()):
             return PAIRED_HEADINGS
         return (*_HEADINGS, "samples")
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a row for each metric."""
+        return list(map(comparison_cells, self.values()))
 
     @property
     def title(self) -> str:
@@ -242,12 +222,8 @@ PAIRED_HEADINGS = (*_HEADINGS, "pairs", "+", "−")
 
 def comparison_cells(metric: MetricComparison) -> tuple[str, ...]:
     """Return the comparison of a metric as texts, one for each column of `Comparison.headings`."""
-
-    def text(number: float | None, form: str) -> str:
-        return "–" if number is None else format(number, form)
-
     name = f"{metric.metric} ↓" if metric.direction == "lower" else metric.metric
-    means = (text(metric.baseline, ".3f"), text(metric.mean, ".3f"), text(metric.difference, "+.3f"))
+    means = (number_text(metric.baseline), number_text(metric.mean), number_text(metric.difference, "+.3f"))
     counts: tuple[str, ...] = (str(metric.pairs), str(metric.better), str(metric.worse))
     if metric.samples is not None:
         counts = (f"{metric.samples[0]} / {metric.samples[1]}",)
@@ -269,19 +245,21 @@ def compare_rows(
 
     `is_drawn` says that the candidate asked about a random part of the samples, so that none of the others is missing.
     """
-    check_margin(margin)
     check_require(require, margin)
-    ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
-    shared = [name for name in ours if name in theirs]
-    notes = check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
+    shared, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
     pairing = pair_rows(candidate, baseline)
     if is_drawn:
         pairing = replace(pairing, missing=[])
-    groups, repeats = _groups_of(pairing.pairs, cluster)
-    compared = [compare_metric(name, ours[name][0].direction, pairing.pairs, groups) for name in shared]
+    units = Units((row.sample for row, _ in pairing.pairs), cluster)
+    groups = units.groups()
+    compared = [compare_metric(name, direction, pairing.pairs, groups) for name, direction in shared.items()]
     metrics = [_with_coverage(metric, pairing, groups, margin) for metric in with_verdicts(compared, margin)]
-    notes += [*_unpaired_notes(ours, theirs, candidate, baseline, pairing), *repeats, *_coverage_notes(metrics)]
-    alone = [name for name in theirs if name not in ours]
+    notes += [*_unpaired_notes(candidate, baseline, pairing), *units.notes(paired=True)]
+    notes += [
+        Note("coverage-fell", metric=metric.metric, lost=metric.lost, gained=metric.gained)
+        for metric in metrics
+        if metric.coverage_fell
+    ]
     return Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
 
 
@@ -289,8 +267,9 @@ def check_require(require: Any, margin: float) -> Require:
     """Return a requirement.
 
     Raises:
-        ConfigError: if it is unknown, or it is "no worse" without a margin.
+        ConfigError: if it is unknown, it is "no worse" without a margin, or the margin is not a number of at least 0.
     """
+    check_margin(margin)
     if require not in get_args(Require):
         raise ConfigError(f"require must be one of {', '.join(map(repr, get_args(Require)))}, got {require!r}")
     if require == "no worse" and not margin:
@@ -327,177 +306,17 @@ def _gate_of(metric: MetricComparison, require: Require, margin: float, allow: C
 
 def check_margin(margin: object) -> None:
     """Raise ConfigError if a margin is not a number of at least 0."""
-    if not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
+    if isinstance(margin, bool) or not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
         raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
-
-
-def values_of_pairs(metric: str, candidate: Sequence[Row], baseline: Sequence[Row]) -> list[tuple[float, float]]:
-    """Return the values of candidate and baseline for each sample that both runs scored."""
-    values = [(_value(ours, metric), _value(theirs, metric)) for ours, theirs in paired_rows(candidate, baseline)]
-    return [(own, other) for own, other in values if own is not None and other is not None]
-
-
-def scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
-    """Return the scores of each metric, in the order of the rows."""
-    scores: dict[str, list[Score]] = {}
-    for row in rows:
-        for name, score in row.scores.items():
-            scores.setdefault(name, []).append(score)
-    return scores
-
-
-def check_instruments(
-    ours: Mapping[str, Sequence[Score]],
-    theirs: Mapping[str, Sequence[Score]],
-    shared: Sequence[str],
-    allowed: bool,
-    provenance: tuple[Provenance, Provenance],
-) -> list[Note]:
-    """Return notes on metrics whose instruments differ, if that is allowed, or are unknown.
-
-    Raises:
-        ConfigError: if they differ and that is not allowed, or the reports disagree on the direction of a metric.
-    """
-    opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
-    if opposite:
-        raise ConfigError(
-            f"the reports disagree on whether higher is better: {', '.join(opposite)}; score both with the same metric"
-        )
-    notes = _unknown_instruments(ours, theirs, shared, provenance)
-    listed: list[str] = []
-    of_code: list[str] = []
-    for name in shared:
-        words, is_code = _difference(ours[name], theirs[name], provenance)
-        if words:
-            (of_code if is_code else listed).append(f"{name} ({words})")
-    if of_code:
-        notes.append(Note("other-code", metrics=of_code))
-    if not listed:
-        return notes
-    if not allowed:
-        raise ConfigError(
-            f"different instruments (judge, prompts, options or version) scored {'; '.join(listed)}: the difference "
-            "cannot be attributed to the systems; score both alike, or set allow_different_instruments=True"
-        )
-    return [Note("different-instruments", metrics=listed), *notes]
-
-
-def _difference(
-    ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
-) -> tuple[str, bool]:
-    """Return how the known instruments of a metric differ, in words, and whether only in code and versions."""
-    words: list[str] = []
-    is_code = True
-    here, there = ({score.instrument for score in scores if score.value is not None} for scores in (ours, theirs))
-    if all("." not in one for one in here | there) and "" not in here | there and here and there and here != there:
-        return f"instrument {', '.join(sorted(here))} != {', '.join(sorted(there))}", False  # of version 0.1.0
-    for number, part in enumerate(("found_by", "counted_by")):
-        own, its = ({split_digests(one)[number] for one in found} - {UNKNOWN} for found in (here, there))
-        if own and its and own != its:
-            one, other = provenance[0].parts.get(min(own - its or own)), provenance[1].parts.get(min(its - own or its))
-            words += differences(one, other) or [f"{part} {', '.join(sorted(own))} != {', '.join(sorted(its))}"]
-            is_code = is_code and one is not None and other is not None and without_code(one) == without_code(other)
-    return "; ".join(dict.fromkeys(words)), is_code
-
-
-def _unknown_instruments(
-    ours: Mapping[str, Sequence[Score]],
-    theirs: Mapping[str, Sequence[Score]],
-    shared: Sequence[str],
-    provenance: tuple[Provenance, Provenance],
-) -> list[Note]:
-    """Return a note for each reason why the instruments of metrics are unknown."""
-    metrics: dict[tuple[str, ...], list[str]] = {}
-    for name in shared:
-        reasons: list[str] = []
-        for side, scores, known in zip(("candidate", "baseline"), (ours[name], theirs[name]), provenance, strict=True):
-            digests = sorted({score.instrument for score in scores if score.value is not None})
-            unknown = filter(None, (known.instrument(name, one).unknown for one in digests))
-            reasons += [f"{side}: {reason}" for reason in unknown][:1]
-        if reasons:
-            metrics.setdefault(tuple(reasons), []).append(name)
-    return [Note("unknown-instruments", metrics=names, reasons=reasons) for reasons, names in metrics.items()]
-
-
-@dataclass(frozen=True)
-class Pairing:
-    """Pairs of rows of one sample, and the baseline's rows without a partner.
-
-    Attributes:
-        pairs: rows of candidate and baseline, in the order of the candidate.
-        missing: rows of the baseline whose id and question the candidate lacks.
-        reworded: rows of the baseline whose id has another question in the candidate.
-    """
-
-    pairs: Sequence[Pair]
-    missing: Sequence[Row]
-    reworded: Sequence[Row]
-
-
-def pair_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Pairing:
-    """Pair rows by id and question, several of one id and question in their order, else by question.
-
-    By question are paired the remaining rows whose question is the only one of its kind among them in both reports.
-    """
-    unpaired: dict[str, list[Row]] = {}
-    for row in baseline:
-        unpaired.setdefault(row.sample.id, []).append(row)
-    others = [_take(row, unpaired) for row in candidate]
-    alone_here = _by_question(row for row, other in zip(candidate, others, strict=True) if other is None)
-    alone_there = _by_question(row for rows in unpaired.values() for row in rows)
-    pairs, by_question = [], set[int]()
-    for row, other in zip(candidate, others, strict=True):
-        question = _question(row)
-        if other is None and len(alone_here[question]) == len(alone_there.get(question, [])) == 1:
-            other = alone_there[question][0]
-            by_question.add(id(other))
-        if other is not None:
-            pairs.append((row, other))
-    known = {row.sample.id for rows in alone_here.values() for row in rows}
-    rest = [row for rows in unpaired.values() for row in rows if id(row) not in by_question]
-    reworded = [row for row in rest if row.sample.id in known]
-    return Pairing(pairs, [row for row in rest if row.sample.id not in known], reworded)
-
-
-def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Sequence[Pair]:
-    """Return pairs of rows of one sample, in the order of the candidate; see `pair_rows`."""
-    return pair_rows(candidate, baseline).pairs
-
-
-def _take(row: Row, unpaired: Mapping[str, list[Row]]) -> Row | None:
-    """Remove and return the next row with the same id and question; None if there is none."""
-    rest = unpaired.get(row.sample.id, [])
-    place = next((place for place, other in enumerate(rest) if _question(other) == _question(row)), None)
-    return None if place is None else rest.pop(place)
-
-
-def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    by_question: dict[str, list[Row]] = {}
-    for row in rows:
-        by_question.setdefault(_question(row), []).append(row)
-    return by_question
-
-
-def _question(row: Row) -> str:
-    """Return the question of a row with single spaces."""
-    return " ".join(row.sample.question.split())
-
-
-def _groups_of(pairs: Sequence[Pair], cluster: By | None) -> tuple[Sequence[Hashable] | None, list[Note]]:
-    """Return the unit of each pair, None if all are independent, and notes on the units; see `Units`."""
-    units = Units((row.sample for row, _ in pairs), cluster)
-    return units.groups(), units.notes(paired=True)
 
 
 def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
     """Return comparisons with verdicts and with p-values that are Holm-adjusted over those with enough pairs."""
     coverage = holm([metric.coverage_p for metric in compared])
     compared = [replace(one, coverage_fell=p < COVERAGE_ALPHA) for one, p in zip(compared, coverage, strict=True)]
-    enough = [metric for metric in compared if _units(metric) >= LEAST_PAIRS]
-    adjusted = iter(holm([metric.p_unadjusted for metric in enough if metric.p_unadjusted is not None]))
-    return [
-        with_verdict(metric, next(adjusted) if _units(metric) >= LEAST_PAIRS else None, margin) for metric in compared
-    ]
+    tested = [metric.p_unadjusted for metric in compared if metric.p_unadjusted is not None and _has_enough(metric)]
+    adjusted = iter(holm(tested))
+    return [with_verdict(metric, next(adjusted) if _has_enough(metric) else None, margin) for metric in compared]
 
 
 def compare_metric(
@@ -535,18 +354,14 @@ def compare_metric(
         difference=result.mean if result else None,
         low=result.low if result else None,
         high=result.high if result else None,
-        p_value=None,
         p_unadjusted=result.p_value if result else None,
-        verdict="too few pairs",
         pairs=len(both),
         clusters=None if among is None else len(set(among)),
         better=sum(sign * difference > 0 for difference in differences),
         worse=sum(sign * difference < 0 for difference in differences),
         lost=coverage.count(-1.0),
         gained=coverage.count(1.0),
-        coverage_fell=False,
         largest_loss=loss,
-        pairs_verdict="too few pairs",
         coverage_p=sign_flip_p(coverage, groups) / 2 if sum(coverage) < 0 else 1.0,
     )
 
@@ -605,8 +420,11 @@ def _span(name: str, pairs: Sequence[Pair], values: Sequence[float]) -> float:
     return max(span, max(values, default=0.0) - min(values, default=0.0))
 
 
-def _units(metric: MetricComparison) -> int:
-    return metric.pairs if metric.clusters is None else metric.clusters
+def _has_enough(metric: MetricComparison) -> bool:
+    """Return True if a metric has enough pairs, clusters or, in a comparison without pairs, samples for a verdict."""
+    if metric.samples is not None:
+        return metric.p_unadjusted is not None
+    return (metric.pairs if metric.clusters is None else metric.clusters) >= LEAST_PAIRS
 
 
 def with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
@@ -626,19 +444,9 @@ def with_verdict(metric: MetricComparison, p_value: float | None, margin: float)
     return replace(metric, p_value=p_value, verdict=verdict, pairs_verdict=verdict)
 
 
-def _unpaired_notes(
-    ours: Mapping[str, object],
-    theirs: Mapping[str, object],
-    candidate: Sequence[Row],
-    baseline: Sequence[Row],
-    pairing: Pairing,
-) -> list[Note]:
-    """Return notes on metrics and samples that only one of the reports has."""
+def _unpaired_notes(candidate: Sequence[Row], baseline: Sequence[Row], pairing: Pairing) -> list[Note]:
+    """Return notes on samples that only one of the reports has."""
     notes, pairs = [], pairing.pairs
-    for own, other, report in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
-        alone = [name for name in own if name not in other]
-        if alone:
-            notes.append(Note(f"only-in-{report}", metrics=alone))
     by_question = sum(ours.sample.id != theirs.sample.id for ours, theirs in pairs)
     if by_question:
         notes.append(Note("paired-by-question", count=by_question))
@@ -656,10 +464,6 @@ def _unpaired_notes(
         ids = [row.sample.id for row in pairing.reworded[:_MOST_NAMED]]
         notes.append(Note("reworded", count=len(pairing.reworded), ids=ids))
     return notes
-
-
-def _coverage_notes(metrics: Sequence[MetricComparison]) -> list[Note]:
-    return [Note("coverage-fell", metric=m.metric, lost=m.lost, gained=m.gained) for m in metrics if m.coverage_fell]
 
 
 _LOSSES = [number / 1000 for number in range(1, 1001)]
@@ -680,8 +484,10 @@ def minimum_difference(
         values, factor = [value for value in scores if value is not None], sqrt(2 - 2 * correlation)
     else:
         check_metric(baseline, metric)
-        pairs = values_of_pairs(metric, data.rows, baseline.rows)
-        values, factor = [own - other for own, other in pairs], 1.0
+        pairs = (
+            (_value(ours, metric), _value(theirs, metric)) for ours, theirs in paired_rows(data.rows, baseline.rows)
+        )
+        values, factor = [own - other for own, other in pairs if own is not None and other is not None], 1.0
     if len(values) < 2:
         raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(values)}")
     spread, centre = factor * stdev(values), fmean(values)
@@ -693,10 +499,10 @@ def minimum_difference(
     found = detectable(spread, deviation)
     if found == inf or 2 * max(Counter(values).values()) <= len(values):
         return found
-    lowest = bisect_left(_LOSSES, True, key=lambda loss: detectable(max(spread, _spread_of(loss)), 1 - loss) <= loss)
+
+    def is_detected(loss: float) -> bool:
+        """Return True for a loss that is detected if a share of the differences is -1 and the others are 0."""
+        return detectable(max(spread, sqrt(loss * (1 - loss))), 1 - loss) <= loss
+
+    lowest = bisect_left(_LOSSES, True, key=is_detected)
     return max(found, _LOSSES[lowest]) if lowest < len(_LOSSES) else inf
-
-
-def _spread_of(loss: float) -> float:
-    """Return the standard deviation of differences of which a share is -1 and the others are 0."""
-    return sqrt(loss * (1 - loss))

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.schema import Finding, FindingKind, Row, Sample
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
-from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.text.words import common_share, content_words
 
 Cause = Literal[

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import (
     PAIRED_HEADINGS,
     Comparison,
-    Pair,
     compare_metric,
     comparison_cells,
     with_verdicts,
 )
-from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.pairing import Pair, scores_by_metric
 from langchain_rageval.report.plot import draw_evolutions
+from langchain_rageval.report.tables import Analysis
 
 if TYPE_CHECKING:
     import pandas
@@ -32,7 +32,7 @@ EVOLUTION_HEADINGS = (
 )
 
 
-class EvolutionComparison(Mapping[str, Comparison]):
+class EvolutionComparison(Analysis[Comparison]):
     """Mapping of evolutions to comparisons with the simple questions about the same facts, metric by metric.
 
     `comparison["reasoning"]["faithfulness"].difference` is the mean over the trees of the value of the evolved question
@@ -44,22 +44,11 @@ class EvolutionComparison(Mapping[str, Comparison]):
         notes: remarks for the reader, such as on rows without a tree.
     """
 
+    headings = EVOLUTION_HEADINGS
+
     def __init__(self, evolutions: Mapping[str, Comparison], trees: int, notes: Sequence[str] = ()) -> None:
-        self._evolutions = dict(evolutions)
+        super().__init__(evolutions, notes)
         self.trees = trees
-        self.notes = list(notes)
-
-    def __getitem__(self, evolution: str) -> Comparison:
-        """Return the comparison of an evolution by its name."""
-        return self._evolutions[evolution]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the evolutions."""
-        return iter(self._evolutions)
-
-    def __len__(self) -> int:
-        """Return the number of evolutions, `simple` excluded."""
-        return len(self._evolutions)
 
     @property
     def title(self) -> str:
@@ -69,17 +58,13 @@ class EvolutionComparison(Mapping[str, Comparison]):
 
     def __repr__(self) -> str:
         """Return the comparison as a text table, with the notes."""
-        lines = [EVOLUTION_HEADINGS, *self.rows()]
+        lines = [self.headings, *self.cells()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         return "\n".join([self.title, *table, *(f"Note: {note}" for note in self.notes)])
 
-    def _repr_html_(self) -> str:
-        """Return an HTML table of the differences, for notebooks."""
-        return html_table(self.title, EVOLUTION_HEADINGS, self.rows(), self.notes)
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """Return a row of texts for each evolution and metric, one text for each column of `EVOLUTION_HEADINGS`."""
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a row for each evolution and metric."""
         return [
             (evolution, *comparison_cells(replace(metric, pairs=metric.clusters or 0)))
             for evolution, comparison in self.items()
@@ -90,21 +75,11 @@ class EvolutionComparison(Mapping[str, Comparison]):
         """Return a DataFrame with a line for each evolution and metric."""
         import pandas
 
+        names = {"metric": "metric", "direction": "direction", "simple": "baseline", "evolved": "mean"}
+        names |= {name: name for name in ("difference", "low", "high", "p_value", "verdict")} | {"trees": "clusters"}
         return pandas.DataFrame(
             [
-                {
-                    "evolution": evolution,
-                    "metric": metric.metric,
-                    "direction": metric.direction,
-                    "simple": metric.baseline,
-                    "evolved": metric.mean,
-                    "difference": metric.difference,
-                    "low": metric.low,
-                    "high": metric.high,
-                    "p_value": metric.p_value,
-                    "verdict": metric.verdict,
-                    "trees": metric.clusters,
-                }
+                {"evolution": evolution, **{name: getattr(metric, field) for name, field in names.items()}}
                 for evolution, comparison in self.items()
                 for metric in comparison.values()
             ]
@@ -138,16 +113,15 @@ def compare_evolutions(rows: Iterable[Row]) -> EvolutionComparison:
                 pairs.setdefault(_evolution(row), []).append((tree, (row, root)))
     if not pairs:
         raise ConfigError("no tree has both a simple question and another evolution: there is nothing to compare")
-    directions = _directions(row for own in trees.values() for row in own)
+    scores = scores_by_metric([row for own in trees.values() for row in own])
+    directions = {name: own[0].direction for name, own in scores.items()}
     compared = {
         (evolution, name): compare_metric(name, direction, [pair for _, pair in own], [tree for tree, _ in own])
         for evolution, own in pairs.items()
         for name, direction in directions.items()
     }
     verdicts = dict(zip(compared, with_verdicts(list(compared.values()), 0.0), strict=True))
-    evolutions = {
-        evolution: Comparison([verdicts[evolution, name] for name in directions], [], 0.0) for evolution in pairs
-    }
+    evolutions = {evolution: Comparison([verdicts[evolution, name] for name in directions]) for evolution in pairs}
     rootless = sum(root is None for root in roots.values())
     notes = [f"{loose} samples without a tree were left out."] if loose else []
     notes += [f"{rootless} trees without a simple question were left out."] if rootless else []
@@ -176,12 +150,3 @@ def _by_tree(rows: Iterable[Row]) -> tuple[dict[str, list[Row]], int]:
 
 def _evolution(row: Row) -> str:
     return str(row.sample.metadata.get("evolution") or "")
-
-
-def _directions(rows: Iterable[Row]) -> dict[str, Direction]:
-    """Return whether higher or lower is better, by metric, in the order of the rows."""
-    directions: dict[str, Direction] = {}
-    for row in rows:
-        for name, score in row.scores.items():
-            directions.setdefault(name, score.direction)
-    return directions

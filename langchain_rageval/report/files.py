@@ -11,14 +11,14 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Literal, Self, TextIO, get_args, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, TextIO, overload
 
 import numpy as np
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from langchain_rageval._version import __version__
@@ -74,24 +74,6 @@ class Decision:
         """Return the decision as data for JSON."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the decision in the data of `to_dict`.
-
-        Raises:
-            ValueError: if a value is missing or invalid.
-        """
-        try:
-            if data["verdict"] not in get_args(Outcome):
-                raise ValueError(f"unknown verdict {data['verdict']!r}")
-            if data.get("known", "") not in get_args(Bound):
-                raise ValueError(f"unknown bound {data['known']!r}")
-            numbers = {name: float(data[name]) for name in ("low", "high", "error")}
-            required, known = str(data.get("required", "")), data.get("known", "")
-            return cls(data["verdict"], samples=int(data["samples"]), required=required, known=known, **numbers)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not a decision: {error}") from None
-
 
 @dataclass(frozen=True)
 class Canaries:
@@ -108,17 +90,6 @@ class Canaries:
     right: int
     failed: Sequence[str]
     usage: Usage = field(default_factory=Usage)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the answers as data for JSON."""
-        usage = self.usage.model_dump(mode="json")
-        return {"asked": self.asked, "right": self.right, "failed": list(self.failed), "usage": usage}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the answers in the data of `to_dict`."""
-        usage = Usage.model_validate(data.get("usage", {}))
-        return cls(int(data["asked"]), int(data["right"]), [str(judge) for judge in data["failed"]], usage)
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,12 +128,17 @@ class ReportData:
         return len(self.rows)
 
 
+@cache
+def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
 def head_of(data: ReportData) -> Mapping[str, Any]:
     """Return what the first line of a report's file says about the run."""
     known = {key: value for key in ("version", "name", "finished") if (value := getattr(data, key))}
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
     decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}
-    canaries = data.canaries.to_dict() if data.canaries is not None else {}
+    canaries = _adapter(Canaries).dump_python(data.canaries, mode="json") if data.canaries is not None else {}
     more = {"decisions": decisions, "unreadable": data.unreadable, "canaries": canaries}
     return {**known, **run, "instruments": data.provenance.as_json(), **{key: one for key, one in more.items() if one}}
 
@@ -508,12 +484,11 @@ def _head(path: str | Path, line: bytes) -> Head:
         head["notes"] = [note_of(note) for note in head.get("notes", [])]
         head["complete"] = bool(head.get("complete", True))
         head["unreadable"] = int(head.get("unreadable", 0))
-        head["canaries"] = Canaries.from_dict(head["canaries"]) if head.get("canaries") else None
+        head["canaries"] = _adapter(Canaries).validate_python(head["canaries"]) if head.get("canaries") else None
         head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
         head["instruments"] = Provenance.load(head.get("instruments"))
         head |= {key: str(head.get(key, "")) for key in ("name", "finished", "version")}
-        decisions = dict(head.get("decisions") or {})
-        head["decisions"] = {str(name): Decision.from_dict(one) for name, one in decisions.items()}
+        head["decisions"] = _adapter(dict[str, Decision]).validate_python(head.get("decisions") or {})
         return head
     except UnicodeDecodeError:
         raise

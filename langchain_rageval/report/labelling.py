@@ -47,38 +47,6 @@ _HIGHEST = 9
 """Highest grade: each has the key of its digit."""
 
 
-def write_label_page(
-    path: str | Path,
-    rows: Sequence[Row],
-    cells: Sequence[str],
-    metric: str,
-    *,
-    scale: tuple[int, int] | None,
-    instruction: str | None,
-    language: PageLanguage,
-) -> None:
-    """Write the page; see `LabelSheet.to_html`.
-
-    Args:
-        path: path of the file.
-        rows: rows to label.
-        cells: ids of the rows, as a sheet holds them.
-        metric: name of the metric.
-        scale: lowest and highest grade; None for yes or no.
-        instruction: what the person decides; None for the question that belongs to the metric.
-        language: language of the page's own texts.
-    """
-    data = {
-        "kind": "labels",
-        "file": f"{Path(path).stem}.csv",
-        "items": [{**_item(row), "cell": cell} for row, cell in zip(rows, cells, strict=True)],
-        "verdicts": [{"key": key, "value": value} for key, value in _verdicts(scale)],
-        "instruction": _instruction(metric, instruction),
-    }
-    chosen = page_language(language, (row.sample.question for row in rows))
-    write_review_page(path, data, chosen, metric=metric)
-
-
 def _item(row: Row) -> dict[str, Any]:
     """Return what a person needs to see, without scores, ids and metadata, which may name the model."""
     sample = row.sample
@@ -204,8 +172,15 @@ class LabelSheet(Sequence[Row]):
         Raises:
             ConfigError: if the scale or the language is invalid, or the file cannot be written.
         """
-        cells = [_harmless_id(row.sample.id) for row in self.rows]
-        write_label_page(path, self.rows, cells, self.metric, scale=scale, instruction=instruction, language=language)
+        data = {
+            "kind": "labels",
+            "file": f"{Path(path).stem}.csv",
+            "items": [{**_item(row), "cell": _harmless_id(row.sample.id)} for row in self.rows],
+            "verdicts": [{"key": key, "value": value} for key, value in _verdicts(scale)],
+            "instruction": _instruction(self.metric, instruction),
+        }
+        chosen = page_language(language, (row.sample.question for row in self.rows))
+        write_review_page(path, data, chosen, metric=self.metric)
 
 
 def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelSheet:

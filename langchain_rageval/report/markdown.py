@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 from langchain_rageval._internal.page import printable
-from langchain_rageval.data.schema import Row, Score
-from langchain_rageval.report.audit import AUDIT_HEADINGS, audit_cells, summarise_audit
-from langchain_rageval.report.comparison import Comparison
+from langchain_rageval.data.schema import Row
+from langchain_rageval.report.audit import summarise_audit
+from langchain_rageval.report.comparison import Comparison, MetricComparison
 from langchain_rageval.report.diagnosis import diagnose_rows
 from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.summary import Summary, missing_scores, summarise
+from langchain_rageval.report.tables import number_text
 
 _MOST_WORST = 10
 _SIGNS = {"error": "⚠️", "failed": "❌", "undecided": "⚠️", "passed": "✅"}
@@ -47,7 +48,7 @@ def markdown_of(
     if report is not None and len(report.rows):
         summary = summarise(report.rows)
         lines += [
-            *_table(summary, gates, comparison),
+            *_metrics(summary, gates, comparison),
             "",
             *_audit(report),
             *_causes(report),
@@ -57,26 +58,33 @@ def markdown_of(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _table(summary: Summary, gates: Sequence[Gate], comparison: Comparison | None) -> Iterator[str]:
-    yield "| metric | mean | 95% interval | required | baseline | difference | scored | unscored | failed |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of a table of Markdown cells."""
+    yield f"| {' | '.join(headings)} |"
+    yield "|---" * len(headings) + "|"
+    yield from (f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def _metrics(summary: Summary, gates: Sequence[Gate], comparison: Comparison | None) -> Iterator[str]:
+    counts = ("scored", "unscored", "failed")
     required: dict[str, list[str]] = {}
     for gate in gates:
         required.setdefault(gate.metric, []).append(f"{_SIGNS[gate.verdict]} {_named(gate)}")
+    rows = []
     for name, metric in summary.items():
-        compared = comparison[name] if comparison is not None and name in comparison else None
-        cells = [
-            _text(name) + (" ↓" if metric.direction == "lower" else ""),
-            "–" if metric.mean is None else f"{metric.mean:.3f}",
-            metric.interval or "–",
-            "<br>".join(required.get(name, ["–"])),
-            "–" if compared is None or compared.baseline is None else f"{compared.baseline:.3f}",
-            "–"
-            if compared is None or compared.difference is None
-            else f"{compared.difference:+.3f} {compared.interval}",
-            *map(str, (metric.scored, metric.unscored, metric.failed)),
-        ]
-        yield f"| {' | '.join(cells)} |"
+        compared = (comparison.get(name) if comparison else None) or MetricComparison(name, metric.direction)
+        rows.append(
+            [
+                _text(name) + (" ↓" if metric.direction == "lower" else ""),
+                number_text(metric.mean),
+                metric.interval or "–",
+                "<br>".join(required.get(name, ["–"])),
+                number_text(compared.baseline),
+                f"{number_text(compared.difference, '+.3f')} {compared.interval}".rstrip(),
+                *(str(getattr(metric, count)) for count in counts),
+            ]
+        )
+    yield from _table(["metric", "mean", "95% interval", "required", "baseline", "difference", *counts], rows)
 
 
 def _named(gate: Gate) -> str:
@@ -89,11 +97,7 @@ def _audit(report: ReportData) -> Iterator[str]:
     if audit := summarise_audit(report.rows):
         yield "### Audit by a strong judge"
         yield ""
-        yield f"| {' | '.join(AUDIT_HEADINGS)} |"
-        yield "|---" * len(AUDIT_HEADINGS) + "|"
-        for one in audit.values():
-            name, *cells = audit_cells(one)
-            yield f"| {' | '.join([_text(name), *cells])} |"
+        yield from _table(audit.headings, ([_text(name), *cells] for name, *cells in audit.cells()))
         yield ""
 
 
@@ -125,7 +129,7 @@ def _worst(report: ReportData, summary: Summary) -> Iterator[str]:
     yield "### Worst samples"
     yield ""
     for row in worst:
-        values = ", ".join(_value(name, score) for name, score in row.scores.items())
+        values = ", ".join(f"{_html(name)} {number_text(one.value, '.2f')}" for name, one in row.scores.items())
         yield f"<details><summary>{_html(row.sample.question)} ({_html(row.sample.id)}): {values}</summary>"
         yield ""
         yield f"- answer: {_text(row.sample.answer or '–')}"
@@ -145,10 +149,6 @@ def _notes(report: ReportData) -> Iterator[str]:
         yield "### Notes"
         yield ""
         yield from (f"- {_text(note)}" for note in notes)
-
-
-def _value(name: str, score: Score) -> str:
-    return f"{_html(name)} {'–' if score.value is None else format(score.value, '.2f')}"
 
 
 def _short(text: str) -> str:

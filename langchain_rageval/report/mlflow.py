@@ -29,10 +29,10 @@ _LONGEST_PARAM = 6000
 
 def write_run(
     data: ReportData,
-    *,
     run_name: str | None,
     experiment: str | None,
     tracking_uri: str | None,
+    *,
     prefix: str,
     table: bool,
     page: bool,

@@ -29,12 +29,13 @@ from langchain_rageval.data.notes import is_important, translate
 from langchain_rageval.data.schema import Row, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
-from langchain_rageval.report.comparison import Comparison, paired_rows
+from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions, has_trees
 from langchain_rageval.report.files import ReportData, instruments_of
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.page_blocks import PART, Chunks, sample_view
+from langchain_rageval.report.pairing import paired_rows
 from langchain_rageval.report.plot import Histogram
 from langchain_rageval.report.summary import Summary, summarise
 from langchain_rageval.run.usage import format_money

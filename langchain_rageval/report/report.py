@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, overload
 
@@ -31,18 +30,11 @@ from langchain_rageval.report.gates import Gate, Limits, check_gates, decided_ga
 from langchain_rageval.report.labelling import LabelSheet, rows_to_label
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import write_page
-from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.score_table import is_sqlite, read_score_table
-from langchain_rageval.report.summary import (
-    Summary,
-    missing_scores,
-    summarise,
-    summarise_slices,
-    summary_content,
-    summary_line,
-)
+from langchain_rageval.report.summary import Summary, missing_scores, summarise, summarise_slices, worst_rows
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.report.units import AUTO, By, ScoresById, Units
 from langchain_rageval.report.unpaired import compare_unpaired
 
@@ -75,7 +67,7 @@ class Report(ReportData):
     def __repr__(self) -> str:
         """Return the report as text: its summary, with a line for each metric, why scores are missing, and notes."""
         summary = self.summary()
-        lines = [self._title(), *map(summary_line, summary.values()), *map(str, self.audit.values())]
+        lines = [self._title(), *map(str, summary.values()), *map(str, self.audit.values())]
         notes = dict.fromkeys([*self.notes, *summary.notes])
         lines += [*missing_scores(self.rows), *(f"Note: {note}" for note in notes)]
         return printable_lines("\n".join(lines))
@@ -83,9 +75,9 @@ class Report(ReportData):
     def _repr_html_(self) -> str:
         """Return the summary as an HTML table for notebooks, with why scores are missing, and notes."""
         summary, audit = self.summary(), self.audit
-        headings, cells = summary_content(summary)
         notes = dict.fromkeys([*self.notes, *summary.notes])
-        table = html_table(self._title(), headings, cells, [*missing_scores(self.rows), *notes])
+        below = [*missing_scores(self.rows), *notes]
+        table = html_table(self._title(), summary.headings, summary.cells(), below)
         return table + (audit._repr_html_() if audit else "")
 
     @overload
@@ -149,8 +141,7 @@ class Report(ReportData):
             ConfigError: if the report has no such metric.
         """
         check_metric(self, metric)
-        scored = (row for row in self.rows if metric in row.scores and row.scores[metric].value is not None)
-        return nsmallest(n, scored, key=lambda row: _signed_value(row.scores[metric]))
+        return worst_rows(self.rows, metric, n)
 
     def scores(self, metric: str | None = None) -> ScoresById:
         """Return the scores of a metric by sample id; the second and later samples with one id get `-2`, `-3` after it.
@@ -457,9 +448,7 @@ class Report(ReportData):
         Raises:
             ConfigError: if jinja2 is not installed, or the reports cannot be compared.
         """
-        comparison = None
-        if baseline is not None:
-            comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
+        comparison = None if baseline is None else self.compare(baseline, margin, AUTO, allow_different_instruments)
         write_page(self, path, baseline=baseline, comparison=comparison, language=language, gates=gates)
 
     def to_mlflow(
@@ -494,15 +483,7 @@ class Report(ReportData):
             ConfigError: if mlflow is not installed, options of a new run are given while a run is active, two metrics
                 would have the same name, or the active run already holds another report with this prefix.
         """
-        return write_run(
-            self,
-            run_name=run_name,
-            experiment=experiment,
-            tracking_uri=tracking_uri,
-            prefix=prefix,
-            table=table,
-            page=page,
-        )
+        return write_run(self, run_name, experiment, tracking_uri, prefix=prefix, table=table, page=page)
 
     def plot(
         self, *, baseline: Report | None = None, margin: float = 0.0, allow_different_instruments: bool = False
@@ -520,9 +501,7 @@ class Report(ReportData):
         Raises:
             ConfigError: if matplotlib is not installed, nothing was scored, or the reports cannot be compared.
         """
-        comparison = None
-        if baseline is not None:
-            comparison = self.compare(baseline, margin, allow_different_instruments=allow_different_instruments)
+        comparison = None if baseline is None else self.compare(baseline, margin, AUTO, allow_different_instruments)
         return plot_report(self, baseline, comparison)
 
     @classmethod
@@ -549,9 +528,3 @@ class Report(ReportData):
 
     def _title(self) -> str:
         return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"
-
-
-def _signed_value(score: Score) -> float:
-    """Return the value, negated if lower is better: the worst score has the least one."""
-    value = float(score)
-    return value if score.direction == "higher" else -value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -17,34 +18,34 @@ from langchain_rageval.errors import ConfigError
 
 _MAGIC = b"SQLite format 3\x00"
 
-COLUMNS = {
-    "run_id": "TEXT NOT NULL",
-    "metric": "TEXT NOT NULL",
-    "written": "REAL NOT NULL",
-    "value": "REAL",
-    "unscored": "TEXT",
-    "error": "TEXT",
-    "message": "TEXT",
-    "reason": "TEXT",
-    "aspect": "TEXT",
-    "direction": "TEXT",
-    "instrument": "TEXT",
-    "calls": "INTEGER",
-    "input_tokens": "INTEGER",
-    "output_tokens": "INTEGER",
-    "seconds": "REAL",
-    "question": "TEXT",
-    "answer": "TEXT",
-    "contexts": "TEXT",
-    "metadata": "TEXT",
-    "findings": "TEXT",
-    "sample_id": "TEXT",
-    "tags": "TEXT",
-    "history": "TEXT",
-    "money": "REAL",
-    "retrieved": "TEXT",
+COLUMNS: Mapping[str, tuple[str, Callable[[Row, Score], Any]]] = {
+    "run_id": ("TEXT NOT NULL", lambda row, _: str(row.sample.metadata.get("run_id", row.sample.id))),
+    "metric": ("TEXT NOT NULL", lambda _, score: score.metric),
+    "written": ("REAL NOT NULL", lambda row, _: row.time.timestamp() if row.time else time.time()),
+    "value": ("REAL", lambda _, score: score.value),
+    "unscored": ("TEXT", lambda _, score: score.unscored),
+    "error": ("TEXT", lambda _, score: score.failure and score.failure.error),
+    "message": ("TEXT", lambda _, score: score.failure and score.failure.message),
+    "reason": ("TEXT", lambda _, score: score.reason),
+    "aspect": ("TEXT", lambda _, score: score.aspect),
+    "direction": ("TEXT", lambda _, score: score.direction),
+    "instrument": ("TEXT", lambda _, score: score.instrument),
+    "calls": ("INTEGER", lambda _, score: score.usage.calls),
+    "input_tokens": ("INTEGER", lambda _, score: score.usage.input_tokens),
+    "output_tokens": ("INTEGER", lambda _, score: score.usage.output_tokens),
+    "seconds": ("REAL", lambda _, score: score.usage.seconds),
+    "question": ("TEXT", lambda row, _: row.sample.question),
+    "answer": ("TEXT", lambda row, _: row.sample.answer),
+    "contexts": ("TEXT", lambda row, _: _json(row.sample.contexts)),
+    "metadata": ("TEXT", lambda row, _: _json(row.sample.metadata)),
+    "findings": ("TEXT", lambda _, score: _json([finding.model_dump() for finding in score.findings])),
+    "sample_id": ("TEXT", lambda row, _: row.sample.id),
+    "tags": ("TEXT", lambda row, _: _json(row.tags)),
+    "history": ("TEXT", lambda row, _: _json([turn.model_dump() for turn in row.sample.history] or None)),
+    "money": ("REAL", lambda _, score: score.usage.money),
+    "retrieved": ("TEXT", lambda row, _: _json(row.sample.retrieved)),
 }
-"""Columns of the table `scores` with their SQL types. The primary key is (run_id, metric).
+"""Columns of the table `scores` with their SQL types and what they hold. The primary key is (run_id, metric).
 
 `written` is the time of scoring in seconds since 1970. Exactly one of `value`, `unscored` and `error` is not NULL.
 `contexts`, `retrieved`, `metadata`, `findings`, `tags` and `history` are JSON; `history` is NULL outside of
@@ -58,16 +59,16 @@ def prepare_table(connection: sqlite3.Connection) -> None:
     """Create the table, or add the columns that an earlier version did not write."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
     connection.execute(f"CREATE TABLE IF NOT EXISTS scores ({columns}, PRIMARY KEY (run_id, metric)) WITHOUT ROWID")
     for name in _ADDED:
         if name not in _columns_of(connection):
-            connection.execute(f"ALTER TABLE scores ADD COLUMN {name} {COLUMNS[name]}")
+            connection.execute(f"ALTER TABLE scores ADD COLUMN {name} {COLUMNS[name][0]}")
 
 
 def write_scores(connection: sqlite3.Connection, row: Row) -> None:
     """Write the scores of a row in one transaction; they replace earlier ones of the same run and metric."""
-    values = [tuple(_column_values(row, score).values()) for score in row.scores.values()]
+    values = [tuple(value(row, score) for _, value in COLUMNS.values()) for score in row.scores.values()]
     places = ", ".join("?" * len(COLUMNS))
     connection.execute("BEGIN IMMEDIATE")
     connection.executemany(f"INSERT OR REPLACE INTO scores ({', '.join(COLUMNS)}) VALUES ({places})", values)
@@ -151,38 +152,6 @@ def _score(record: dict[str, Any]) -> Score:
         usage=Usage(calls=record["calls"] or 0, seconds=record["seconds"] or 0.0, **tokens),
         instrument=record["instrument"] or "",
     )
-
-
-def _column_values(row: Row, score: Score) -> dict[str, Any]:
-    """Return the values of a score by column, in the order of `COLUMNS`."""
-    sample, failure, usage = row.sample, score.failure, score.usage
-    return {
-        "run_id": str(sample.metadata.get("run_id", sample.id)),
-        "metric": score.metric,
-        "written": row.time.timestamp() if row.time else time.time(),
-        "value": score.value,
-        "unscored": score.unscored,
-        "error": failure and failure.error,
-        "message": failure and failure.message,
-        "reason": score.reason,
-        "aspect": score.aspect,
-        "direction": score.direction,
-        "instrument": score.instrument,
-        "calls": usage.calls,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "seconds": usage.seconds,
-        "question": sample.question,
-        "answer": sample.answer,
-        "contexts": _json(sample.contexts),
-        "metadata": _json(sample.metadata),
-        "findings": _json([finding.model_dump() for finding in score.findings]),
-        "sample_id": sample.id,
-        "tags": _json(row.tags),
-        "history": _json([turn.model_dump() for turn in sample.history] or None),
-        "money": usage.money,
-        "retrieved": _json(sample.retrieved),
-    }
 
 
 def _json(value: Any) -> str | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
 from statistics import fmean
 
 from langchain_rageval._internal.page import pluralize, printable_lines
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
+from langchain_rageval.report.tables import Analysis, interval_text, number_text
 from langchain_rageval.report.units import AUTO, NONE, By, Slicer, Units, in_reading_order
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
@@ -19,49 +22,46 @@ _MOST_CAUSES = 3
 _LONGEST = 300  # characters of a message
 
 
-@dataclass
-class _Cause:
-    count: int = 0
-    metrics: dict[str, None] = field(default_factory=dict)
-    sample: str = ""
-    message: str = ""
-
-    def add(self, row: Row, metric: str, score: Score) -> None:
-        self.sample = self.sample or row.sample.id
-        self.message = self.message or (score.failure.message if score.failure else "")
-        self.count += 1
-        self.metrics[metric] = None
-
-
 def missing_scores(rows: Iterable[Row]) -> list[str]:
     """Return a line for each cause of missing scores: failures first, most frequent cause first, at most three each.
 
     Failures have one cause if they have the same error in the same step; the line quotes the first message.
     """
-    failed: dict[str, _Cause] = {}
-    unscored: dict[str, _Cause] = {}
+    counts: dict[str, dict[str, Counter[str]]] = {"Failed": {}, "Unscored": {}}  # by outcome and cause, of metrics
+    first: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for row in rows:
         for name, score in row.scores.items():
+            if score.value is not None:
+                continue
+            outcome, cause = "Unscored", score.unscored or ""
             if score.failure is not None:
-                step = f" in {score.failure.step}" if score.failure.step else ""
-                failed.setdefault(score.failure.error + step, _Cause()).add(row, name, score)
-            elif score.unscored is not None:
-                unscored.setdefault(score.unscored, _Cause()).add(row, name, score)
-    lines = [*_lines("Failed", failed), *_lines("Unscored", unscored)]
+                outcome = "Failed"
+                cause = score.failure.error + (f" in {score.failure.step}" if score.failure.step else "")
+                messages[cause] = messages.get(cause) or score.failure.message
+            counts[outcome].setdefault(cause, Counter())[name] += 1
+            first.setdefault(f"{outcome} {cause}", row.sample.id)
+    lines = []
+    for outcome, causes in counts.items():
+        ordered = sorted(causes.items(), key=lambda item: -item[1].total())
+        for cause, metrics in ordered[:_MOST_CAUSES]:
+            line = f"{outcome}: {metrics.total()} of {', '.join(metrics)}: {_cut(cause)}, first in sample "
+            message = messages.get(cause, "") if outcome == "Failed" else ""
+            lines.append(f"{line}{first[f'{outcome} {cause}']!r}" + (f": {_cut(message)}" if message else ""))
+        if others := ordered[_MOST_CAUSES:]:
+            lines.append(f"{outcome}: {sum(metrics.total() for _, metrics in others)} for other causes")
     return [" ".join(line.split()) for line in lines]
-
-
-def _lines(outcome: str, causes: Mapping[str, _Cause]) -> Iterator[str]:
-    ordered = sorted(causes.items(), key=lambda item: -item[1].count)
-    for name, cause in ordered[:_MOST_CAUSES]:
-        line = f"{outcome}: {cause.count} of {', '.join(cause.metrics)}: {_cut(name)}, first in sample {cause.sample!r}"
-        yield f"{line}: {_cut(cause.message)}" if cause.message else line
-    if others := ordered[_MOST_CAUSES:]:
-        yield f"{outcome}: {sum(cause.count for _, cause in others)} for other causes"
 
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def worst_rows(rows: Iterable[Row], metric: str, n: int) -> list[Row]:
+    """Return the `n` rows with the worst values of a metric, the worst first."""
+    scored = ((row, row.scores[metric]) for row in rows if metric in row.scores)
+    found = ((row, score, score.value) for row, score in scored if score.value is not None)
+    return [row for row, *_ in nsmallest(n, found, key=lambda one: one[2] if one[1].direction == "higher" else -one[2])]
 
 
 _ALL = "all"
@@ -112,7 +112,14 @@ class MetricSummary:
     @property
     def interval(self) -> str:
         """The confidence interval as text, or "" if there is none."""
-        return "" if self.low is None else f"[{self.low:.3f}, {self.high:.3f}]"
+        return interval_text(self.low, self.high)
+
+    def __str__(self) -> str:
+        """Return the summary of the metric as one line."""
+        mean = f"{self.mean:.3f} {self.interval}".rstrip() if self.mean is not None else "no score"
+        counts = f"{self.counted} scored, {self.unscored} unscored, {self.failed} failed"
+        cost = f"{self.calls} calls" + ("" if self.money is None else f", {format_money(self.money)} money")
+        return f"{self.metric} {mean} ({counts}; {cost})"
 
     @property
     def calls(self) -> int:
@@ -151,7 +158,7 @@ class AspectSummary:
     metrics: Sequence[str]
 
 
-class Summary(Mapping[str, MetricSummary]):
+class Summary(Analysis[MetricSummary]):
     """Mapping of metric names to summaries, in the order of the run.
 
     Attributes:
@@ -159,30 +166,59 @@ class Summary(Mapping[str, MetricSummary]):
         notes: remarks about the units of the run, such as that some samples lack the id of a conversation.
     """
 
-    def __init__(self, metrics: Iterable[MetricSummary], notes: Sequence[Note] = ()) -> None:
-        self.notes = notes
-        self._metrics = {metric.metric: metric for metric in metrics}
-        names = dict.fromkeys(metric.aspect for metric in self._metrics.values())
+    title = "Means with 95% intervals"
+
+    def __init__(self, metrics: Iterable[MetricSummary] = (), notes: Sequence[Note] = ()) -> None:
+        super().__init__({metric.metric: metric for metric in metrics}, notes)
+        names = dict.fromkeys(metric.aspect for metric in self.values())
         self.aspects: Mapping[str, AspectSummary] = {aspect: self._aspect(aspect) for aspect in names}
-
-    def __getitem__(self, name: str) -> MetricSummary:
-        """Return the summary of a metric by its name."""
-        return self._metrics[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the metrics."""
-        return iter(self._metrics)
-
-    def __len__(self) -> int:
-        """Return the number of metrics in the summary."""
-        return len(self._metrics)
 
     def __repr__(self) -> str:
         """Return the summary as text: one line for each metric."""
-        return printable_lines("\n".join(map(summary_line, self.values())))
+        return printable_lines("\n".join(map(str, self.values())))
+
+    @property
+    def has_money(self) -> bool:
+        """True if the money of a metric is known."""
+        return any(metric.money is not None for metric in self.values())
+
+    @property
+    def headings(self) -> Sequence[str]:
+        """Headings of the columns; with one for money if that of a metric is known."""
+        money = ["money"] if self.has_money else []
+        return [
+            "metric",
+            "mean",
+            "95% interval",
+            "scored",
+            "unscored",
+            "failed",
+            "abstained",
+            "calls",
+            "tokens",
+            *money,
+        ]
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a row for each metric."""
+        return [
+            (
+                one.metric,
+                number_text(one.mean),
+                one.interval or "–",
+                one.counted,
+                str(one.unscored),
+                str(one.failed),
+                number_text(one.abstained, "d"),
+                str(one.calls),
+                number_text(one.usage.tokens, "d"),
+                *([format_money(one.money)] if self.has_money else []),
+            )
+            for one in self.values()
+        ]
 
     def _aspect(self, aspect: str) -> AspectSummary:
-        of_aspect = [metric for metric in self._metrics.values() if metric.aspect == aspect]
+        of_aspect = [metric for metric in self.values() if metric.aspect == aspect]
         metrics = [metric for metric in of_aspect if metric.mean is None or metric.range == (0, 1)]
         means = [m.mean if m.direction == "higher" else 1 - m.mean for m in metrics if m.mean is not None]
         return AspectSummary(fmean(means) if means else None, [metric.metric for metric in metrics])
@@ -190,7 +226,7 @@ class Summary(Mapping[str, MetricSummary]):
 
 def summarise(rows: Iterable[Row], cluster: By | None = AUTO) -> Summary:
     """Return the summary of rows; see `Report.summary` for `cluster`."""
-    return summarise_slices(rows, lambda _sample: _ALL, cluster).get(_ALL, Summary([]))
+    return summarise_slices(rows, lambda _sample: _ALL, cluster).get(_ALL, Summary())
 
 
 def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> dict[str, Summary]:
@@ -215,42 +251,6 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> 
         label: Summary((counted.summary(units) for counted in tallies[label].values()), notes)
         for label in [*known, *({NONE} & tallies.keys())]  # the rows without a value come last
     }
-
-
-def summary_line(metric: MetricSummary) -> str:
-    """Return the summary of a metric as one line of text."""
-    mean = "no score" if metric.mean is None else f"{metric.mean:.3f} {metric.interval}".rstrip()
-    counts = f"{metric.counted} scored, {metric.unscored} unscored, {metric.failed} failed"
-    cost = f"{metric.calls} calls" + ("" if metric.money is None else f", {format_money(metric.money)} money")
-    return f"{metric.metric} {mean} ({counts}; {cost})"
-
-
-def summary_content(summary: Summary) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """Return headings and lines of the table of a summary; with a column for money if that of a metric is known."""
-    lines = list(map(summary_cells, summary.values()))
-    if all(metric.money is None for metric in summary.values()):
-        return SUMMARY_HEADINGS, lines
-    money = (format_money(metric.money) for metric in summary.values())
-    return [*SUMMARY_HEADINGS, "money"], [(*line, amount) for line, amount in zip(lines, money, strict=True)]
-
-
-SUMMARY_HEADINGS = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "abstained", "calls", "tokens")
-
-
-def summary_cells(metric: MetricSummary) -> tuple[str, ...]:
-    """Return the summary of a metric as texts, one for each column of `SUMMARY_HEADINGS`."""
-    tokens = (metric.input_tokens, metric.output_tokens)
-    return (
-        metric.metric,
-        "–" if metric.mean is None else f"{metric.mean:.3f}",
-        metric.interval or "–",
-        metric.counted,
-        str(metric.unscored),
-        str(metric.failed),
-        "–" if metric.abstained is None else str(metric.abstained),
-        str(metric.calls),
-        "–" if tokens == (None, None) else str(sum(count or 0 for count in tokens)),
-    )
 
 
 class Tally:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from itertools import pairwise
-from math import isfinite
-from pathlib import Path
 from statistics import fmean
 
-from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Direction, Row
-from langchain_rageval.errors import BelowThreshold, ConfigError
-from langchain_rageval.report.comparison import check_instruments, scores_by_metric
+from langchain_rageval.data.schema import Row, Score
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.comparison import check_margin
 from langchain_rageval.report.files import ReportData, metric_names
-from langchain_rageval.report.page_blocks import html_table
-from langchain_rageval.report.summary import Summary, summarise, value_range
-from langchain_rageval.report.trend_data import DriftAlarm, MeanChange, TrendData
-from langchain_rageval.report.trend_page import write_trend_page
+from langchain_rageval.report.pairing import check_instruments, scores_by_metric
+from langchain_rageval.report.summary import summarise, value_range
+from langchain_rageval.report.trend_page import DriftAlarm, MeanChange, Trend
 from langchain_rageval.report.units import NONE, By, Slicer, units_of
 from langchain_rageval.report.unpaired import mix_shifts
 from langchain_rageval.statistics.drift import DriftDetector, change_points, spread_of_groups
@@ -30,68 +24,8 @@ _LEAST_BASELINE = 6  # scored samples of a slice
 _YEAR = 365  # days until a false alarm, on average
 _LEAST_DAYS = 12  # of a history whose changes are estimated from days
 
-
-@dataclass(frozen=True, repr=False)
-class Trend(TrendData, Mapping[str, Summary]):
-    """Mapping of periods to summaries, in order of time; the attributes are those of `TrendData`."""
-
-    def __getitem__(self, period: str) -> Summary:
-        """Return the summary of a period."""
-        return self.periods[period]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the periods."""
-        return iter(self.periods)
-
-    def __len__(self) -> int:
-        """Return the number of periods."""
-        return len(self.periods)
-
-    def to_html(self, path: str | Path, *, language: PageLanguage = "auto") -> None:
-        """Write the trend as one HTML page that works offline: a curve for each metric, and the worst samples.
-
-        The page holds the ten worst samples of each period and metric with their evidence. A point of a curve leads to
-        those of its period.
-
-        Args:
-            path: path of the file.
-            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
-
-        Raises:
-            ConfigError: if jinja2 is not installed, or the language is invalid.
-        """
-        write_trend_page(self, path, language=language)
-
-    def check(self) -> None:
-        """Raise BelowThreshold if a metric has drifted; the message names each."""
-        if self.alarms:
-            raise BelowThreshold("; ".join(map(str, self.alarms.values())))
-
-    def __repr__(self) -> str:
-        """Return the trend as text: one line for each period, the alarms and the notes."""
-        lines = [" · ".join(filter(None, cells)) for cells in self.cells()]
-        lines += [*self.findings, *(f"Note: {note}" for note in self.notes)]
-        return printable_lines("\n".join(lines))
-
-    def _repr_html_(self) -> str:
-        """Return the trend as an HTML table, for notebooks."""
-        notes = [*self.findings, *self.notes]
-        return html_table("Trend", ("period", "samples", *self.metrics), self.cells(), notes)
-
-    @property
-    def findings(self) -> list[str]:
-        """A sentence for each alarm and each change of a mean."""
-        changes = (change for found in self.changes.values() for change in found)
-        return [*map(str, self.alarms.values()), *map(str, changes)]
-
-    def cells(self) -> list[tuple[str, ...]]:
-        """Return a tuple of texts for each period, and for the baseline: name, samples, and the mean of each metric."""
-        named = dict(self.periods) if self.baseline is None else {"baseline": self.baseline, **self.periods}
-        counts = {name: max((one.scored for one in summary.values()), default=0) for name, summary in named.items()}
-        return [
-            (name, str(counts[name]), *(_mean(summary, metric) for metric in self.metrics))
-            for name, summary in named.items()
-        ]
+Scored = tuple[Row, float, str | None]
+"""Row with the value of a metric and the slice."""
 
 
 def trend(
@@ -136,8 +70,7 @@ def trend(
     """
     if not 0 < error < 1:
         raise ConfigError(f"error must be a probability between 0 and 1, such as 0.05, got {error!r}")
-    if isinstance(margin, bool) or not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
-        raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
+    check_margin(margin)
     timed = sorted((row for row in report.rows if row.time is not None), key=lambda row: (row.time, row.index))
     if not timed:
         raise ConfigError("no row has a time: score with this version, or load the file of a SqliteSink or JsonlSink")
@@ -193,62 +126,73 @@ def _alarms(
     Raises:
         ConfigError: if the baseline has too few scores for any alarm.
     """
-    if not any(_parts_to_watch(name, baseline, adjust) for name in metrics):
+    known = {name: _scored(name, baseline, adjust) for name in metrics}
+    slices = {name: _large_slices(its) for name, its in known.items()}
+    if not any(slices.values()):
         raise ConfigError(
             f"the baseline has too few scores to watch {', '.join(metrics)}: at least {_LEAST_BASELINE} scored "
             "samples are needed, of one slice if there is adjust"
         )
     alarms, notes = {}, []
-    for name in metrics:
-        alarm, ignored = _alarm(name, rows, baseline, margin, error, len(metrics), adjust)
-        if alarm is not None:
+    for name, its in known.items():
+        own = _scored(name, rows, adjust)
+        watched = [entry for entry in own if entry[2] in slices[name]]
+        score = next((row.scores[name] for row in baseline if name in row.scores), None)
+        if score and watched and (alarm := _alarm(score, watched, its, slices[name], margin, error, len(metrics))):
             alarms[name] = alarm
-        if ignored:
-            notes.append(Note("rows-of-small-slices", metric=name, count=ignored, least=_LEAST_BASELINE))
+        if its and len(watched) < len(own):
+            note = Note("rows-of-small-slices", metric=name, count=len(own) - len(watched), least=_LEAST_BASELINE)
+            notes.append(note)
     return alarms, notes
 
 
+def _large_slices(scored: Iterable[Scored]) -> dict[str | None, list[float]]:
+    """Return the values of the slices of which the baseline has enough scores for an alarm."""
+    slices: dict[str | None, list[float]] = {}
+    for _, value, part in scored:
+        slices.setdefault(part, []).append(value)
+    return {part: values for part, values in slices.items() if len(values) >= _LEAST_BASELINE}
+
+
 def _alarm(
-    metric: str,
-    rows: Sequence[Row],
-    baseline: Sequence[Row],
+    score: Score,
+    own: Sequence[Scored],
+    its: Sequence[Scored],
+    slices: Mapping[str | None, Sequence[float]],
     margin: float,
     error: float,
     metrics: int,
-    adjust: By | None,
-) -> tuple[DriftAlarm | None, int]:
-    """Return the alarm about a metric, if there is one, and the number of rows without a baseline of their slice."""
-    own, its = _scored(metric, rows, adjust), _scored(metric, baseline, adjust)
-    direction: Direction = next(row.scores[metric].direction for row in baseline if metric in row.scores)
+) -> DriftAlarm | None:
+    """Return the alarm about a metric, if there is one.
+
+    Args:
+        score: a score of the metric, of which direction and range are read.
+        own: scored rows of the run, of slices of the baseline.
+        its: scored rows of the baseline.
+        slices: values of the baseline by slice.
+        margin: by how much the mean may be worse.
+        error: probability that the baseline's mean is lower than assumed, for all metrics together.
+        metrics: number of metrics.
+    """
     numbers = [value for _, value, _ in (*own, *its)]
-    if not own or not its:
-        return None, 0
-    declared = next((row.scores[metric].range for row in baseline if metric in row.scores), None)
-    low, high = value_range(declared, numbers) or (min(0.0, *numbers), max(1.0, *numbers))
+    low, high = value_range(score.range, numbers) or (min(0.0, *numbers), max(1.0, *numbers))
 
     def scaled(value: float) -> float:
         share = (value - low) / (high - low)
-        return share if direction == "higher" else 1 - share
+        return share if score.direction == "higher" else 1 - share
 
-    slices: dict[Hashable, list[float]] = {}
-    for _, value, part in its:
-        slices.setdefault(part, []).append(scaled(value))
-    slices = {part: values for part, values in slices.items() if len(values) >= _LEAST_BASELINE}
-    if not slices:
-        return None, len(own)
-    detector = DriftDetector(slices, error / metrics, margin=margin / (high - low), run_length=_YEAR * metrics)
-    counted = [(row, value) for row, value, part in own if part in slices]
+    known: dict[Hashable, list[float]] = {part: [*map(scaled, values)] for part, values in slices.items()}
+    detector = DriftDetector(known, error / metrics, margin=margin / (high - low), run_length=_YEAR * metrics)
     for row, value, part in own:
         if detector.add(scaled(value), part, _day(row)):
             break
-    ignored = len(own) - len(counted)
     if detector.alarm is None or detector.change is None:
-        return None, ignored
-    raised, since = counted[detector.alarm - 1][0].time, counted[detector.change][0].time
+        return None
+    raised, since = own[detector.alarm - 1][0].time, own[detector.change][0].time
     if raised is None or since is None:  # rows without a time were left out
-        return None, ignored
-    mean = fmean(value for _, value in counted[detector.change :])
-    return DriftAlarm(metric, raised, since, mean, fmean(value for _, value, _ in its), detector.alarm), ignored
+        return None
+    mean = fmean(value for _, value, _ in own[detector.change :])
+    return DriftAlarm(score.metric, raised, since, mean, fmean(value for _, value, _ in its), detector.alarm)
 
 
 def _changes(
@@ -297,13 +241,7 @@ def _starts(names: Sequence[Hashable]) -> list[int]:
     return [place for place, name in enumerate(names) if not place or name != names[place - 1]]
 
 
-def _parts_to_watch(metric: str, baseline: Sequence[Row], adjust: By | None) -> set[str | None]:
-    """Return the slices of which the baseline has enough scores for an alarm."""
-    counts = Counter(part for _, _, part in _scored(metric, baseline, adjust))
-    return {part for part, count in counts.items() if count >= _LEAST_BASELINE}
-
-
-def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[tuple[Row, float, str | None]]:
+def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[Scored]:
     """Return each row that has a value of the metric, with the value and the slice; one row for each unit of a day."""
     slicer = None if adjust is None else Slicer(adjust)
     found = []
@@ -316,7 +254,7 @@ def _scored(metric: str, rows: Iterable[Row], adjust: By | None) -> list[tuple[R
     return _one_per_unit(found)
 
 
-def _one_per_unit(scored: Sequence[tuple[Row, float, str | None]]) -> list[tuple[Row, float, str | None]]:
+def _one_per_unit(scored: Sequence[Scored]) -> list[Scored]:
     """Return one entry for the samples of a unit on one day in a slice: the last row with the mean of the values."""
     groups = units_of(row.sample for row, _, _ in scored)
     if groups is None:
@@ -327,9 +265,3 @@ def _one_per_unit(scored: Sequence[tuple[Row, float, str | None]]) -> list[tuple
         _, earlier, _ = entries.pop(key, (row, [], part))  # the order is that of the last samples
         entries[key] = (row, [*earlier, value], part)
     return [(row, fmean(values), part) for row, values, part in entries.values()]
-
-
-def _mean(summary: Summary, metric: str) -> str:
-    if metric not in summary or summary[metric].mean is None:
-        return "–"
-    return f"{summary[metric].mean:.3f} {summary[metric].interval}".rstrip()

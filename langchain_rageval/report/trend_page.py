@@ -1,26 +1,25 @@
-"""HTML page of a trend: a curve for each metric, the means and the worst samples of each period."""
+"""Trend of a run, and its HTML page: a curve for each metric, the means and the worst samples of each period."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date, datetime
-from heapq import nsmallest
 from itertools import pairwise, zip_longest
 from math import ceil, floor, log10
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from langchain_rageval._internal.cached import cached_property
-from langchain_rageval._internal.page import PageLanguage
+from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.page import Page, page_texts, read_template, render_page
-from langchain_rageval.report.summary import MetricSummary
-from langchain_rageval.report.trend_data import DriftAlarm, MeanChange, TrendData
+from langchain_rageval.report.summary import MetricSummary, Summary, worst_rows
+from langchain_rageval.report.tables import Analysis, html_table, number_text
 
 _LEFT, _WIDTH = 9.0, 89.0
 _TOP, _HEIGHT = 4.0, 92.0
@@ -30,6 +29,146 @@ _LABELS = 5
 """Most labels of the time axis."""
 _LABEL_DISTANCE = 18.0
 _LONGEST_LABEL = 12
+
+
+@dataclass(frozen=True)
+class DriftAlarm:
+    """Alarm about one metric.
+
+    Attributes:
+        metric: its name.
+        raised: time of the row after which the alarm was raised.
+        since: time of the row with which the change is estimated to begin.
+        mean: mean from that row on.
+        baseline: mean of the baseline.
+        samples: number of scored rows until the alarm; a unit, such as a conversation, counts once a day.
+    """
+
+    metric: str
+    raised: datetime
+    since: datetime
+    mean: float
+    baseline: float
+    samples: int
+
+    def __str__(self) -> str:
+        """Return the alarm as a sentence."""
+        return (
+            f"{self.metric} has drifted: {self.mean:.3f} since {self.since:%Y-%m-%d %H:%M} UTC, {self.baseline:.3f} in "
+            f"the baseline; raised on {self.raised:%Y-%m-%d %H:%M} UTC after {self.samples} samples"
+        )
+
+
+@dataclass(frozen=True)
+class MeanChange:
+    """Estimated change of the mean of one metric.
+
+    Attributes:
+        metric: its name.
+        since: time of the first row after the change.
+        before: mean from the change before, or the first row, to this one.
+        after: mean from this change to the next one, or the last row.
+    """
+
+    metric: str
+    since: datetime
+    before: float
+    after: float
+
+    def __str__(self) -> str:
+        """Return the change as a sentence."""
+        return (
+            f"{self.metric} changed from {self.before:.3f} to {self.after:.3f} on {self.since:%Y-%m-%d %H:%M} UTC "
+            "(estimate)"
+        )
+
+
+@dataclass(repr=False)
+class Trend(Analysis[Summary]):
+    """Mapping of periods to summaries of their rows, in order of time.
+
+    Attributes:
+        periods: summary of each period by its name.
+        rows: rows of each period by its name.
+        baseline: summary of the baseline; None without one.
+        alarms: metric to its alarm, for the metrics that have drifted.
+        by: "day", "week" or the name of a tag.
+        error: probability of any change without one, over all metrics together.
+        notes: what a reader should know, such as that the questions of the baseline are others.
+        changes: metric to the estimated changes of its mean in order of time, for the metrics that have any.
+    """
+
+    periods: Mapping[str, Summary]
+    rows: Mapping[str, Sequence[Row]]
+    baseline: Summary | None
+    alarms: Mapping[str, DriftAlarm]
+    by: str
+    error: float
+    notes: Sequence[str]
+    changes: Mapping[str, Sequence[MeanChange]] = field(default_factory=dict)
+    title = "Trend"
+
+    def __post_init__(self) -> None:
+        """Make the periods the results of the mapping."""
+        super().__init__(self.periods, self.notes)
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metrics."""
+        return list(dict.fromkeys(name for summary in self.periods.values() for name in summary))
+
+    def to_html(self, path: str | Path, *, language: PageLanguage = "auto") -> None:
+        """Write the trend as one HTML page that works offline: a curve for each metric, and the worst samples.
+
+        The page holds the ten worst samples of each period and metric with their evidence. A point of a curve leads to
+        those of its period.
+
+        Args:
+            path: path of the file.
+            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+
+        Raises:
+            ConfigError: if jinja2 is not installed, or the language is invalid.
+        """
+        write_trend_page(self, path, language=language)
+
+    def check(self) -> None:
+        """Raise BelowThreshold if a metric has drifted; the message names each."""
+        if self.alarms:
+            raise BelowThreshold("; ".join(map(str, self.alarms.values())))
+
+    def __repr__(self) -> str:
+        """Return the trend as text: one line for each period, the alarms and the notes."""
+        lines = [" · ".join(filter(None, cells)) for cells in self.cells()]
+        lines += [*self.findings, *(f"Note: {note}" for note in self.notes)]
+        return printable_lines("\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        """Return the trend as an HTML table, for notebooks."""
+        return html_table(self.title, self.headings, self.cells(), [*self.findings, *self.notes])
+
+    @property
+    def findings(self) -> list[str]:
+        """A sentence for each alarm and each change of a mean."""
+        changes = (change for found in self.changes.values() for change in found)
+        return [*map(str, self.alarms.values()), *map(str, changes)]
+
+    @property
+    def headings(self) -> Sequence[str]:
+        """Headings of the columns of the table."""
+        return ["period", "samples", *self.metrics]
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a tuple of texts for each period, and for the baseline: name, samples, and the mean of each metric."""
+        named = dict(self.periods) if self.baseline is None else {"baseline": self.baseline, **self.periods}
+        counts = {name: max((one.scored for one in summary.values()), default=0) for name, summary in named.items()}
+        return [
+            (name, str(counts[name]), *map(_mean, map(summary.get, self.metrics))) for name, summary in named.items()
+        ]
+
+
+def _mean(metric: MetricSummary | None) -> str:
+    return "–" if metric is None else f"{number_text(metric.mean)} {metric.interval}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -93,13 +232,13 @@ class TrendChart:
         return list(pairwise(self.points))
 
 
-def trend_charts(trend: TrendData) -> list[TrendChart]:
+def trend_charts(trend: Trend) -> list[TrendChart]:
     """Return a chart for each metric."""
     slots = _slots(trend)
     return [_chart(trend, name, slots) for name in trend.metrics]
 
 
-def _chart(trend: TrendData, name: str, slots: Mapping[str, int]) -> TrendChart:
+def _chart(trend: Trend, name: str, slots: Mapping[str, int]) -> TrendChart:
     known = {period: summary[name] for period, summary in trend.periods.items() if name in summary}
     baseline = None if trend.baseline is None else trend.baseline.get(name)
     means = [one for one in (*known.values(), *([baseline] if baseline else [])) if one.mean is not None]
@@ -140,7 +279,7 @@ def _chart(trend: TrendData, name: str, slots: Mapping[str, int]) -> TrendChart:
     )
 
 
-def _slots(trend: TrendData) -> dict[str, int]:
+def _slots(trend: Trend) -> dict[str, int]:
     """Return the place of each period on the time axis; days and weeks without rows leave a gap."""
     if trend.by not in ("day", "week"):
         return {period: place for place, period in enumerate(trend.periods)}
@@ -152,7 +291,7 @@ def _slots(trend: TrendData) -> dict[str, int]:
     return {period: day - first for period, day in days.items()}
 
 
-def _period_at(trend: TrendData, metric: str, time: datetime) -> str | None:
+def _period_at(trend: Trend, metric: str, time: datetime) -> str | None:
     """Return the first period with a row of this time that has the metric."""
     for period, rows in trend.rows.items():
         if any(row.time == time and metric in row.scores for row in rows):
@@ -160,7 +299,7 @@ def _period_at(trend: TrendData, metric: str, time: datetime) -> str | None:
     return None
 
 
-def _slot_at(trend: TrendData, metric: str, time: datetime, slots: Mapping[str, int]) -> float:
+def _slot_at(trend: Trend, metric: str, time: datetime, slots: Mapping[str, int]) -> float:
     """Return the place of a row on the time axis: its period, and the share of the period's rows before it."""
     period = _period_at(trend, metric, time)
     if period is None:
@@ -201,7 +340,7 @@ _WORST = 10
 """Number of samples listed for each period and metric."""
 
 
-def write_trend_page(trend: TrendData, path: str | Path, *, language: PageLanguage) -> None:
+def write_trend_page(trend: Trend, path: str | Path, *, language: PageLanguage) -> None:
     """Write the page; see `Trend.to_html`."""
     worst = {period: _worst(rows, trend.metrics) for period, rows in trend.rows.items()}
     rows = [row for found in reversed([*worst.values()]) for row in found]
@@ -221,7 +360,7 @@ class TrendPage(Page):
         worst: period to its worst samples; `report` holds them all, the last period first.
     """
 
-    trend: TrendData
+    trend: Trend
     worst: Mapping[str, Sequence[Row]]
 
     @property
@@ -272,13 +411,5 @@ class TrendPage(Page):
 
 def _worst(rows: Sequence[Row], metrics: Sequence[str]) -> list[Row]:
     """Return the ten rows with the worst values of each metric, without repetition, the worst first."""
-    ranked = [nsmallest(_WORST, _badness(rows, metric), key=lambda pair: pair[0]) for metric in metrics]
-    found = {id(pair[1]): pair[1] for pairs in zip_longest(*ranked) for pair in pairs if pair is not None}
-    return list(found.values())
-
-
-def _badness(rows: Sequence[Row], metric: str) -> Iterator[tuple[Any, Row]]:
-    for row in rows:
-        score = row.scores.get(metric)
-        if score is not None and score.value is not None:
-            yield -score.value if score.direction == "lower" else score.value, row
+    ranked = [worst_rows(rows, metric, _WORST) for metric in metrics]
+    return list({id(row): row for found in zip_longest(*ranked) for row in found if row is not None}.values())

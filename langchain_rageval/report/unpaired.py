@@ -14,20 +14,17 @@ import numpy as np
 
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Row
+from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.report.comparison import (
-    COVERAGE_ALPHA,
     Comparison,
     MetricComparison,
     Require,
     Verdict,
-    check_instruments,
-    check_margin,
     check_require,
-    scores_by_metric,
-    with_verdict,
+    with_verdicts,
 )
 from langchain_rageval.report.gates import value_of
+from langchain_rageval.report.pairing import metrics_in_common
 from langchain_rageval.report.summary import value_range
 from langchain_rageval.report.units import NONE, By, Slicer, Units
 from langchain_rageval.statistics import holm
@@ -180,31 +177,17 @@ def compare_unpaired(
     require: Require = "no regression found",
 ) -> Comparison:
     """Return the comparison of two runs over different samples; see `Report.compare`."""
-    check_margin(margin)
     check_require(require, margin)
-    ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
-    shared = [name for name in ours if name in theirs]
-    notes = check_instruments(ours, theirs, shared, allow_different_instruments, provenance)
+    shared, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
     clusters, cluster_notes = _clusters(candidate, baseline, cluster)
     notes += cluster_notes
-    sides = [_side(rows, own, reweight) for rows, own in zip((candidate, baseline), clusters, strict=True)]
-    compared = [_compare(name, ours[name][0].direction, sides[0], sides[1], reweight is not None) for name in shared]
-    enough = [metric for metric in compared if metric.p_unadjusted is not None]
-    adjusted = holm([metric.p_unadjusted for metric in enough if metric.p_unadjusted is not None])
-    p_values = {metric.metric: p for metric, p in zip(enough, adjusted, strict=True)}
-    coverage = holm([metric.coverage_p for metric in compared])
-    metrics = [
-        _with_coverage(with_verdict(metric, p_values.get(metric.metric), margin), p)
-        for metric, p in zip(compared, coverage, strict=True)
-    ]
+    own, its = (_side(rows, groups, reweight) for rows, groups in zip((candidate, baseline), clusters, strict=True))
+    compared = [_compare(name, direction, own, its, reweight is not None) for name, direction in shared.items()]
+    metrics = [_with_coverage(metric) for metric in with_verdicts(compared, margin)]
     if reweight is not None:
-        metrics, dropped_notes = _without_dropped(metrics, sides[0], sides[1])
+        metrics, dropped_notes = _without_dropped(metrics, own, its)
         notes += dropped_notes
-    for own, other, report in ((ours, theirs, "candidate"), (theirs, ours, "baseline")):
-        if alone := [name for name in own if name not in other]:
-            notes.append(Note(f"only-in-{report}", metrics=alone))
     notes += _mix_notes(candidate, baseline, reweight)
-    alone = [name for name in theirs if name not in ours]
     return Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
 
 
@@ -230,38 +213,31 @@ def _side(rows: Sequence[Row], clusters: Sequence[Hashable] | None, reweight: By
     return _Side(rows, clusters, slices)
 
 
-def _compare(metric: str, direction: str, own: _Side, its: _Side, reweighted: bool) -> MetricComparison:
+def _compare(metric: str, direction: Direction, own: _Side, its: _Side, reweighted: bool) -> MetricComparison:
     """Return the comparison of one metric, without adjusted p-value and verdict."""
     ours, theirs = own.values(metric), its.values(metric)
     numbers = [value for value, *_ in (*ours, *theirs)]
     declared = next((row.scores[metric].range for row in own.rows if metric in row.scores), None)
     low, high = value_range(declared, numbers) or (min(numbers), max(numbers))
     width = high - low
+    coverage_p = _coverage_p((len(ours), len(own.rows)), (len(theirs), len(its.rows)))
+    few: Verdict = "too few samples"
+    samples = (len(ours), len(theirs))
+    base = MetricComparison(metric, direction, verdict=few, samples=samples, pairs_verdict=few, coverage_p=coverage_p)
     strata = _strata(ours, theirs, low, width or 1.0, own.clusters is not None, reweighted)
-    enough = bool(strata) and min(_units(ours, own), _units(theirs, its)) >= LEAST_SAMPLES
-    found = unpaired_difference(strata) if enough else None
-    return MetricComparison(
-        metric=metric,
-        direction="lower" if direction == "lower" else "higher",
-        mean=low + width * found.candidate if found else None,
-        baseline=low + width * found.baseline if found else None,
-        difference=width * (found.candidate - found.baseline) if found else None,
-        low=width * found.low if found else None,
-        high=width * found.high if found else None,
-        p_value=None,
-        p_unadjusted=found.p_value if found else None,
-        verdict="too few samples",
-        pairs=0,
-        clusters=None,
-        better=0,
-        worse=0,
-        lost=0,
-        gained=0,
-        coverage_fell=False,
-        samples=(len(ours), len(theirs)),
-        largest_loss=_largest_loss(direction, width * found.low, width * found.high) if found else None,
-        pairs_verdict="too few samples",
-        coverage_p=_coverage_p((len(ours), len(own.rows)), (len(theirs), len(its.rows))),
+    if not strata or min(_units(ours, own), _units(theirs, its)) < LEAST_SAMPLES:
+        return base
+    found = unpaired_difference(strata)
+    worst = width * (found.high if direction == "lower" else -found.low)
+    return replace(
+        base,
+        mean=low + width * found.candidate,
+        baseline=low + width * found.baseline,
+        difference=width * (found.candidate - found.baseline),
+        low=width * found.low,
+        high=width * found.high,
+        p_unadjusted=found.p_value,
+        largest_loss=max(0.0, worst),
     )
 
 
@@ -282,10 +258,6 @@ def _without_dropped(
     return found, notes
 
 
-def _largest_loss(direction: str, low: float, high: float) -> float:
-    return max(0.0, high if direction == "lower" else -low)
-
-
 def _coverage_p(own: tuple[int, int], its: tuple[int, int]) -> float:
     """Return the one-sided p-value of "as large a share of the rows has a score"; each pair is scored and all rows."""
     if not (own[1] and its[1]):
@@ -295,12 +267,11 @@ def _coverage_p(own: tuple[int, int], its: tuple[int, int]) -> float:
     return found.p_value / 2 if found.candidate < found.baseline else 1.0
 
 
-def _with_coverage(metric: MetricComparison, p_value: float) -> MetricComparison:
-    if p_value >= COVERAGE_ALPHA:
+def _with_coverage(metric: MetricComparison) -> MetricComparison:
+    if not metric.coverage_fell:
         return metric
     shown: Verdict = metric.verdict if metric.verdict == "worse" else "lost coverage"
-    reasons = [Note("lost-coverage-unpaired", metric=metric.metric)]
-    return replace(metric, verdict=shown, coverage_fell=True, lost_coverage=reasons)
+    return replace(metric, verdict=shown, lost_coverage=[Note("lost-coverage-unpaired", metric=metric.metric)])
 
 
 def _units(values: Sequence[tuple[float, Hashable, str | None]], side: _Side) -> int:

@@ -13,8 +13,8 @@ from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.metrics.structure import names_of
-from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.report import Report
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.run import fill_defaults
 from langchain_rageval.statistics.agreement import Estimate, estimates, share
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.statistics import bounded_mean_interval, prediction_powered_mean
 from langchain_rageval.trust.agreement import Rating, rating_value
 

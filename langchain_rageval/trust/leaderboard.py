@@ -26,9 +26,9 @@ from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.report.comparison import compare_rows
-from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.report.units import AUTO
 from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.statistics import holm

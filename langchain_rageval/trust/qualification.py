@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from langchain_rageval._internal.page import pluralize
-from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 

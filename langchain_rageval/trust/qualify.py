@@ -19,7 +19,7 @@ from langchain_rageval.judge.panels import map_members
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
 from langchain_rageval.prompts.layout import Layout
-from langchain_rageval.report.page_blocks import html_table
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run, fill_defaults
 from langchain_rageval.trust.examination import (

@@ -18,9 +18,9 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.rubric import rubric
 from langchain_rageval.prompts.criteria import DEFAULT_SCALE, Scale
-from langchain_rageval.report.page_blocks import html_table
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
+from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.run import fill_defaults
 from langchain_rageval.statistics.agreement import cohen_kappa, kendall, spearman
 from langchain_rageval.trust.leaderboard import MODEL_KEY, parse_samples, raw_grades

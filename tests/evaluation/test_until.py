@@ -26,7 +26,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.errors import BelowThreshold
-from langchain_rageval.report.files import Decision
+from langchain_rageval.report.files import write_report
 
 VALUES = [1.0] * 700 + [0.5] * 200 + [0.0] * 100
 random.Random(0).shuffle(VALUES)
@@ -344,14 +344,19 @@ def test_one_of_six_gates_fails_only_by_the_evidence_that_none_of_six_fails_wron
     assert needed[0] == needed[1]
 
 
-def test_a_decision_of_an_earlier_version_loads():
+def test_a_decision_of_an_earlier_version_loads(tmp_path):
     old = {"verdict": "passed", "low": 0.75, "high": 1.0, "samples": 30, "error": 0.05, "required": "at least 0.5"}
-    assert str(Decision.from_dict(old)) == "passed [0.750, 1.000], at least 0.5, after 30 samples"
-    decision = Decision.from_dict({**old, "known": "low"})
-    assert str(decision) == "passed: at least 0.750, at least 0.5, after 30 samples"
-    assert Decision.from_dict(decision.to_dict()) == decision
-    with pytest.raises(ValueError, match=r"^unknown bound 'both'$"):
-        Decision.from_dict({**old, "known": "both"})
+    path, head = tmp_path / "run.jsonl", {"notes": [], "complete": True, "left_out": [], "instruments": {}}
+    for decision, text in (
+        (old, "passed [0.750, 1.000], at least 0.5, after 30 samples"),
+        ({**old, "known": "low"}, "passed: at least 0.750, at least 0.5, after 30 samples"),
+    ):
+        write_report(path, [], {**head, "decisions": {"faithfulness": decision}})
+        loaded = Report.load(path).decisions["faithfulness"]
+        assert (str(loaded), loaded.to_dict()) == (text, {"known": "", **decision})
+    write_report(path, [], {**head, "decisions": {"faithfulness": {**old, "known": "both"}}})
+    with pytest.raises(ConfigError, match="is not a report"):
+        Report.load(path)
 
 
 def test_a_budget_that_ends_first_leaves_the_gate_undecided():

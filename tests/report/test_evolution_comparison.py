@@ -141,4 +141,4 @@ def test_the_figure_is_drawn_as_stored():
 
 def test_the_table_is_as_stored():
     found = forest(trees=7).by_evolution()
-    assert_stored("evolutions.txt", f"{found}\n{plain(list(found.rows()))}\n{plain(found)}\n{found.notes}\n")
+    assert_stored("evolutions.txt", f"{found}\n{plain(found.cells())}\n{plain(found)}\n{found.notes}\n")

@@ -1,0 +1,182 @@
+"""Two runs side by side: rows of one sample, metrics in common, and whether their instruments allow a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests, without_code
+from langchain_rageval.data.notes import Note
+from langchain_rageval.data.schema import Direction, Row, Score
+from langchain_rageval.errors import ConfigError
+
+Pair = tuple[Row, Row]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Pairs of rows of one sample, and the baseline's rows without a partner.
+
+    Attributes:
+        pairs: rows of candidate and baseline, in the order of the candidate.
+        missing: rows of the baseline whose id and question the candidate lacks.
+        reworded: rows of the baseline whose id has another question in the candidate.
+    """
+
+    pairs: Sequence[Pair]
+    missing: Sequence[Row]
+    reworded: Sequence[Row]
+
+
+def pair_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Pairing:
+    """Pair rows by id and question, several of one id and question in their order, else by question.
+
+    By question are paired the remaining rows whose question is the only one of its kind among them in both reports.
+    """
+    unpaired: dict[str, list[Row]] = {}
+    for row in baseline:
+        unpaired.setdefault(row.sample.id, []).append(row)
+    others = [_take(row, unpaired) for row in candidate]
+    alone_here = _by_question(row for row, other in zip(candidate, others, strict=True) if other is None)
+    alone_there = _by_question(row for rows in unpaired.values() for row in rows)
+    pairs, by_question = [], set[int]()
+    for row, other in zip(candidate, others, strict=True):
+        question = _question(row)
+        if other is None and len(alone_here[question]) == len(alone_there.get(question, [])) == 1:
+            other = alone_there[question][0]
+            by_question.add(id(other))
+        if other is not None:
+            pairs.append((row, other))
+    known = {row.sample.id for rows in alone_here.values() for row in rows}
+    rest = [row for rows in unpaired.values() for row in rows if id(row) not in by_question]
+    reworded = [row for row in rest if row.sample.id in known]
+    return Pairing(pairs, [row for row in rest if row.sample.id not in known], reworded)
+
+
+def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Sequence[Pair]:
+    """Return pairs of rows of one sample, in the order of the candidate; see `pair_rows`."""
+    return pair_rows(candidate, baseline).pairs
+
+
+def _take(row: Row, unpaired: Mapping[str, list[Row]]) -> Row | None:
+    """Remove and return the next row with the same id and question; None if there is none."""
+    rest = unpaired.get(row.sample.id, [])
+    place = next((place for place, other in enumerate(rest) if _question(other) == _question(row)), None)
+    return None if place is None else rest.pop(place)
+
+
+def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    by_question: dict[str, list[Row]] = {}
+    for row in rows:
+        by_question.setdefault(_question(row), []).append(row)
+    return by_question
+
+
+def _question(row: Row) -> str:
+    """Return the question of a row with single spaces."""
+    return " ".join(row.sample.question.split())
+
+
+def scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
+    """Return the scores of each metric, in the order of the rows."""
+    scores: dict[str, list[Score]] = {}
+    for row in rows:
+        for name, score in row.scores.items():
+            scores.setdefault(name, []).append(score)
+    return scores
+
+
+def metrics_in_common(
+    candidate: Sequence[Row], baseline: Sequence[Row], allowed: bool, provenance: tuple[Provenance, Provenance]
+) -> tuple[dict[str, Direction], list[Note], list[str]]:
+    """Return the directions of the metrics of both runs, notes on metrics, and the names that only the baseline has.
+
+    Args:
+        candidate: rows of one run.
+        baseline: rows of the other run.
+        allowed: True if different instruments may be compared.
+        provenance: readable parts of the instruments of both runs.
+
+    Raises:
+        ConfigError: if instruments differ and that is not allowed, or the runs disagree on the direction of a metric.
+    """
+    ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
+    shared = {name: own[0].direction for name, own in ours.items() if name in theirs}
+    notes = check_instruments(ours, theirs, list(shared), allowed, provenance)
+    alone = {"candidate": [name for name in ours if name not in shared]}
+    alone["baseline"] = [name for name in theirs if name not in shared]
+    notes += [Note(f"only-in-{report}", metrics=names) for report, names in alone.items() if names]
+    return shared, notes, alone["baseline"]
+
+
+def check_instruments(
+    ours: Mapping[str, Sequence[Score]],
+    theirs: Mapping[str, Sequence[Score]],
+    shared: Sequence[str],
+    allowed: bool,
+    provenance: tuple[Provenance, Provenance],
+) -> list[Note]:
+    """Return notes on metrics whose instruments differ, if that is allowed, or are unknown.
+
+    Raises:
+        ConfigError: if they differ and that is not allowed, or the reports disagree on the direction of a metric.
+    """
+    opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
+    if opposite:
+        raise ConfigError(
+            f"the reports disagree on whether higher is better: {', '.join(opposite)}; score both with the same metric"
+        )
+    notes = _unknown_instruments(ours, theirs, shared, provenance)
+    listed: list[str] = []
+    of_code: list[str] = []
+    for name in shared:
+        words, is_code = _difference(ours[name], theirs[name], provenance)
+        if words:
+            (of_code if is_code else listed).append(f"{name} ({words})")
+    if of_code:
+        notes.append(Note("other-code", metrics=of_code))
+    if not listed:
+        return notes
+    if not allowed:
+        raise ConfigError(
+            f"different instruments (judge, prompts, options or version) scored {'; '.join(listed)}: the difference "
+            "cannot be attributed to the systems; score both alike, or set allow_different_instruments=True"
+        )
+    return [Note("different-instruments", metrics=listed), *notes]
+
+
+def _difference(
+    ours: Sequence[Score], theirs: Sequence[Score], provenance: tuple[Provenance, Provenance]
+) -> tuple[str, bool]:
+    """Return how the known instruments of a metric differ, in words, and whether only in code and versions."""
+    words: list[str] = []
+    is_code = True
+    here, there = ({score.instrument for score in scores if score.value is not None} for scores in (ours, theirs))
+    if all("." not in one for one in here | there) and "" not in here | there and here and there and here != there:
+        return f"instrument {', '.join(sorted(here))} != {', '.join(sorted(there))}", False  # of version 0.1.0
+    for number, part in enumerate(("found_by", "counted_by")):
+        own, its = ({split_digests(one)[number] for one in found} - {UNKNOWN} for found in (here, there))
+        if own and its and own != its:
+            one, other = provenance[0].parts.get(min(own - its or own)), provenance[1].parts.get(min(its - own or its))
+            words += differences(one, other) or [f"{part} {', '.join(sorted(own))} != {', '.join(sorted(its))}"]
+            is_code = is_code and one is not None and other is not None and without_code(one) == without_code(other)
+    return "; ".join(dict.fromkeys(words)), is_code
+
+
+def _unknown_instruments(
+    ours: Mapping[str, Sequence[Score]],
+    theirs: Mapping[str, Sequence[Score]],
+    shared: Sequence[str],
+    provenance: tuple[Provenance, Provenance],
+) -> list[Note]:
+    """Return a note for each reason why the instruments of metrics are unknown."""
+    metrics: dict[tuple[str, ...], list[str]] = {}
+    for name in shared:
+        reasons: list[str] = []
+        for side, scores, known in zip(("candidate", "baseline"), (ours[name], theirs[name]), provenance, strict=True):
+            digests = sorted({score.instrument for score in scores if score.value is not None})
+            unknown = filter(None, (known.instrument(name, one).unknown for one in digests))
+            reasons += [f"{side}: {reason}" for reason in unknown][:1]
+        if reasons:
+            metrics.setdefault(tuple(reasons), []).append(name)
+    return [Note("unknown-instruments", metrics=names, reasons=reasons) for reasons, names in metrics.items()]

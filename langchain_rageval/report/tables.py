@@ -1,0 +1,89 @@
+"""Tables of results for notebooks, and the base class of the analyses of a report, which are shown as one."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from html import escape
+from typing import TypeVar
+
+from langchain_rageval._internal.page import printable_lines
+
+Item = TypeVar("Item")
+
+
+def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
+    """Return a table as HTML, with every text escaped.
+
+    Args:
+        title: text above the table.
+        head: headings of the columns.
+        rows: one text for each column.
+        notes: texts below the table.
+    """
+    lines = [_line("th", head), *(_line("td", row) for row in rows)]
+    below = "".join(f"<p><em>{escape(note)}</em></p>" for note in notes)
+    return f"<p>{escape(title)}</p><table>{''.join(lines)}</table>{below}"
+
+
+def _line(tag: str, texts: Sequence[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts) + "</tr>"
+
+
+def number_text(number: float | None, form: str = ".3f") -> str:
+    """Return a number as the text of a cell; a dash for None."""
+    return "–" if number is None else format(number, form)
+
+
+def interval_text(low: float | None, high: float | None, form: str = ".3f") -> str:
+    """Return an interval as text; "" if there is none."""
+    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
+
+
+class Analysis(Mapping[str, Item]):
+    """Mapping of names to the results of an analysis, in order, with the table that shows them.
+
+    Attributes:
+        notes: what a reader of the results should know.
+    """
+
+    notes: Sequence[str]
+
+    def __init__(self, results: Mapping[str, Item], notes: Iterable[str] = ()) -> None:
+        self._results = results
+        self.notes = list(notes)
+
+    def __getitem__(self, name: str) -> Item:
+        """Return a result by its name."""
+        return self._results[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        """Return the number of results."""
+        return len(self._results)
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Heading of the table."""
+
+    @property
+    @abstractmethod
+    def headings(self) -> Sequence[str]:
+        """Headings of the columns of the table."""
+
+    @abstractmethod
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return the rows of the table, one text for each column."""
+
+    def __repr__(self) -> str:
+        """Return the analysis as text: the title, a line for each result, and the notes."""
+        lines = [self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)]
+        return printable_lines("\n".join(lines))
+
+    def _repr_html_(self) -> str:
+        """Return the analysis as an HTML table, for notebooks."""
+        return html_table(self.title, self.headings, self.cells(), self.notes)
