@@ -14,7 +14,7 @@ from langchain_rageval.cli.report_view import show_report
 from langchain_rageval.cli.terminal import console, open_page, show_notes, show_path, table_of, write_message
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import Comparison
-from langchain_rageval.report.files import Decision, is_report
+from langchain_rageval.report.files import Decision, is_report, judges_of
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.trend import trend
@@ -199,13 +199,12 @@ def _stored_runs(folder: Path, thresholds: Mapping[str, float]) -> tuple[list[St
 
 
 def _stored_run(report: Report, path: Path, thresholds: Mapping[str, float]) -> StoredRun:
-    judges = (name for found in report.instruments().values() for one in found for name in one.judges)
     return StoredRun(
         name=path.with_suffix("").as_posix(),
         finished=report.finished,
         samples=len(report),
         complete=report.complete,
-        judges=list(dict.fromkeys(judges)),
+        judges=judges_of(report),
         means={name: metric.mean for name, metric in report.summary().items()},
         gate=_gate(report, thresholds),
     )

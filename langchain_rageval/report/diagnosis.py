@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.schema import Finding, FindingKind, Row, Sample
@@ -85,7 +85,7 @@ class Diagnosis(Sequence[DiagnosedRow]):
         self.counts: dict[Cause, int] = {cause: counts[cause] for cause in causes}
         self.remedies: dict[Cause, str] = {cause: REMEDIES[cause] for cause in causes if REMEDIES[cause]}
 
-    def __getitem__(self, place: int | slice) -> DiagnosedRow | list[DiagnosedRow]:  # type: ignore[override]
+    def __getitem__(self, place: Any) -> Any:
         """Return one diagnosed row, or a list of rows for a slice."""
         return self._rows[place]
 

@@ -15,7 +15,7 @@ from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Literal, Self, TextIO, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, TextIO
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -152,6 +152,13 @@ def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:
     return {name: [data.provenance.instrument(name, one) for one in found] for name, found in digests.items()}
 
 
+def judges_of(data: ReportData, metric: str | None = None) -> list[str]:
+    """Return the names of the judges of a metric, by default of all, in order of appearance."""
+    known = instruments_of(data)
+    found = known.get(metric, []) if metric is not None else [one for own in known.values() for one in own]
+    return list(dict.fromkeys(name for one in found for name in one.judges))
+
+
 def metric_names(data: ReportData) -> list[str]:
     """Return the names of the metrics, in the order in which the rows have them."""
     return list(dict.fromkeys(name for row in data.rows for name in row.scores))
@@ -243,16 +250,10 @@ class RowsOnDisk(Sequence[Row]):
         """Return the number of rows in the file."""
         return len(self._offsets)
 
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Row]: ...
-
-    def __getitem__(self, place: int | slice) -> Row | list[Row]:
+    def __getitem__(self, place: Any) -> Any:
         """Return one row of the file, or a list of rows for a slice."""
         if isinstance(place, slice):
-            return [self._read(offset) for offset in self._offsets[place]]
+            return list(map(self._read, self._offsets[place]))
         return self._read(self._offsets[place])
 
     def __iter__(self) -> Iterator[Row]:

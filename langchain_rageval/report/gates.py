@@ -105,9 +105,7 @@ def decide(values: Values, threshold: float, max_unknown: float) -> GateVerdict:
     if values.n_unknown <= max_unknown * values.expected + 1e-9:
         return "passed" if _reaches(values.total / values.count, threshold, values.direction) else "failed"
     worst, best = values.ends()
-    if _reaches(worst, threshold, values.direction):
-        return "passed"
-    return "undecided" if _reaches(best, threshold, values.direction) else "failed"
+    return _by_interval(min(worst, best), max(worst, best), threshold, values.direction)
 
 
 def value_of(sample: Sample, score: Score | None) -> float | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from random import Random
-from typing import Any, overload
+from typing import Any
 
 import yaml
 
@@ -104,13 +104,7 @@ class LabelSheet(Sequence[Row]):
         """Return the number of rows."""
         return len(self.rows)
 
-    @overload
-    def __getitem__(self, place: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Row]: ...
-
-    def __getitem__(self, place: int | slice) -> Row | list[Row]:
+    def __getitem__(self, place: Any) -> Any:
         """Return one row to label, or a list of rows for a slice."""
         return self.rows[place]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_rageval._version import __version__
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.mlflow_scorer import mlflow_key
-from langchain_rageval.report.files import ReportData, head_of, to_data_frame, write_report
+from langchain_rageval.report.files import ReportData, head_of, instruments_of, to_data_frame, write_report
 from langchain_rageval.report.page import write_page
 from langchain_rageval.report.summary import summarise
 
@@ -94,11 +94,6 @@ def _metrics(data: ReportData, prefix: str) -> Iterator[tuple[str, float]]:
 
 def _params(data: ReportData, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield key and text: package version, number of samples, notes, and the instruments of each metric."""
-    instruments: dict[str, dict[str, None]] = {}
-    for row in data.rows:
-        for name, score in row.scores.items():
-            if score.instrument:
-                instruments.setdefault(name, {})[score.instrument] = None
     yield f"{prefix}rageval.version", __version__
     yield f"{prefix}rageval.samples", str(len(data))
     yield f"{prefix}rageval.complete", str(data.complete)
@@ -106,8 +101,9 @@ def _params(data: ReportData, prefix: str) -> Iterator[tuple[str, str]]:
         yield f"{prefix}rageval.left_out", str(len(data.left_out))
     if data.notes:
         yield f"{prefix}rageval.notes", "\n".join(data.notes)[:_LONGEST_PARAM]
-    for name, hashes in instruments.items():
-        yield f"{prefix}{mlflow_key(name)}.instrument", ", ".join(hashes)[:_LONGEST_PARAM]
+    for name, instruments in instruments_of(data).items():
+        if hashes := ", ".join(one.digests for one in instruments if one.digests):
+            yield f"{prefix}{mlflow_key(name)}.instrument", hashes[:_LONGEST_PARAM]
 
 
 @contextmanager

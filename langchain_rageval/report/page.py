@@ -26,18 +26,19 @@ from langchain_rageval._internal.page import (
 )
 from langchain_rageval._version import __version__
 from langchain_rageval.data.notes import is_important, translate
-from langchain_rageval.data.schema import Row, Usage
+from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions, has_trees
-from langchain_rageval.report.files import ReportData, instruments_of
+from langchain_rageval.report.files import ReportData, instruments_of, judges_of
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.page_blocks import PART, Chunks, sample_view
 from langchain_rageval.report.pairing import paired_rows
-from langchain_rageval.report.plot import Histogram
+from langchain_rageval.report.plot import Histogram, values_of
 from langchain_rageval.report.summary import Summary, summarise
+from langchain_rageval.report.tables import number_text
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.text.language import page_language
 
@@ -134,14 +135,14 @@ def render_page(path: str | Path, template: str, page: Page, language: str) -> N
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": _number,
+        "number": number_text,
         "count": _count,
         "money": format_money,
         "percent": "{:.2f}%".format,
         "breakable": lambda name: escape(name).replace("_", Markup("_<wbr>")),
         "plain": without_addresses,
     }
-    values = {"page": page, "words": page.words, "language": language, "version": __version__}
+    values = {"page": page, "words": page.words, "language": language, "version": __version__, "remedies": REMEDIES}
     with Path(path).open("w", encoding="utf-8", errors="replace") as file:
         file.writelines(environment.get_template(template).stream(values))
 
@@ -205,21 +206,6 @@ class Page:
         return compare_evolutions(self.report.rows) if has_trees(self.report.rows) else None
 
     @property
-    def usage(self) -> Usage:
-        """Calls, tokens and seconds of all metrics together."""
-        return sum((metric.usage for metric in self.summary.values()), Usage())
-
-    @property
-    def has_money(self) -> bool:
-        """True if the money of a metric is known."""
-        return any(metric.money is not None for metric in self.summary.values())
-
-    @property
-    def remedies(self) -> Mapping[Cause, str]:
-        """Mapping of causes to remedies."""
-        return REMEDIES
-
-    @property
     def headline(self) -> str:
         """Result of the run in one sentence."""
         if not len(self.report):
@@ -249,10 +235,7 @@ class Page:
     @cached_property
     def judges(self) -> list[str]:
         """Names of the judges of all metrics."""
-        found = (
-            name for instruments in instruments_of(self.report).values() for one in instruments for name in one.judges
-        )
-        return [self.words["judges"].get(name, name) for name in dict.fromkeys(found)]
+        return [self.words["judges"].get(name, name) for name in judges_of(self.report)]
 
     @cached_property
     def first_looks(self) -> list[tuple[int, str, Cause, str, float | None]]:
@@ -281,12 +264,7 @@ class Page:
     @cached_property
     def histograms(self) -> Mapping[str, Histogram]:
         """Mapping of metric names to histograms, for the metrics that have values."""
-        values: dict[str, list[float]] = {name: [] for name in self.summary}
-        for row in self.report.rows:
-            for name, score in row.scores.items():
-                if score.value is not None:
-                    values[name].append(score.value)
-        return {name: Histogram.of(numbers) for name, numbers in values.items() if numbers}
+        return {name: Histogram.of(values) for name, values in values_of(self.report).items() if values}
 
     @property
     def period_names(self) -> Sequence[str]:
@@ -378,10 +356,6 @@ def _title(question: str) -> str:
     """Return a question on one line, cut after 200 characters."""
     line = " ".join(question.split())
     return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
-
-
-def _number(value: float | None, form: str = ".3f") -> str:
-    return "–" if value is None else format(value, form)
 
 
 def _count(value: float | None) -> str:

@@ -80,14 +80,14 @@ def plot_report(data: ReportData, baseline: ReportData | None, comparison: Compa
     figure = new_figure(3.6 * panels + 1.6, 1.3 + 0.62 * len(summary))
     means, spread, *more = figure.subplots(1, panels, sharey=True)
     _draw_means(means, summary, summarise(baseline.rows) if baseline else None)
-    _draw_spread(spread, _values(data))
+    _draw_spread(spread, values_of(data))
     for axes in more:
         _draw_differences(axes, list(summary), comparison)
     label_bars(means, [_label(metric) for metric in summary.values()])
     return figure
 
 
-def _values(data: ReportData) -> Mapping[str, Sequence[float]]:
+def values_of(data: ReportData) -> Mapping[str, Sequence[float]]:
     """Return the values of each metric, in the order of the summary; rows on disk are read once."""
     values: dict[str, array[float]] = {}
     for row in data.rows:
@@ -151,24 +151,22 @@ def _draw_differences(axes: Axes, names: Sequence[str], comparison: Comparison |
     axes.axvline(0, color=GREY, linewidth=1)
     for place, name in enumerate(names):
         metric = comparison.get(name) if comparison else None
-        if metric is None or metric.difference is None:
-            why = "not compared" if metric is None else str(metric.verdict)
-            draw_text(axes, 0, place, why, ha="center", va="center", color=GREY, style="italic")
-            continue
-        text = f"{metric.difference:+.2f} {metric.verdict}"
-        _draw_difference(axes, place, metric.difference, metric, _COLOURS.get(metric.verdict, ORANGE), text)
+        why = "not compared" if metric is None else str(metric.verdict)
+        _draw_difference(axes, place, metric, "{0.difference:+.2f} {0.verdict}", why)
     _centre(axes)
     axes.locator_params(axis="x", nbins=5)
     axes.tick_params(axis="y", labelleft=False)
 
 
-def _draw_difference(
-    axes: Axes, place: int, difference: float, metric: MetricComparison, colour: str, text: str
-) -> None:
-    """Draw a difference with the interval of its metric, and a text above it."""
+def _draw_difference(axes: Axes, place: int, metric: MetricComparison | None, form: str, otherwise: str) -> None:
+    """Draw the difference of a metric with its interval and a text above it; without a difference, another text."""
+    if metric is None or metric.difference is None:
+        draw_text(axes, 0, place, otherwise, ha="center", va="center", color=GREY, style="italic")
+        return
+    colour = _COLOURS.get(metric.verdict, ORANGE)
     axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
-    axes.plot([difference], [place], marker="o", color=colour, markersize=7)
-    draw_text(axes, difference, place - 0.16, text, ha="center", va="bottom", size="small")
+    axes.plot([metric.difference], [place], marker="o", color=colour, markersize=7)
+    draw_text(axes, metric.difference, place - 0.16, form.format(metric), ha="center", va="bottom", size="small")
 
 
 def _centre(axes: Axes) -> None:
@@ -180,7 +178,6 @@ def _centre(axes: Axes) -> None:
 
 
 _PER_LINE = 3  # panels
-_EVOLUTION_COLOURS = {"better": GREEN, "worse": RED}
 
 
 def draw_evolutions(evolutions: Mapping[str, Comparison]) -> Figure:
@@ -202,12 +199,7 @@ def _draw_panel(axes: Axes, name: str, evolutions: Mapping[str, Comparison]) -> 
     axes.set_title(single_line(name, 30) + (" ↓" if lower else ""), loc="left", parse_math=False)
     axes.axvline(0, color=GREY, linewidth=1)
     for place, comparison in enumerate(evolutions.values()):
-        metric = comparison[name]
-        if metric.difference is None:
-            draw_text(axes, 0, place, "no pair", ha="center", va="center", color=GREY, style="italic")
-            continue
-        text = f"{metric.difference:+.2f}, {metric.clusters} trees"
-        _draw_difference(axes, place, metric.difference, metric, _EVOLUTION_COLOURS.get(metric.verdict, GREY), text)
+        _draw_difference(axes, place, comparison[name], "{0.difference:+.2f}, {0.clusters} trees", "no pair")
     _centre(axes)
     axes.set_xlabel("evolved minus simple question")
     label_bars(axes, [single_line(evolution, 28) for evolution in evolutions])

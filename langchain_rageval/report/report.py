@@ -113,9 +113,8 @@ class Report(ReportData):
     @property
     def usage(self) -> Usage:
         """Calls, tokens, seconds and, with `price=`, money of all scores, those of an audit and canaries included."""
-        usages = [*(m.usage for m in self.summary().values()), *(m.usage for m in self.audit.values())]
-        usages += [self.canaries.usage] if self.canaries is not None else []
-        return sum(usages, Usage())
+        audited = (metric.usage for metric in self.audit.values())
+        return sum(audited, self.summary().usage + (self.canaries.usage if self.canaries else Usage()))
 
     @property
     def audit(self) -> AuditSummary:

@@ -178,6 +178,11 @@ class Summary(Analysis[MetricSummary]):
         return printable_lines("\n".join(map(str, self.values())))
 
     @property
+    def usage(self) -> Usage:
+        """Calls, tokens, seconds and money of all metrics together."""
+        return sum((metric.usage for metric in self.values()), Usage())
+
+    @property
     def has_money(self) -> bool:
         """True if the money of a metric is known."""
         return any(metric.money is not None for metric in self.values())
