@@ -1,9 +1,13 @@
 """Reports with all kinds of scores and findings, for tests of pages, plots and tables."""
 
+from html.parser import HTMLParser
+
 from helpers.reports import INSTRUMENT
 
 from langchain_rageval import Finding, Report, Row, Sample, Score
 from langchain_rageval.data.schema import Failure
+
+HOSTILE = "<script>alert('1')</script> & \"quotes\" <img src=x onerror=y>"
 
 CONTEXTS = ["Munich is the capital of Bavaria. It lies on the Isar.", "The Elbe flows through Dresden.", ""]
 
@@ -43,3 +47,20 @@ def report(values, **others):
             other = Score(**noise, unscored="the answer states no facts") if place == 1 else Score(**noise, value=0.25)
         rows.append(Row(index=place, sample=sample(place), scores={"faithfulness": score(value), "claim_noise": other}))
     return Report(rows, **others)
+
+
+class Tags(HTMLParser):
+    """Tags and texts of HTML, whose tags have no attributes."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.texts = set(), []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        assert not attrs
+
+    def handle_data(self, data):
+        self.texts.append(data)

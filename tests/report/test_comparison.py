@@ -1,12 +1,12 @@
 """Two reports over the same samples: verdicts, what they rest on, and what is refused."""
 
 import re
-from html.parser import HTMLParser
 from math import inf
 
 import numpy as np
 import pytest
 from helpers.each import each
+from helpers.pages import HOSTILE, Tags
 from helpers.reports import failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from langchain_rageval import ConfigError, Report
 from langchain_rageval.statistics import detectable_difference, holm, paired_difference
 from langchain_rageval.statistics.paired import pairs_to_show
-
-HOSTILE = "<script>alert('1')</script> & \"quotes\""
 
 
 def values(*given, **more):
@@ -380,18 +378,6 @@ def test_a_comparison_is_a_mapping_that_prints_a_line_for_each_metric():
 
 
 def test_the_table_in_a_notebook_escapes_what_others_wrote():
-    class Tags(HTMLParser):
-        def __init__(self, html):
-            super().__init__()
-            self.tags, self.texts = set(), []
-            self.feed(html)
-
-        def handle_starttag(self, tag, attrs):
-            self.tags.add(tag)
-
-        def handle_data(self, data):
-            self.texts.append(data)
-
     here = report_of([scored(0.5, HOSTILE), scored(0.5, f"{HOSTILE} alone")])
     shown = Tags(here.compare(report_of(scored(0.5, HOSTILE)))._repr_html_())
     assert shown.tags == {"p", "table", "tr", "th", "td", "em"}

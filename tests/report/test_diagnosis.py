@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from html.parser import HTMLParser
 
 import pytest
 from helpers.each import each
+from helpers.pages import HOSTILE, Tags
 from helpers.reports import failed, row
 from helpers.scripted import answering, classification, human_of, statements, verdict, verdicts
 
@@ -320,8 +320,6 @@ def test_statements_of_two_judges_that_do_not_match_are_not_taken_for_each_other
 
 # What is shown
 
-HOSTILE = "<script>alert('1')</script> & \"quotes\""
-
 
 def of(*causes: str) -> Diagnosis:
     finding = Finding(kind="statement", number=1, text=HOSTILE, verdict="absent")
@@ -348,21 +346,6 @@ def test_the_diagnosis_shows_a_line_for_each_cause():
     assert lines == ["Diagnosis of 3 samples", f"2 {MISSED}: {REMEDIES[MISSED]}", f"1 {FINE}"]
     assert repr(of(FINE)).startswith("Diagnosis of 1 sample\n")
     assert repr(of()) == "Diagnosis of 0 samples"
-
-
-class Tags(HTMLParser):
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.texts = set(), []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        assert not attrs
-
-    def handle_data(self, data):
-        self.texts.append(data)
 
 
 def test_the_table_in_a_notebook_holds_counts_causes_and_remedies_and_no_tag_of_others(monkeypatch):

@@ -62,11 +62,6 @@ def test_a_baseline_adds_its_means_and_the_differences():
     }
 
 
-def test_a_metric_that_the_baseline_lacks_is_not_compared():
-    told = Report([one(0.5), Row(index=1, sample=sample(1), scores={"н": one(0.5, "н").scores["н"]})])
-    assert "not compared" in texts(told.plot(baseline=Report([one(0.5)])))
-
-
 def test_reports_that_cannot_be_compared_are_refused_as_by_compare():
     changed = report(LATE)
     rows = [
@@ -131,13 +126,6 @@ def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[plot\]"'):
         report(LATE).plot()
-
-
-def test_the_bars_of_a_metric_stand_on_its_own_line():
-    _, spread = report(LATE).plot().axes
-    floor = spread.lines[0].get_ydata()[0]
-    assert 0 < floor <= 0.5
-    assert {bar.get_y() for bar in spread.patches[:10]} == {floor}
 
 
 def test_each_figure_is_drawn_as_stored():

@@ -1,15 +1,14 @@
 import math
-from html.parser import HTMLParser
 
 import pytest
 from helpers.each import each
+from helpers.pages import HOSTILE, Tags
 from helpers.reports import LOST, failed, report_of, row, scored, unscored
 from helpers.servers.brain import offline
 from helpers.servers.faults import Faults
 
 from langchain_rageval import BelowThreshold, ConfigError, Judge, OfflineJudge, Report, evaluate, faithfulness
 
-HOSTILE = "<script>alert('1')</script> & \"quotes\" <img src=x onerror=y>"
 SAMPLE = {"question": "Q?", "answer": "Munich is old.", "contexts": ["Munich is old."]}
 
 
@@ -38,10 +37,6 @@ def test_of_equal_values_the_first_is_worst_and_what_has_no_value_is_not_among_t
 
 
 # Gates
-
-
-def test_a_mean_that_reaches_its_threshold_passes():
-    report_of(scored(0.5), scored(1.0)).check({"faithfulness": 0.75})
 
 
 @pytest.mark.parametrize("direction", ["higher", "lower"])
@@ -152,49 +147,10 @@ def test_an_empty_report_is_an_empty_frame():
 # What it looks like
 
 
-class Tags(HTMLParser):
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.texts: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-
 def test_the_table_in_a_notebook_escapes_what_others_wrote():
     shown = Tags(report_of(scored(0.5, HOSTILE), notes=[HOSTILE])._repr_html_())
     assert shown.tags == {"p", "table", "tr", "th", "td", "em"}
     assert shown.texts.count(HOSTILE) == 2
-
-
-def test_the_table_holds_the_numbers_of_the_summary():
-    report = report_of(scored(0.5), unscored(), failed())
-    cells = Tags(report._repr_html_()).texts
-    assert cells[0] == "Report of 3 samples"
-    assert cells[10:19] == [
-        "faithfulness",
-        "0.500",
-        report.summary()["faithfulness"].interval,
-        "1",
-        "1",
-        "1",
-        "1",
-        "0",
-        "–",
-    ]
-
-
-def test_a_report_prints_its_summary_and_notes():
-    assert repr(report_of(scored(1.0), notes=["mind the gap"])).splitlines() == [
-        "Report of 1 sample",
-        "faithfulness 1.000 [0.207, 1.000] (1 scored, 0 unscored, 0 failed; 0 calls)",
-        "Note: mind the gap",
-    ]
 
 
 # Notes

@@ -41,11 +41,6 @@ def test_every_score_is_counted_once_and_only_values_make_the_mean(scores):
     assert (summary.low, summary.high) == (bounded_mean_interval(values) if values else (None, None))
 
 
-def test_a_failure_is_neither_0_nor_a_part_of_the_mean():
-    summary = report_of(scored(1.0), failed(), failed(), unscored()).summary()["faithfulness"]
-    assert (summary.mean, summary.scored, summary.failed, summary.unscored) == (1.0, 1, 2, 1)
-
-
 def test_without_a_value_there_is_no_mean():
     summary = report_of(failed(), unscored()).summary()["faithfulness"]
     assert (summary.mean, summary.low, summary.high, summary.interval) == (None, None, None, "")
