@@ -158,12 +158,14 @@ def _draw_differences(axes: Axes, names: Sequence[str], comparison: Comparison |
     axes.tick_params(axis="y", labelleft=False)
 
 
-def _draw_difference(axes: Axes, place: int, metric: MetricComparison | None, form: str, otherwise: str) -> None:
+def _draw_difference(
+    axes: Axes, place: int, metric: MetricComparison | None, form: str, otherwise: str, undecided: str = ORANGE
+) -> None:
     """Draw the difference of a metric with its interval and a text above it; without a difference, another text."""
     if metric is None or metric.difference is None:
         draw_text(axes, 0, place, otherwise, ha="center", va="center", color=GREY, style="italic")
         return
-    colour = _COLOURS.get(metric.verdict, ORANGE)
+    colour = _COLOURS.get(metric.verdict, undecided)
     axes.plot([metric.low or 0.0, metric.high or 0.0], [place, place], color=colour, linewidth=2)
     axes.plot([metric.difference], [place], marker="o", color=colour, markersize=7)
     draw_text(axes, metric.difference, place - 0.16, form.format(metric), ha="center", va="bottom", size="small")
@@ -199,7 +201,7 @@ def _draw_panel(axes: Axes, name: str, evolutions: Mapping[str, Comparison]) -> 
     axes.set_title(single_line(name, 30) + (" ↓" if lower else ""), loc="left", parse_math=False)
     axes.axvline(0, color=GREY, linewidth=1)
     for place, comparison in enumerate(evolutions.values()):
-        _draw_difference(axes, place, comparison[name], "{0.difference:+.2f}, {0.clusters} trees", "no pair")
+        _draw_difference(axes, place, comparison[name], "{0.difference:+.2f}, {0.clusters} trees", "no pair", GREY)
     _centre(axes)
     axes.set_xlabel("evolved minus simple question")
     label_bars(axes, [single_line(evolution, 28) for evolution in evolutions])

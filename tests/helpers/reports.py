@@ -1,6 +1,8 @@
 """Builders of scores, rows and reports without a run."""
 
+import random
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from langchain_rageval import Finding, Report, Row, Sample, Score
@@ -37,6 +39,31 @@ def report_of(*scores: Score | Sequence[Score], notes: Sequence[str] = ()) -> Re
     """Return a report with a row for each score, or for each list of scores."""
     given = [[part] if isinstance(part, Score) else part for part in scores]
     return Report([row(index, *part) for index, part in enumerate(given)], list(notes))
+
+
+START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
+
+
+def stream(means: Sequence[float | None], per_day: int = 50, seed: int = 1, **more: Any) -> Report:
+    """Return a report of days with these means of faithfulness; a day without a mean has no rows.
+
+    Args:
+        means: mean of each day.
+        per_day: number of rows of a day.
+        seed: seed of the values.
+        more: `noise`, True for a second metric; `question`, the beginning of the questions; `version`, a tag.
+    """
+    rng, rows = random.Random(seed), []
+    for day, mean in enumerate(means):
+        for number in range(per_day if mean is not None else 0):
+            noise = [scored(number % 5 / 10, "noise", direction="lower")] if more.get("noise") else []
+            question = f"{more.get('question', 'Q')}, {day} {number}?"
+            one = row(
+                len(rows), scored(float(rng.random() < (mean or 0))), *noise, id=f"{day}-{number}", question=question
+            )
+            tags = {"version": more.get("version", "1" if day < 10 else "2")}
+            rows.append(one.model_copy(update={"time": START + timedelta(days=day, minutes=number), "tags": tags}))
+    return Report(rows)
 
 
 def paid(calls: int, read: int | None, written: int | None, seconds: float) -> Usage:

@@ -1,26 +1,33 @@
 """The HTML page in a real browser: what a reader can do with it, and that nothing that samples hold ever runs."""
 
+import csv
+import io
 import re
+from datetime import timedelta
+from functools import partial
+from itertools import pairwise
 
 import pytest
 from helpers.chats import QUESTION, STANDALONE, judged_as, turn_row
 from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
 from helpers.pages import FINDINGS, report, sample, score
+from helpers.reports import START, row, scored, stream
 
-from langchain_rageval import Finding, Report, Row, Score
+from langchain_rageval import Finding, Report, Row, Sample, Score, trend
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Failure
+from langchain_rageval.report.labelling import load_labels
 
 pytestmark = [pytest.mark.gate, NEEDS_CHROMIUM]
 
 
 @pytest.fixture
 def opened(open_file, tmp_path):
-    """Open the page of a report."""
+    """Open the page of a report, a trend or a sheet to label."""
 
     def open_page(told, fragment="", *, dark=False, width=1300, **options):
-        told.to_html(tmp_path / "report.html", **options)
-        return open_file(tmp_path / "report.html", fragment, dark=dark, width=width)
+        told.to_html(tmp_path / "page.html", **options)
+        return open_file(tmp_path / "page.html", fragment, dark=dark, width=width)
 
     return open_page
 
@@ -188,19 +195,6 @@ def test_hostile_samples_run_nothing_and_the_layout_holds(opened, width):
     assert page.locator("#sample img, #sample script, #sample style, #sample svg").count() == 0
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_axe_finds_no_serious_violation(opened, dark):
-    told = report([0.5, 1.0, 0.0, 0.75, 0.5, 0.5, 0.25])
-    page = opened(told, dark=dark, baseline=report([0.25] * 7))
-    for fragment in ("", "#sample=0"):
-        page.evaluate(f"location.hash = {fragment!r}")
-        expect(page.locator("#sample")).to_be_visible(visible=bool(fragment))
-        found = Axe().run(page)["violations"]
-        assert [
-            (v["id"], v["impact"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")
-        ] == []
-
-
 def test_the_theme_can_be_turned(opened):
     page = opened(report([1.0]))
     colour = "getComputedStyle(document.body).backgroundColor"
@@ -279,13 +273,6 @@ def test_a_sample_outside_of_a_conversation_has_no_chat(opened):
     expect(page.locator("ol.chat")).to_have_count(0)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_chat_is_accessible(opened, dark):
-    page = opened(Report([turn_row(judged_as(STANDALONE))]), "#sample=0", dark=dark)
-    expect(page.locator("ol.chat > li")).to_have_count(3)
-    assert [v["id"] for v in Axe().run(page)["violations"] if v["impact"] in ("serious", "critical")] == []
-
-
 def test_a_cause_leads_to_its_samples(opened):
     page = opened(report([0.5, 1.0, 0.0]))
     page.get_by_role("link", name="contradicts the context").click()
@@ -343,3 +330,307 @@ def test_a_russian_page_has_no_english_words_of_its_own(opened):
     samples = {"Question", "sample"}
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     assert {*re.findall("[A-Za-z][A-Za-z_]+", page.locator("body").inner_text())} <= names | samples
+
+
+# The page of a trend
+
+live = partial(stream, noise=True, question="When is the fee paid")
+BASELINE = live([0.9] * 6, seed=2)
+DRIFT = trend(live([0.9] * 10 + [0.6] * 5), BASELINE)
+
+
+def worst_ids(page):
+    return page.locator("#table tbody th small").all_inner_texts()
+
+
+def test_the_page_states_the_alarm_and_marks_it_in_the_curve_of_its_metric(opened):
+    page = opened(DRIFT)
+    alarm = DRIFT.alarms["faithfulness"]
+    expect(page.locator("h1")).to_have_text("Drift: faithfulness")
+    expect(page.locator(".drift")).to_have_text(
+        f"faithfulness: {alarm.mean:.3f} since {alarm.since.day} November 2026, {alarm.since:%H:%M} UTC; "
+        f"{alarm.baseline:.3f} in the baseline. Raised on {alarm.raised.day} November 2026, {alarm.raised:%H:%M} UTC "
+        f"after {alarm.samples} samples."
+    )
+    assert page.locator(".chart .point").count() == 30
+    assert page.locator(".chart .whisker").count() == 30
+    for mark in ("since", "raised", "after"):
+        assert page.locator(f".chart .{mark}").count() == 1
+    assert page.locator(".chart .base").count() == 2
+
+
+def test_changes_of_a_mean_are_marked_and_named_in_both_languages(opened):
+    found = trend(live([0.95] * 8 + [0.6] * 8 + [0.2] * 8))
+    first, second = found.changes["faithfulness"]
+    page = opened(found)
+    assert page.locator(".chart .change").count() == 2
+    for change in (first, second):
+        text = f"mean changed (estimate) {change.before:.3f} → {change.after:.3f}, {change.since.day} November 2026"
+        expect(page.locator(".legend")).to_contain_text([text])
+    page = opened(found, language="ru")
+    expect(page.locator(".legend")).to_contain_text(["среднее изменилось (оценка)"])
+
+
+def test_without_drift_or_without_baseline_nothing_is_marked(opened):
+    page = opened(trend(live([0.9] * 5), BASELINE))
+    expect(page.locator("h1")).to_have_text("No drift was found")
+    assert page.locator(".chart .since, .chart .raised, .chart .after, .chart .change, .drift").count() == 0
+    page = opened(trend(live([0.9] * 5), by="version"))
+    expect(page.locator("h1")).to_have_text("Means over time")
+    assert page.locator(".base, .base-area").count() == 0
+
+
+def test_metrics_with_an_alarm_come_first(opened):
+    def reversed_scores(report):
+        return Report([one.model_copy(update={"scores": dict([*one.scores.items()][::-1])}) for one in report.rows])
+
+    found = trend(reversed_scores(live([0.5] * 8)), reversed_scores(BASELINE))
+    assert (found.metrics, list(found.alarms)) == (["noise", "faithfulness"], ["faithfulness"])
+    page = opened(found)
+    assert page.locator(".beside h2").all_inner_texts() == ["faithfulness", "noise ↓"]
+    page.locator('.chart a[href$="=3.1"] .target').click()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("faithfulness")
+
+
+def test_the_table_has_the_means_of_the_trend(opened):
+    page = opened(DRIFT)
+    lines = page.locator("section:has(#periods-title) tbody tr").all_inner_texts()
+    assert len(lines) == 16
+    assert lines[0].split()[:3] == ["baseline", "–", f"{DRIFT.baseline['faithfulness'].mean:.3f}"]
+    for line, (period, summary) in zip(lines[1:], DRIFT.items(), strict=True):
+        assert line.split()[:3] == [period, "50", f"{summary['faithfulness'].mean:.3f}"]
+
+
+def test_a_point_leads_to_the_worst_samples_of_its_period_by_its_metric(opened):
+    page = opened(DRIFT)
+    page.locator('.chart a[href="#period=12.1"] .target').click()
+    expect(page.locator("select[name=period]")).to_have_value("12")
+    assert {one.partition("-")[0] for one in worst_ids(page)} == {"12"}
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("noise")
+    worst = [one.sample.id for one in DRIFT.rows["2026-11-14"] if float(one.scores["noise"]) == 0.4]
+    assert {*worst_ids(page)[:10]} == {*worst}
+
+
+def test_the_keyboard_leads_from_a_period_to_a_sample_and_back(opened):
+    page = opened(DRIFT)
+    page.get_by_role("link", name="2026-11-15").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#samples-title")).to_be_focused()
+    expect(page.locator("th[aria-sort=ascending]")).to_contain_text("faithfulness")
+    assert all(one.startswith("13-") for one in worst_ids(page))
+    worst = worst_ids(page)[0]
+    assert DRIFT.rows["2026-11-15"][int(worst.partition("-")[2])].scores["faithfulness"].value == 0.0
+    page.get_by_role("link", name=re.compile(rf"\b{worst}$")).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#sample-title")).to_be_focused()
+    expect(page.locator(".facts-line")).to_contain_text("2026-11-15 00:")
+    expect(page.locator(".facts-line")).to_contain_text("version: 2")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name=re.compile(rf"\b{worst}$"))).to_be_focused()
+
+
+def test_all_periods_are_listed_again_when_the_filter_is_cleared(opened):
+    page = opened(DRIFT, "#period=0.0")
+    expect(page.locator("select[name=period]")).to_have_value("0")
+    shown = page.get_by_role("status").inner_text()
+    page.get_by_role("button", name="Clear").click()
+    expect(page.get_by_role("status")).not_to_have_text(shown)
+    first, everything = re.fullmatch(r"(\d+) of (\d+) samples", page.get_by_role("status").inner_text()).groups()
+    assert first == everything
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_hostile_texts_of_a_trend_run_nothing_and_the_layout_holds(opened, width):
+    rows = []
+    for number in range(12):
+        score = Score(metric=EVIL, aspect="answer", value=number % 2, reason=EVIL)
+        one = row(number, score, id=f"{number}{EVIL}", question=EVIL, metadata={EVIL: EVIL})
+        tags = {EVIL: f"{EVIL}{number % 3}"}
+        rows.append(one.model_copy(update={"time": START + timedelta(days=number), "tags": tags}))
+    page = opened(trend(Report(rows), Report(rows), by=EVIL), width=width)
+    page.locator(".chart a .target").first.click()
+    expect(page.locator("#table tbody th small")).to_have_count(4)
+    page.locator("#table tbody a").first.click()
+    expect(page.locator("#sample")).to_contain_text("window.owned = 1")
+    assert page.evaluate("window.owned") is None
+    assert page.locator("#overview img, #overview style, #sample img, #sample script, #sample style").count() == 0
+    for _ in range(2):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.keyboard.press("Escape")
+    assert page.evaluate("getComputedStyle(document.querySelector('h1')).display") != "none"
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_labels_of_the_chart_do_not_overlap_on_a_page(opened, width):
+    page = opened(trend(live([0.9] * 40, per_day=3)), width=width)
+    boxes = page.locator(".chart > text:visible").evaluate_all(
+        "texts => texts.map((text) => text.getBoundingClientRect()).map(({ left, right, top }) => [top, left, right])"
+    )
+    assert len(boxes) >= 2 * 3
+    for (top, _, right), (other_top, left, _) in pairwise(boxes):
+        assert top != other_top or right < left
+    assert all(left >= 0 and right <= width for _, left, right in boxes)
+
+
+def test_a_metric_without_any_value_is_shown_without_a_curve(opened):
+    rows = [
+        row(n, scored(1.0), Score(metric="noise", aspect="answer", unscored="no facts"), id=f"r{n}") for n in range(8)
+    ]
+    page = opened(trend(Report([one.model_copy(update={"time": START}) for one in rows])))
+    expect(page.locator("section:has(#chart-1)")).to_contain_text("No sample has a score.")
+    assert page.locator(".chart").count() == 1
+
+
+def test_a_russian_page_of_a_trend_has_no_english_words_of_its_own(opened):
+    found = trend(live([0.9] * 10 + [0.5] * 5, question="Когда платить"), BASELINE)
+    page = opened(found)
+    assert page.evaluate("document.documentElement.lang") == "ru"
+    expect(page.locator("h1")).to_have_text("Дрейф: faithfulness")
+    page.locator("p.note").evaluate_all("notes => notes.forEach((note) => note.remove())")
+    shown = {*re.findall("[A-Za-z][A-Za-z_]+", page.locator("body").inner_text())}
+    assert shown <= {"faithfulness", "noise", "RAG", "UTC", "langchain", "rageval"}
+
+
+# The page to label
+
+IDS = ["007", "1-2", "q-1", "=1", "'", "е-1", "ёж; 2", " a", "b,c", '"quoted"', "line\nbreak"]
+
+
+def sheet_of(count, **others):
+    rows = [row(number, scored(number / 9), id=f"q-{number}", **others) for number in range(count)]
+    return Report(rows).to_label(count)
+
+
+def press(page, keys):
+    for key in keys.split():
+        page.keyboard.press(key)
+
+
+def saved(page, path):
+    """Press the key that saves; return the path of the file."""
+    with page.expect_download() as download:
+        page.keyboard.press("s")
+    file = path / download.value.suggested_filename
+    download.value.save_as(file)
+    return file
+
+
+def test_labels_given_by_keyboard_come_back_by_id(opened, tmp_path):
+    page = opened(sheet_of(5))
+    press(page, "1 0 1 u 0 j c")
+    page.keyboard.type('=1+1, "sure"')
+    press(page, "Enter 0")
+    expect(page.locator("#progress")).to_have_text(
+        "No. This is the last row of the list. Save the file. 4 of 5 labelled."
+    )
+    file = saved(page, tmp_path)
+    assert file.name == "page.csv"
+    expect(page.locator("#progress")).to_have_text("Saved as page.csv. Labels: 4; rows without a label: 1.")
+    assert load_labels(file) == {"q-0": 1.0, "q-1": 0.0, "q-2": 0.0, "q-4": 0.0}
+    lines = list(csv.reader(io.StringIO(file.read_bytes().decode("utf-8-sig"), newline="")))
+    assert lines[0] == ["id", "label", "comment"]
+    assert lines[5] == ["q-4", "no", '\'=1+1, "sure"']
+
+
+def test_every_id_comes_back(opened, tmp_path):
+    rows = [row(number, scored(0.5), id=name) for number, name in enumerate(IDS)]
+    page = opened(Report(rows).to_label(len(IDS)))
+    press(page, " ".join(["1"] * len(IDS)))
+    assert load_labels(saved(page, tmp_path)) == dict.fromkeys(IDS, 1.0)
+
+
+def test_grades_have_the_keys_of_their_digits(opened, tmp_path):
+    page = opened(sheet_of(3), scale=(1, 5), instruction="How polite is the answer?")
+    expect(page.locator("#actions .instruction")).to_have_text("How polite is the answer? Grade from 1 to 5")
+    press(page, "5 1 0 9 3")
+    expect(page.locator("#progress")).to_contain_text("3 of 3 labelled.")
+    assert load_labels(saved(page, tmp_path)) == {"q-0": 5.0, "q-1": 1.0, "q-2": 3.0}
+
+
+def test_progress_is_kept_for_a_sheet_and_can_be_forgotten(opened):
+    page = opened(sheet_of(3))
+    press(page, "1 0")
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    expect(page.locator("#progress")).to_have_text("2 of 3 labelled.")
+    page.evaluate("window.confirm = () => true")
+    page.keyboard.press("?")
+    page.get_by_role("button", name="Start over").press("Enter")
+    expect(page.locator("#progress")).to_have_text("0 of 3 labelled.")
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    expect(page.locator("#progress")).to_have_text("0 of 3 labelled.")
+
+
+def test_a_person_sees_question_answer_contexts_and_references_but_no_id(opened):
+    page = opened(sheet_of(1, answer="In 1158.", contexts=["one", "two"], references=["1158", "the year 1158"]))
+    shown = page.locator("#item").inner_text()
+    assert re.sub(r"\s+", " ", shown) == (
+        "1 of 1 When was Munich founded? Answer In 1158. Reference answer 1158 Reference answer the year 1158 "
+        "Comment Contexts [1] one [2] two"
+    )
+    expect(page.locator("#actions .instruction")).to_have_text(
+        "Do the contexts support everything that the answer states?"
+    )
+
+
+def test_the_conversation_before_a_question_is_shown(opened):
+    turns = [{"role": "user", "text": "Tell me about Munich."}]
+    judged = row(0, scored(1.0))
+    chat = Sample(**{**judged.sample.model_dump(), "history": turns})
+    page = opened(Report([judged.model_copy(update={"sample": chat})]).to_label(1))
+    expect(page.locator(".head section").first).to_have_text(
+        "Conversation before the questionuser: Tell me about Munich."
+    )
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+def test_hostile_rows_to_label_run_nothing_and_the_layout_holds(opened, width, tmp_path):
+    texts = [EVIL, "\u2028</script>\u2029", "\u202eמימין\u2066", "ы" * 10_000, "<|im_start|>system", "q " * 150_000]
+    others = [{"question": one, "answer": one, "contexts": [one], "references": [one]} for one in texts]
+    rows = [row(n, scored(0.5), id=texts[n][:99], **fields) for n, fields in enumerate(others)]
+    page = opened(Report(rows).to_label(6), width=width)
+    for number in range(6):
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.keyboard.press("1")
+        expect(page.locator("#progress")).to_contain_text(f"{number + 1} of 6")
+    assert page.evaluate("window.owned") is None
+    assert load_labels(saved(page, tmp_path)) == {one[:99]: 1.0 for one in texts}
+
+
+def test_a_missing_answer_and_missing_contexts_are_stated(opened):
+    page = opened(sheet_of(1, answer=None, contexts=[]))
+    assert page.locator("#item .empty").all_inner_texts() == ["No answer.", "No contexts are recorded."]
+
+
+def test_a_russian_page_asks_in_russian(opened):
+    page = opened(sheet_of(2, question="Когда основан Мюнхен?", answer="В 1158 году.", contexts=[], references=[]))
+    page.keyboard.press("1")
+    expect(page.locator("#progress")).to_have_text("Да. Размечено: 1 из 2.")
+    expect(page.locator("#actions .instruction")).to_have_text("Подтверждают ли контексты всё, что сказано в ответе?")
+    assert set(re.findall("[A-Za-z][A-Za-z_]+", page.locator("body").inner_text())) == {"faithfulness", "English"}
+
+
+# All pages
+
+PAGES = {
+    "report": lambda: (report([0.5, 1.0, 0.0, 0.75, 0.5, 0.5, 0.25]), "", {"baseline": report([0.25] * 7)}),
+    "sample": lambda: (report([0.5, 1.0, 0.0, 0.75, 0.5, 0.5, 0.25]), "#sample=0", {}),
+    "chat": lambda: (Report([turn_row(judged_as(STANDALONE))]), "#sample=0", {}),
+    "trend": lambda: (DRIFT, "", {}),
+    "label": lambda: (sheet_of(3), "", {}),
+}
+
+
+@pytest.mark.parametrize("width", [390, 1300])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_no_serious_violation(opened, name, dark, width):
+    shown, fragment, options = PAGES[name]()
+    page = opened(shown, fragment, dark=dark, width=width, **options)
+    expect(page.locator("#sample")).to_be_visible() if fragment else None
+    if name == "label":
+        press(page, "1 k")
+    found = [v for v in Axe().run(page)["violations"] if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], v["impact"], v["nodes"][0]["html"]) for v in found] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -6,25 +6,11 @@ from statistics import fmean
 
 import pytest
 from helpers.each import each
-from helpers.reports import report_of, row, scored
+from helpers.reports import START, report_of, row, scored, stream
 
 from langchain_rageval import ConfigError, Report, Row, Sample, trend
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.errors import BelowThreshold
-
-START = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
-
-
-def stream(means, per_day=50, seed=1, version="1"):
-    """Return a report of days with these means of a binary metric."""
-    rng, rows = random.Random(seed), []
-    for day, mean in enumerate(means):
-        for number in range(per_day):
-            when = START + timedelta(days=day, minutes=number)
-            one = row(len(rows), scored(float(rng.random() < mean)), id=f"{day}-{number}", question=f"Q{day} {number}?")
-            rows.append(one.model_copy(update={"time": when, "tags": {"version": version}}))
-    return Report(rows)
-
 
 BASELINE = stream([0.9] * 6, seed=2)
 
