@@ -14,7 +14,7 @@ from langchain_rageval.cli.report_view import show_report
 from langchain_rageval.cli.terminal import console, open_page, show_notes, show_path, table_of, write_message
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import Comparison
-from langchain_rageval.report.files import Decision, is_report, judges_of
+from langchain_rageval.report.files import Decision, is_report, judge_names
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.trend import trend
@@ -204,7 +204,7 @@ def _stored_run(report: Report, path: Path, thresholds: Mapping[str, float]) -> 
         finished=report.finished,
         samples=len(report),
         complete=report.complete,
-        judges=judges_of(report),
+        judges=judge_names(report),
         means={name: metric.mean for name, metric in report.summary().items()},
         gate=_gate(report, thresholds),
     )

@@ -152,7 +152,7 @@ def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:
     return {name: [data.provenance.instrument(name, one) for one in found] for name, found in digests.items()}
 
 
-def judges_of(data: ReportData, metric: str | None = None) -> list[str]:
+def judge_names(data: ReportData, metric: str | None = None) -> list[str]:
     """Return the names of the judges of a metric, by default of all, in order of appearance."""
     known = instruments_of(data)
     found = known.get(metric, []) if metric is not None else [one for own in known.values() for one in own]

@@ -32,7 +32,7 @@ from langchain_rageval.report.audit import AuditSummary, summarise_audit
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.diagnosis import REMEDIES, Cause, Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions, has_trees
-from langchain_rageval.report.files import ReportData, instruments_of, judges_of
+from langchain_rageval.report.files import ReportData, instruments_of, judge_names
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.page_blocks import PART, Chunks, sample_view
 from langchain_rageval.report.pairing import paired_rows
@@ -235,7 +235,7 @@ class Page:
     @cached_property
     def judges(self) -> list[str]:
         """Names of the judges of all metrics."""
-        return [self.words["judges"].get(name, name) for name in judges_of(self.report)]
+        return [self.words["judges"].get(name, name) for name in judge_names(self.report)]
 
     @cached_property
     def first_looks(self) -> list[tuple[int, str, Cause, str, float | None]]:

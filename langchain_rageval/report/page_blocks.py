@@ -1,11 +1,10 @@
-"""Blocks of HTML: tables for notebooks, and the samples of a page packed as gzip in base64."""
+"""Samples of a page, packed as gzip in base64."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_rageval._internal.page import cut, pack
@@ -17,25 +16,6 @@ from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.report.answer_tree import build_answer_tree
 from langchain_rageval.report.files import row_line
 from langchain_rageval.report.labelling import standalone_findings
-
-
-def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
-    """Return a table as HTML, with every text escaped.
-
-    Args:
-        title: text above the table.
-        head: headings of the columns.
-        rows: one text for each column.
-        notes: texts below the table.
-    """
-    lines = [_line("th", head), *(_line("td", row) for row in rows)]
-    below = "".join(f"<p><em>{escape(note)}</em></p>" for note in notes)
-    return f"<p>{escape(title)}</p><table>{''.join(lines)}</table>{below}"
-
-
-def _line(tag: str, texts: Sequence[str]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts) + "</tr>"
-
 
 PART = 100
 """Number of samples, or chunks, in one block."""

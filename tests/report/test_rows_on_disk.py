@@ -362,7 +362,7 @@ def test_wherever_the_file_of_a_killed_run_is_cut_off_it_loads(tmp_path):
     head = whole.index(b"\n")
     for length in {
         *range(0, len(whole), 7),
-        *(at + end for at in range(len(whole)) if whole[at] == 10 for end in (0, 1)),
+        *(at + end for at in range(len(whole) - 1) if whole[at] == 10 for end in (0, 1)),
     }:
         cut.write_bytes(whole[:length])
         if length < head:  # nothing but a part of the first line
