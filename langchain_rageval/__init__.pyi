@@ -82,7 +82,7 @@ from langchain_rageval.run.budget import Budget as Budget
 from langchain_rageval.run.retry import RetryPolicy as RetryPolicy
 from langchain_rageval.steps.step import Step as Step
 from langchain_rageval.steps.translate_prompts import translate_prompts as translate_prompts
-from langchain_rageval.steps.verify import NliVerifier as NliVerifier
+from langchain_rageval.steps.verify_statements import NliVerifier as NliVerifier
 from langchain_rageval.testset.candidate import Candidate as Candidate
 from langchain_rageval.testset.docstore import Docstore as Docstore
 from langchain_rageval.testset.generator import TestsetGenerator as TestsetGenerator

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from math import exp
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from langchain_core.messages import BaseMessage
 from pydantic import BaseModel
@@ -114,11 +115,11 @@ def verdict_key(answer: Any) -> Any:
         return sorted(keys, key=repr) if numbered else keys
     if not isinstance(answer, BaseModel):
         return answer
-    fields = type(answer).model_fields
-    own = [name for name in fields if name in ITEM_KEYS or name in _verdict_fields(type(answer))]
-    nested = [name for name in fields if name not in own and _inner_classes(fields[name].annotation)]
-    parts: list[tuple[str, Any]] = [(name, getattr(answer, name)) for name in own]
-    return parts + [(name, verdict_key(getattr(answer, name))) for name in nested]
+    return [
+        (name, verdict_key(getattr(answer, name)))
+        for name, annotation in decided_fields(type(answer)).items()
+        if name in ITEM_KEYS or _is_verdict(name, annotation) or _inner_classes(annotation)
+    ]
 
 
 def has_verdicts(kind: type[BaseModel]) -> bool:
@@ -168,13 +169,29 @@ def _probability(item: Mapping[str, Any]) -> float:
     return exp(min(logprob, 0.0)) if isinstance(logprob, int | float) and logprob == logprob else 0.0
 
 
+def decided_fields(answer: type[BaseModel]) -> dict[str, Any]:
+    """Return the fields of a class that decide something, with their types; texts are left out."""
+    types = {name: plain_type(field.annotation) for name, field in answer.model_fields.items()}
+    return {name: annotation for name, annotation in types.items() if annotation is not str}
+
+
+def plain_type(annotation: Any) -> Any:
+    """Return a type without None and annotations."""
+    if get_origin(annotation) is Annotated:
+        return plain_type(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        others = [part for part in get_args(annotation) if part is not NoneType]
+        return plain_type(others[0]) if len(others) == 1 else annotation
+    return annotation
+
+
 def _verdict_fields(kind: type[BaseModel]) -> list[str]:
     """Return the fields of a class that hold a verdict: a truth value, one of several labels, or a grade."""
-    return [
-        name
-        for name, info in kind.model_fields.items()
-        if info.annotation is bool or (info.annotation is int and name not in ITEM_KEYS) or labels_of(info.annotation)
-    ]
+    return [name for name, annotation in decided_fields(kind).items() if _is_verdict(name, annotation)]
+
+
+def _is_verdict(name: str, annotation: Any) -> bool:
+    return annotation is bool or (annotation is int and name not in ITEM_KEYS) or bool(labels_of(annotation))
 
 
 def _inner_classes(annotation: Any) -> list[type[BaseModel]]:

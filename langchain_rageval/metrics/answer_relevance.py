@@ -19,10 +19,10 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value
-from langchain_rageval.steps.judge_step import AGREEMENT
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.questions import regenerate_questions
 from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.votes import AGREEMENT
 from langchain_rageval.text.language import detect_language
 
 

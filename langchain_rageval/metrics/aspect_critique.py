@@ -17,7 +17,7 @@ from langchain_rageval.judge.panels import request_probabilities
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value
-from langchain_rageval.steps.critique_aspect import critique_aspect
+from langchain_rageval.steps.detect import critique_aspect
 from langchain_rageval.steps.stage import State
 
 

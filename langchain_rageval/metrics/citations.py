@@ -19,7 +19,7 @@ from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.supported import NO_FACTS, Value, quote, verdicts_from_findings
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
-from langchain_rageval.steps.verify import Verifier, verify
+from langchain_rageval.steps.verify_statements import Verifier, verify_statements
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import NUMBERED_MARK, split_sentences
 from langchain_rageval.text.words import stems_of
@@ -70,7 +70,7 @@ def citations(
             f"{name}_{kind}",
             aspect="grounding",
             reads={"question", "answer", "contexts"},
-            steps=extract_statements(judge, of="answer") | verify(judge, of="answer", verifier=verifier),
+            steps=extract_statements(judge, of="answer") | verify_statements(judge, of="answer", verifier=verifier),
             reduce=partial(value, required=required),
             state_from_findings=partial(verdicts_from_findings, kind="statement", under="answer_verdicts"),
         )

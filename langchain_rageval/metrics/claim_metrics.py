@@ -17,9 +17,8 @@ from langchain_rageval.metrics.supported import Value
 from langchain_rageval.prompts.answer_schemas import VerdictLabel
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
-from langchain_rageval.steps.shared_steps import SharedSteps
-from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.steps.verify import Verifier, verify
+from langchain_rageval.steps.stage import SharedSteps, Stage, State
+from langchain_rageval.steps.verify_statements import Verifier, verify_statements
 from langchain_rageval.text.language import detect_language
 
 Attribution = Literal["cited", "per_chunk"]
@@ -112,11 +111,11 @@ def _stages(
     stages: Mapping[FindingSection, Sequence[Stage[State]]] = {
         "answer_verdicts": [
             extract_statements(judge, of="answer"),
-            verify(judge, of="answer", verifier=verifier, by_chunk=by_chunk),
+            verify_statements(judge, of="answer", verifier=verifier, by_chunk=by_chunk),
         ],
         "reference_verdicts": [
             extract_statements(judge, of="reference"),
-            verify(judge, of="reference", verifier=verifier, by_chunk=by_chunk),
+            verify_statements(judge, of="reference", verifier=verifier, by_chunk=by_chunk),
         ],
         "classifications": [
             extract_statements(judge, of="answer"),

@@ -20,7 +20,7 @@ from langchain_rageval.metrics.supported import (
 )
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
-from langchain_rageval.steps.verify import Verifier, verify
+from langchain_rageval.steps.verify_statements import Verifier, verify_statements
 
 
 def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: str = "context_recall") -> Metric:
@@ -38,7 +38,7 @@ def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: 
         references state no facts. Findings are the references' statements with their verdicts and the context sentences
         cited as evidence.
     """
-    steps = extract_statements(judge, of="reference", for_contexts=True) | verify(
+    steps = extract_statements(judge, of="reference", for_contexts=True) | verify_statements(
         judge, of="reference", verifier=verifier
     )
     return Metric(

@@ -11,7 +11,7 @@ from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
-from langchain_rageval.steps.select_sentences import NEEDED, select_sentences
+from langchain_rageval.steps.grade_contexts import NEEDED, select_sentences
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 

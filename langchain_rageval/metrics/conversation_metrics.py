@@ -18,6 +18,8 @@ from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.supported import Value, quote
 from langchain_rageval.steps.check_turns import (
     ASKED_AGAIN,
+    CONSISTENT,
+    CONTRADICTED,
     IGNORED,
     KEPT,
     MET,
@@ -26,9 +28,9 @@ from langchain_rageval.steps.check_turns import (
     WITHDRAWN,
     check_needs,
     check_user_facts,
+    find_contradictions,
     list_turn_facts,
 )
-from langchain_rageval.steps.find_contradictions import CONSISTENT, CONTRADICTED, find_contradictions
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language

@@ -16,8 +16,8 @@ from langchain_rageval.judge.panels import request_probabilities
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import NO_FACTS, Value, share_of_supported, verdicts_from_findings
 from langchain_rageval.steps.extract_statements import extract_statements
-from langchain_rageval.steps.judge_step import State
-from langchain_rageval.steps.verify import Verifier, verify
+from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.verify_statements import Verifier, verify_statements
 from langchain_rageval.text.language import detect_language
 
 
@@ -40,7 +40,7 @@ def faithfulness(
         the statements in order, with their verdicts and the context sentences cited as evidence.
     """
     judge = request_probabilities(judge, expected)
-    steps = extract_statements(judge, of="answer") | verify(judge, of="answer", verifier=verifier)
+    steps = extract_statements(judge, of="answer") | verify_statements(judge, of="answer", verifier=verifier)
     return Metric(
         name,
         aspect="grounding",

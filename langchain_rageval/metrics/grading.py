@@ -18,7 +18,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.grade_contexts import grade_relevance
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.steps.measure_similarity import measure_similarity, rate_pairs
+from langchain_rageval.steps.measure_similarity import measure_similarity, rate_texts
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.text.words import common_share
 
@@ -237,7 +237,7 @@ class RankGrader(Grader):
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
         """Rank the chunks by the cross-encoder's score of the question and each chunk; a blank chunk gets 0."""
         question, chunks = question_and_chunks({"sample": sample})
-        scores = yield from rate_pairs(self.cross_encoder, question, chunks)
+        scores = yield from rate_texts(self.cross_encoder, question, chunks)
         ranks = {score: rank for rank, score in enumerate(sorted(set(scores)), self.first)}
         grades = iter([float(ranks[score]) for score in scores])
         texts = sample.contexts or []

@@ -36,9 +36,9 @@ from langchain_rageval.metrics.supported import (
     with_extraction,
 )
 from langchain_rageval.run.run import Run, Traced, ainvoke_child, invoke_child
-from langchain_rageval.steps.judge_step import AGREEMENT, CUT, NO_MAJORITY, UNDECIDED
 from langchain_rageval.steps.stage import Stage, State, can_be_rejudged, describe_step
 from langchain_rageval.steps.step import ChainStep, own_names
+from langchain_rageval.steps.votes import AGREEMENT, CUT, NO_MAJORITY, UNDECIDED
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
 

@@ -31,7 +31,7 @@ from langchain_rageval.metrics.ranked import (
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
 from langchain_rageval.statistics.ranking import Gain
-from langchain_rageval.steps.rerank_contexts import Reranker, rerank_contexts
+from langchain_rageval.steps.measure_similarity import Reranker, rerank_contexts
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.steps.questions import REFUSED, rewrite_question
-from langchain_rageval.steps.shared_steps import SharedSteps
-from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.steps.stage import SharedSteps, Stage, State
 
 KIND = "standalone_question"
 """Kind of the finding that holds the question as it was judged."""

@@ -26,8 +26,7 @@ from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.run import Run, Traced, ainvoke_child, invoke_child
-from langchain_rageval.steps.shared_steps import SharedSteps
-from langchain_rageval.steps.stage import Stage, State, describe_step
+from langchain_rageval.steps.stage import SharedSteps, Stage, State, describe_step
 
 
 class Scorer(Protocol):

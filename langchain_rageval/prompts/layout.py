@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from string import ascii_uppercase
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from pydantic import BaseModel
@@ -76,6 +76,9 @@ _RANGE = re.compile(
 )
 _LONGEST_CACHED = 10_000  # characters
 _LONGEST_WORD = 20
+
+
+_Item = TypeVar("_Item")
 
 
 class Line(NamedTuple):
@@ -150,16 +153,22 @@ class NumberedContexts:
         """
         if max_tokens is None:
             return [self]
-        windows: list[list[Line]] = []
-        size = 0.0
-        for line in self.lines:
-            tokens = (len(line.text) + len(line.number) + 4) / CHARACTERS_PER_TOKEN
-            if not windows or size + tokens > max_tokens:
-                windows.append([])
-                size = 0.0
-            windows[-1].append(line)
-            size += tokens
+        windows = split_by_size(self.lines, lambda line: len(line.text) + len(line.number) + 4, max_tokens)
         return [NumberedContexts(tuple(lines)) for lines in windows if any(line.sentence for line in lines)]
+
+
+def split_by_size(items: Iterable[_Item], characters: Callable[[_Item], int], max_tokens: float) -> list[list[_Item]]:
+    """Split items into consecutive parts of at most `max_tokens` (characters / 4); a longer item is its own part."""
+    parts: list[list[_Item]] = []
+    size = 0.0
+    for item in items:
+        tokens = characters(item) / CHARACTERS_PER_TOKEN
+        if not parts or size + tokens > max_tokens:
+            parts.append([])
+            size = 0.0
+        parts[-1].append(item)
+        size += tokens
+    return parts
 
 
 def _listed_numbers(citation: str) -> list[str]:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel
-
-from langchain_rageval.data.schema import Sample
-from langchain_rageval.judge.asking import JudgeQuestion
-from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.prompts.answer_schemas import AnswerLimits, FactVerdicts, NeedVerdicts, TurnFact, TurnFacts
+from langchain_rageval.data.schema import Finding, Sample
+from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.prompts.answer_schemas import (
+    AnswerLimits,
+    Contradictions,
+    FactVerdicts,
+    NeedVerdicts,
+    TurnFact,
+    TurnFacts,
+)
+from langchain_rageval.prompts.layout import split_by_size
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
-from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling, request_items
-from langchain_rageval.steps.judge_step import (
-    JudgeStep,
-    State,
-    item_numbers,
-    list_length,
-    most_items,
-    numbers_by_place,
-    slices,
-)
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling, request_items, slices
+from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
+from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.statement_checks import statement_key
+from langchain_rageval.steps.votes import agreement_rates, majority
 
 _CHARACTERS_BESIDE_TEXT = 40  # of a turn in JSON: keys, number and role
 
@@ -54,18 +54,11 @@ def turn_windows(turns: Sequence[NumberedTurn], max_tokens: int | None) -> list[
 
     A turn that is longer than that gets its own window. None does not split.
     """
-    if max_tokens is None:
-        return [list(turns)]
-    windows: list[list[NumberedTurn]] = []
-    size = 0.0
-    for turn in turns:
-        tokens = (len(turn.text) + _CHARACTERS_BESIDE_TEXT) / CHARACTERS_PER_TOKEN
-        if not windows or size + tokens > max_tokens:
-            windows.append([])
-            size = 0.0
-        windows[-1].append(turn)
-        size += tokens
-    return windows
+    return [list(turns)] if max_tokens is None else split_by_size(turns, _characters, max_tokens)
+
+
+def _characters(part: NumberedTurn | Item) -> int:
+    return len(part.text) + _CHARACTERS_BESIDE_TEXT
 
 
 _ROLES = {"statements": "assistant", "facts": "user", "needs": "user"}
@@ -84,14 +77,14 @@ class ListTurnFacts(JudgeStep):
         windows = turn_windows(turns, self.judge.members[0].max_context_tokens) if turns else []
         parts: list[TurnFacts] = yield Gather([self._list(sample.language_text, window) for window in windows])
         lists = {
-            name: _distinct(fact for part in parts for fact in getattr(part, name))[: _most_facts(turns, role)]
+            name: _distinct(fact for part in parts for fact in getattr(part, name))[: most_items(_text_of(turns, role))]
             for name, role in _ROLES.items()
         }
         return state | {"turn_facts": TurnFacts(**lists)}
 
     def _list(self, question: str, window: Sequence[NumberedTurn]) -> Operation[TurnFacts]:
         numbers = tuple(turn.number for turn in window)
-        lengths = tuple((name, _longest_list(window, role)) for name, role in _ROLES.items())
+        lengths = tuple((name, list_length(_text_of(window, role))) for name, role in _ROLES.items())
         objection = partial(_misplaced, roles={turn.number: turn.role for turn in window})
         judge_question = self.build_question(
             {"turns": request_turns(window)},
@@ -127,14 +120,6 @@ def _distinct(facts: Iterable[TurnFact]) -> list[TurnFact]:
 
 def _text_of(turns: Iterable[NumberedTurn], role: str) -> str:
     return "".join(turn.text for turn in turns if turn.role == role)
-
-
-def _most_facts(turns: Sequence[NumberedTurn], role: str) -> int:
-    return most_items(_text_of(turns, role))
-
-
-def _longest_list(turns: Sequence[NumberedTurn], role: str) -> int:
-    return list_length(_text_of(turns, role))
 
 
 KEPT, ASKED_AGAIN, IGNORED, NOT_TOUCHED = "kept", "asked again", "ignored", "not touched"
@@ -190,16 +175,15 @@ class CheckTurns(ItemStep):
             if window[-1].number > min(item.turn for item in part.values()) or len(windows) == 1
         ]
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        limits = AnswerLimits(
-            items=("verdicts", self.key, item_numbers(len(items))),
-            values=(("turns", tuple(turn.number for turn in shown)),),
-        )
-        inputs = {"turns": request_turns(shown), self.of: request_items(self.key, items)}
-        return self.build_question(inputs, None, language_from=sample.language_text, judge=judge, limits=limits)
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {"turns": request_turns(shown), self.of: request_items(self.key, items)}
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        numbers, turns = tuple(range(1, len(items) + 1)), tuple(turn.number for turn in shown)
+        return AnswerLimits(("verdicts", self.key, numbers), values=(("turns", turns),))
 
     def _key(self, verdict: Any, items: Items, shown: Any) -> Any:
-        return numbers_by_place(items).get(getattr(verdict, self.key))
+        return dict(enumerate(items, 1)).get(getattr(verdict, self.key))
 
     def _cites(self, verdict: Any, item: Item, shown: Any) -> Sequence[str]:
         existing = {turn.number for turn in shown}
@@ -214,10 +198,10 @@ class CheckTurns(ItemStep):
 
 def check_user_facts(judge: JudgeLike) -> JudgeStep:
     """Return the step that checks whether the assistant keeps to what the user stated; adds `fact_verdicts`."""
-    return _check_turns(
-        judge,
-        "check_user_facts",
-        FactVerdicts,
+    return CheckTurns(
+        prompt="check_user_facts",
+        judge=judge,
+        answer=FactVerdicts,
         of="facts",
         key="fact",
         labels=(IGNORED, ASKED_AGAIN, KEPT, NOT_TOUCHED),
@@ -228,10 +212,10 @@ def check_user_facts(judge: JudgeLike) -> JudgeStep:
 
 def check_needs(judge: JudgeLike) -> JudgeStep:
     """Return the step that checks whether the user's needs were met; adds `need_verdicts`."""
-    return _check_turns(
-        judge,
-        "check_needs",
-        NeedVerdicts,
+    return CheckTurns(
+        prompt="check_needs",
+        judge=judge,
+        answer=NeedVerdicts,
         of="needs",
         key="need",
         labels=(MET, WITHDRAWN, UNMET),
@@ -240,5 +224,87 @@ def check_needs(judge: JudgeLike) -> JudgeStep:
     )
 
 
-def _check_turns(judge: JudgeLike, prompt: str, answer: type[BaseModel], **options: Any) -> JudgeStep:
-    return CheckTurns(prompt=prompt, judge=Judge.of(judge), answer=answer, **options)
+CONTRADICTED, CONSISTENT = "contradicted", "consistent"
+
+_FEWEST_PAIRS = 10  # that a judge may list
+
+_Pairs = dict[tuple[int, int], str]
+
+
+class FindContradictions(JudgeStep):
+    """Step that adds `consistency_verdicts`, a list of Finding: one for each statement, then the agreement rates.
+
+    Statements that exceed the judge's `max_context_tokens` are split into blocks, and each two blocks are compared. A
+    pair counts if more than half of the votes found it. Pairs within one turn are dropped.
+    """
+
+    def work(self, state: State) -> Operation[State]:
+        """Ask the judge which statements contradict each other.
+
+        One request per vote, or, for a long list, per pair of blocks and vote; no call if no two turns state anything.
+        """
+        sample: Sample = state["sample"]
+        facts: TurnFacts = state["turn_facts"]
+        verdicts = (CONTRADICTED, CONSISTENT)
+        items = {n: Item("turn", n, fact.text, verdicts, turn=fact.turn) for n, fact in enumerate(facts.statements, 1)}
+        several_turns = len({item.turn for item in items.values()}) > 1
+        voters = voters_of(self.judge) if several_turns else []
+        votes: list[_Pairs] = yield Gather([self._vote(voter, sample.language_text, items) for voter in voters])
+        found = {pair: reason for vote in reversed(votes) for pair, reason in vote.items()}
+        pairs = {
+            pair: reason for pair, reason in sorted(found.items()) if majority([pair in vote for vote in votes], False)
+        }
+        texts = {number: item.text for number, item in items.items()}
+        labels = [{finding.number: finding.verdict for finding in _findings(items, vote)} for vote in votes]
+        findings = [*_findings(items, pairs), *agreement_rates(texts, voters, labels)]
+        return state | {"consistency_verdicts": findings}
+
+    def _vote(self, voter: Voter, question: str, items: Items) -> Operation[_Pairs]:
+        blocks = _blocks(items, voter.judge.max_context_tokens)
+        requests = [items] if len(blocks) == 1 else [one | other for one, other in combinations(blocks, 2)]
+        parts: list[_Pairs] = yield Gather([self._compare(voter, question, part) for part in requests])
+        return {pair: reason for part in parts for pair, reason in part.items()}
+
+    def _compare(self, voter: Voter, question: str, items: Items) -> Operation[_Pairs]:
+        """Return the contradicting pairs among some statements by their own numbers, with the reason of each."""
+        own = dict(enumerate(items, 1))
+        limits = AnswerLimits(
+            values=(("first", tuple(own)), ("second", tuple(own))),
+            lengths=(("contradictions", max(_FEWEST_PAIRS, 2 * len(own))),),
+        )
+        inputs = {"statements": request_items("statement", items)}
+        asked = self.build_question(inputs, None, language_from=question, judge=voter.judge, limits=limits)
+        reply: Contradictions = yield self.ask(asked, voter)
+        pairs: _Pairs = {}
+        for found in reply.contradictions:
+            if {found.first, found.second} <= own.keys():
+                one, other = sorted((own[found.first], own[found.second]))
+                if items[one].turn != items[other].turn:
+                    pairs.setdefault((one, other), found.reason)
+        return pairs
+
+
+def find_contradictions(judge: JudgeLike) -> JudgeStep:
+    """Return the step that finds contradictions between the turns of the assistant."""
+    return FindContradictions(prompt="find_contradictions", judge=judge, answer=Contradictions)
+
+
+def _findings(items: Items, pairs: _Pairs) -> Iterator[Finding]:
+    for number, item in items.items():
+        found = {(set(pair) - {number}).pop(): reason for pair, reason in pairs.items() if number in pair}
+        yield Finding(
+            kind=item.kind,
+            number=number,
+            text=item.text,
+            verdict=CONTRADICTED if found else CONSISTENT,
+            reason=" ".join(dict.fromkeys(found.values())),
+            cites=[str(turn) for turn in dict.fromkeys([item.turn, *(items[other].turn for other in found)])],
+        )
+
+
+def _blocks(items: Items, max_tokens: int | None) -> list[dict[int, Item]]:
+    """Return the statements in blocks, two of which fit one request; one block if all fit."""
+    if max_tokens is None or sum(map(_characters, items.values())) <= max_tokens * CHARACTERS_PER_TOKEN:
+        return [dict(items)]
+    blocks = split_by_size(items.items(), lambda item: _characters(item[1]), max_tokens / 2)
+    return [dict(block) for block in blocks]

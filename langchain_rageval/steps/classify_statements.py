@@ -8,12 +8,11 @@ for a reference if it or the answer has no statements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.judge.asking import JudgeQuestion
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, Classification
 from langchain_rageval.run.requests import Gather, Operation
@@ -26,8 +25,10 @@ from langchain_rageval.steps.item_step import (
     Rulings,
     numbered_items,
     request_items,
+    slices,
 )
-from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, numbers_by_place, slices
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import State
 
 _REPEATED = "repeated"
 """Shown with a question that is repeated: what it still leaves open about a reference statement is not found."""
@@ -74,19 +75,20 @@ class ClassifyStatements(ItemStep):
         """Return a rank that is lower for a stronger ruling; an extra that contains nothing is weaker than an FP."""
         return super()._rank(ruling, item) + (1.5 if ruling.label == "extra" and not ruling.cites else 0)
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
         answers, references = _sides(items)
-        inputs = {
+        return {
             "question": sample.question,
             "answer_statements": request_items("answer", answers),
             "reference_statements": request_items("reference", references),
         }
-        own, theirs = item_numbers(len(answers)), item_numbers(len(references))
-        limits = AnswerLimits(
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        own, theirs = (tuple(range(1, len(side) + 1)) for side in _sides(items))
+        return AnswerLimits(
             values=(("answer", own), ("references", theirs), ("reference", theirs)),
             lengths=(("TP", len(own)), ("FP", len(own)), ("FN", len(theirs))),
         )
-        return self.build_question(inputs, None, language_from=sample.language_text, judge=judge, limits=limits)
 
     def _read(self, answer: Any, items: Items, shown: Any) -> Rulings:
         """Return the rulings of an answer; unknown numbers are dropped.
@@ -95,7 +97,7 @@ class ClassifyStatements(ItemStep):
         statement. A reference statement is found if a TP or an extra names it and FN does not, because a TP may say
         only a part of it.
         """
-        answers, references = map(numbers_by_place, _sides(items))
+        answers, references = (dict(enumerate(side, 1)) for side in _sides(items))
         hits = {hit.answer: hit.reason for hit in answer.TP if hit.answer in answers}
         proven = {hit.answer for hit in answer.TP if not references.keys().isdisjoint(hit.references)}
         alarms = {alarm.answer: alarm for alarm in answer.FP if alarm.answer in answers}

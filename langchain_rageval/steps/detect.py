@@ -7,14 +7,15 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.asking import JudgeQuestion
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.prompts.answer_schemas import Abstention, Answerable, AnswerLimits
+from langchain_rageval.prompts.answer_schemas import Abstention, Answerable, AspectVerdict
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling
-from langchain_rageval.steps.judge_step import JudgeStep, State
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling, background_of, with_cut
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import State
 
 ABSTAINS, ANSWERS = "abstains", "answers"
 
@@ -48,10 +49,8 @@ class DetectAbstention(ItemStep):
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
         return [(items, None) for text in items if text.strip()]
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        [text] = items
-        inputs = {"question": sample.question, "answer": text}
-        return self.build_question(inputs, None, language_from=sample.language_text, judge=judge, limits=AnswerLimits())
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {"question": sample.question, "answer": next(iter(items))}
 
 
 def detect_abstention(judge: JudgeLike, *, of: Side) -> JudgeStep:
@@ -85,11 +84,8 @@ class DetectAnswerable(ItemStep):
         findings = yield from self.rule_on(sample, {2: item}, NumberedContexts.of(sample.contexts or []))
         return self.with_findings(state, "answerable", findings)
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        inputs = {"question": sample.question}
-        return self.build_question(
-            inputs, shown, language_from=sample.language_text, judge=judge, limits=AnswerLimits()
-        )
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {"question": sample.question}
 
     def _ruling(self, verdict: Any, item: Item, shown: Any) -> Ruling:
         """Return the ruling of a window without probabilities, which those of other windows would change."""
@@ -99,3 +95,54 @@ class DetectAnswerable(ItemStep):
 def detect_answerable(judge: JudgeLike) -> JudgeStep:
     """Return the step that decides whether the contexts answer the question."""
     return DetectAnswerable(prompt="detect_answerable", judge=Judge.of(judge), answer=Answerable)
+
+
+class CritiqueAspect(ItemStep):
+    """Step that adds `aspect_verdict`, a list of Finding: "yes" or "no", then the agreement rate.
+
+    Contexts are background: if they exceed the judge's `max_context_tokens`, only their first window is sent.
+    """
+
+    list_field = ""
+    label_names: ClassVar[Mapping[str, str]] = {"true": "yes", "false": "no"}
+
+    aspect: str
+    definition: str | None
+
+    def work(self, state: State) -> Operation[State]:
+        """Ask the judge whether the aspect applies: one request per vote (one repetition by one judge)."""
+        sample: Sample = state["sample"]
+        item, contexts = Item("aspect", 1, self.aspect, ("yes", "no")), NumberedContexts.of(sample.contexts or [])
+        findings = yield from self.rule_on(sample, {1: item}, contexts)
+        return self.with_findings(with_cut(state, contexts, self.judge), "aspect_verdict", findings)
+
+    def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
+        return [(items, background_of(shown, judge))]
+
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {
+            "question": sample.question,
+            "answer": sample.answer,
+            "aspect": self.aspect,
+            "definition": self.definition or judge.prompt_set(sample.language_text).common.aspects[self.aspect],
+        }
+
+
+def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None) -> JudgeStep:
+    """Return the step that decides whether an aspect applies to the answer.
+
+    Args:
+        judge: judge to ask.
+        aspect: name of the aspect.
+        definition: definition of the aspect; None for the one in the prompts.
+
+    Raises:
+        ConfigError: if `definition` is None and the judge's own prompts do not define the aspect.
+    """
+    judge = Judge.of(judge)
+    for prompts in (member.prompts for member in judge.members if definition is None):
+        if prompts and aspect not in prompts.common.aspects:
+            raise ConfigError(f"the judge's prompts do not define {aspect!r} under `aspects`; pass definition=...")
+    return CritiqueAspect(
+        prompt="critique_aspect", judge=judge, answer=AspectVerdict, aspect=aspect, definition=definition
+    )

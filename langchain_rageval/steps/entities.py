@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.judge.asking import JudgeQuestion
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, Entities, FoundEntities
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.item_step import Items, ItemStep, Ruling, Rulings, numbered_items, request_items
-from langchain_rageval.steps.judge_step import JudgeStep, State, item_numbers, list_length, most_items
+from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
+from langchain_rageval.steps.stage import State
 from langchain_rageval.text.words import normalize_text
 
 
@@ -88,13 +88,14 @@ class FindEntities(ItemStep):
         findings = yield from self.rule_on(sample, entities, NumberedContexts.of(sample.contexts or []))
         return state | {"entity_verdicts": findings}
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        limits = AnswerLimits(
-            values=(("entity", item_numbers(len(items))), ("evidence", tuple(shown.sentences))),
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {"entities": request_items("entity", items)}
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        return AnswerLimits(
+            values=(("entity", tuple(range(1, len(items) + 1))), ("evidence", tuple(shown.sentences))),
             lengths=(("found", len(items)),),
         )
-        inputs = {"entities": request_items("entity", items)}
-        return self.build_question(inputs, shown, language_from=sample.language_text, judge=judge, limits=limits)
 
     def _read(self, answer: Any, items: Items, shown: Any) -> Rulings:
         rulings = {key: Ruling(NOT_FOUND) for key in items}

@@ -15,7 +15,8 @@ all, summed over the texts of the side.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -29,8 +30,9 @@ from langchain_rageval.prompts.answer_schemas import AnswerLimits, Statements
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
-from langchain_rageval.steps.judge_step import JudgeStep, State, list_length, most_items
+from langchain_rageval.steps.judge_step import JudgeStep, list_length, most_items
 from langchain_rageval.steps.questions import history_data, recent_turns
+from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.statement_checks import (
     copied_statement,
     is_placeholder,
@@ -38,7 +40,7 @@ from langchain_rageval.steps.statement_checks import (
     unmentioned_units,
     without_list_marks,
 )
-from langchain_rageval.steps.text_parts import halves, text_parts
+from langchain_rageval.text.sentences import split_sentences
 
 _MOST_HALVINGS = 4  # of a text whose reply is cut off again and again, as that of a judge in a repetition loop
 
@@ -170,3 +172,53 @@ def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_cont
     return ExtractStatements(
         prompt="extract_statements", judge=Judge.of(judge), answer=Statements, of=of, for_contexts=for_contexts
     )
+
+
+_NOT_SPACE = re.compile(r"\S")
+
+
+def text_parts(text: str, most_characters: int) -> list[str]:
+    """Return consecutive parts of a text of at most `most_characters`, without white space at their ends.
+
+    A sentence that is longer is split between words, and a longer word within it. All non-space characters are kept, in
+    order.
+    """
+    if len(text) <= most_characters:
+        return [text]
+    parts: list[str] = []
+    start = boundary = 0
+    for end in _sentence_ends(text):
+        if end - start > most_characters and boundary > start:
+            parts.append(text[start:boundary])
+            start = boundary
+        while end - start > most_characters:
+            cut = _word_end(text, start, start + most_characters)
+            parts.append(text[start:cut])
+            start = cut
+        boundary = end
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
+
+
+def halves(text: str) -> list[str]:
+    """Return a text split at the end of the sentence nearest to its middle; an empty list if it is one sentence."""
+    ends = [end for end in _sentence_ends(text) if text[end:].strip()]
+    if not ends:
+        return []
+    middle = min(ends, key=lambda end: abs(end - len(text) // 2))
+    return [text[:middle].strip(), text[middle:].strip()]
+
+
+def _sentence_ends(text: str) -> Iterator[int]:
+    """Yield the position after each sentence. The sentences hold every non-space character of the text in order."""
+    positions = [match.start() for match in _NOT_SPACE.finditer(text)]
+    seen = 0
+    for sentence in split_sentences(text):
+        seen += len("".join(sentence.split()))
+        yield positions[seen - 1] + 1
+
+
+def _word_end(text: str, start: int, limit: int) -> int:
+    """Return the end of the last word that ends before `limit`; `limit` itself within one long word."""
+    space = max(text.rfind(space, start + 1, limit) for space in " \n\t")
+    return space if space > start else limit

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from langchain_rageval.data.schema import Finding, Sample
-from langchain_rageval.judge.asking import JudgeQuestion
 from langchain_rageval.judge.judge import Judge, JudgeLike
-from langchain_rageval.prompts.answer_schemas import AnswerLimits, ContextVerdicts, RelevanceGrades
+from langchain_rageval.prompts.answer_schemas import AnswerLimits, ContextVerdicts, NeededSentences, RelevanceGrades
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.item_step import GradeStep, Items, ItemStep, Part, numbered_items
-from langchain_rageval.steps.judge_step import JudgeStep, State, numbers_by_place
+from langchain_rageval.steps.item_step import (
+    GradeStep,
+    Item,
+    Items,
+    ItemStep,
+    Part,
+    Ruling,
+    Rulings,
+    combine,
+    numbered_items,
+)
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import State
 
 USEFUL, NOT_USEFUL = "useful", "not useful"
 
@@ -32,7 +43,13 @@ class _ChunkStep(ItemStep):
         return pending, shown.select(pending)
 
     def _key(self, verdict: Any, items: Items, shown: Any) -> Any:
-        return numbers_by_place(shown.chunks).get(verdict.context)
+        return dict(enumerate(shown.chunks, 1)).get(verdict.context)
+
+    def _block(self, shown: Any) -> NumberedContexts:
+        return shown.numbered_from_one()  # type: ignore[no-any-return]
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        return AnswerLimits((self.list_field, "context", _worded(self._block(shown))))
 
 
 class GradeContexts(_ChunkStep):
@@ -59,11 +76,8 @@ class GradeContexts(_ChunkStep):
         findings = yield from self.rule_on(sample, chunks, NumberedContexts.of(texts))
         return state | {"context_verdicts": findings}
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        inputs = {"question": sample.question, "answer": self.against(sample)}
-        contexts = shown.numbered_from_one()
-        limits = AnswerLimits(items=("verdicts", "context", _worded(contexts)))
-        return self.build_question(inputs, contexts, language_from=sample.language_text, judge=judge, limits=limits)
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {"question": sample.question, "answer": self.against(sample)}
 
 
 def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> JudgeStep:
@@ -117,11 +131,11 @@ class GradeRelevance(_ChunkStep, GradeStep):
         findings += [rates[text].model_copy(update={"number": n}) for n, text in places if text in rates]
         return state | {"grades": findings}
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        inputs = {"question": sample.question, "scale": list(self.scale)}
-        contexts = shown.numbered_from_one()
-        limits = AnswerLimits(items=("grades", "context", _worded(contexts)), values=(("grade", self.grades),))
-        return self.build_question(inputs, contexts, language_from=sample.language_text, judge=judge, limits=limits)
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {"question": sample.question, "scale": list(self.scale)}
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        return replace(super()._limits(items, shown), values=(("grade", self.grades),))
 
 
 def grade_relevance(judge: JudgeLike, *, scale: tuple[int, int], pointwise: bool) -> JudgeStep:
@@ -144,3 +158,58 @@ def _worded(contexts: NumberedContexts) -> tuple[int, ...]:
 
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode()).digest()
+
+
+NEEDED, NOT_NEEDED = "needed", "not needed"
+
+
+class SelectSentences(ItemStep):
+    """Step that adds `context_sentences`, a list of Finding: one for each sentence in order, then the agreement rates.
+
+    A reply with an unknown sentence number or a range is asked for again.
+    """
+
+    def work(self, state: State) -> Operation[State]:
+        """Ask the judge which sentences are needed to answer the question.
+
+        One request per window (part of the contexts that fits one request) and vote (one repetition by one judge); no
+        call if the contexts have no sentences.
+        """
+        sample: Sample = state["sample"]
+        contexts = NumberedContexts.of(sample.contexts or [])
+        sentences = {
+            number: Item("sentence", place, text, (NEEDED, NOT_NEEDED))
+            for place, (number, text) in enumerate(contexts.sentences.items(), 1)
+        }
+        findings = yield from self.rule_on(sample, sentences, contexts)
+        cited = [f.model_copy(update={"cites": [number]}) for number, f in zip(sentences, findings, strict=False)]
+        return state | {"context_sentences": cited + findings[len(cited) :]}
+
+    def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
+        windows = shown.windows(judge.max_context_tokens) if items else []
+        return [({number: items[number] for number in window.sentences}, window) for window in windows]
+
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {"question": sample.question}
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        return AnswerLimits(values=(("sentences", tuple(shown.sentences)),))
+
+    def _objection(self, answer: Any, items: Items, shown: Any) -> str | None:
+        unknown = [citation for citation in answer.sentences if not shown.is_citation(citation)]
+        if not unknown:
+            return None
+        return f"no sentences of the contexts: {unknown[:5]}; give single numbers such as {next(iter(items))!r}"
+
+    def _read(self, answer: Any, items: Items, shown: Any) -> Rulings:
+        needed = shown.resolve(answer.sentences)
+        return {key: Ruling(NEEDED, answer.reason) if key in needed else Ruling(NOT_NEEDED) for key in items}
+
+    def _finding(self, item: Item, rulings: Sequence[Ruling]) -> Finding:
+        """Return the finding with the reasons of all votes that need the sentence, also if they are a minority."""
+        return super()._finding(item, rulings).model_copy(update={"reason": combine(rulings).reason})
+
+
+def select_sentences(judge: JudgeLike) -> JudgeStep:
+    """Return the step that selects the sentences that an answer needs."""
+    return SelectSentences(prompt="select_sentences", judge=Judge.of(judge), answer=NeededSentences)

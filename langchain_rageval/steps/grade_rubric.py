@@ -8,12 +8,10 @@ rates if there are several votes. Makes no call for a blank answer, which gets t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from langchain_rageval._internal.description import digest_of
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.judge.asking import JudgeQuestion
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, RubricGrades
 from langchain_rageval.prompts.criteria import (
@@ -28,7 +26,8 @@ from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.item_step import GradeStep, Item, Items, Part, background_of, with_cut
-from langchain_rageval.steps.judge_step import JudgeStep, State
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import State
 
 _Criteria = tuple[Criterion, ...]
 
@@ -81,10 +80,10 @@ class GradeRubric(GradeStep):
             return []
         return [(items, background_of(shown, judge))]
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
         all_criteria = self._criteria_of(judge.prompt_set(sample.language_text))
         criteria = [criterion for criterion in all_criteria if criterion_key(criterion.name) in items]
-        inputs = {
+        return {
             "question": sample.question,
             "answer": sample.answer,
             "reference": "\n".join(sample.references),
@@ -92,24 +91,20 @@ class GradeRubric(GradeStep):
                 criterion_inputs(criterion, self.scale, with_examples=self.with_examples) for criterion in criteria
             ],
         }
-        limits = AnswerLimits(
-            items=("grades", "criterion", tuple(criterion.name for criterion in criteria)),
-            values=(("grade", self.grades),),
-        )
-        objection = partial(self._objection, items=items)
-        return self.build_question(
-            inputs, shown, language_from=sample.language_text, judge=judge, objection=objection, limits=limits
-        )
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        names = tuple(item.text for item in items.values())
+        return AnswerLimits(("grades", "criterion", names), values=(("grade", self.grades),))
 
     def _key(self, verdict: Any, items: Items, shown: Any) -> Any:
         return criterion_key(verdict.criterion)
 
-    def _objection(self, answer: RubricGrades, *, items: Items) -> str | None:
+    def _objection(self, answer: Any, items: Items, shown: Any) -> str | None:
         """Return an error message for the judge if none of its grades is valid, else None.
 
         If some grades are valid, the question is repeated for the missing criteria only.
         """
-        return None if self._read(answer, items, None) else self._problem(items)
+        return None if self._read(answer, items, shown) else self._problem(items)
 
     def _problem(self, missing: Items) -> str:
         names = ", ".join(item.text for item in missing.values())

@@ -5,30 +5,26 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from statistics import median_low
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from langchain_rageval.data.schema import Finding, FindingKind, Sample
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
 from langchain_rageval.judge.judge import Judge, Voter, voters_of
 from langchain_rageval.judge.probabilities import probabilities_of
+from langchain_rageval.prompts.answer_schemas import AnswerLimits
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
-from langchain_rageval.steps.judge_step import (
-    CUT,
-    NO_MAJORITY,
-    UNDECIDED,
-    JudgeStep,
-    State,
-    agreement_rates,
-    majority,
-    mean_probabilities,
-    numbers_by_place,
-    slices,
-)
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.votes import CUT, NO_MAJORITY, UNDECIDED, agreement_rates, majority, mean_probabilities
 from langchain_rageval.text.language import detect_language
+
+_Key = TypeVar("_Key")
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
@@ -84,6 +80,14 @@ def request_items(name: str, items: Items) -> list[dict[str, Any]]:
     return [
         {name: place, **({"turn": item.turn} if item.turn else {}), "text": item.text}
         for place, item in enumerate(items.values(), 1)
+    ]
+
+
+def slices(items: Mapping[_Key, _Item], size: int) -> list[dict[_Key, _Item]]:
+    """Split numbered items into parts of at most `size`, in order."""
+    numbers = list(items)
+    return [
+        {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
     ]
 
 
@@ -157,8 +161,30 @@ class ItemStep(JudgeStep):
         return findings
 
     @abstractmethod
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        """Return the inputs of the question to a judge about items."""
+
+    def _block(self, shown: Any) -> NumberedContexts | None:
+        """Return the contexts that a request shows."""
+        return shown if isinstance(shown, NumberedContexts) else None
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        """Return what an answer about items can contain."""
+        return AnswerLimits()
+
+    def _objection(self, answer: Any, items: Items, shown: Any) -> str | None:
+        """Return an error message for the judge if an answer that fits the schema is to be given again, else None."""
+        return None
+
     def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        """Return the question to a judge about items, and what is shown with them."""
+        return self.build_question(
+            self._inputs(judge, sample, items, shown),
+            self._block(shown),
+            language_from=sample.language_text,
+            judge=judge,
+            objection=partial(self._objection, items=items, shown=shown),
+            limits=self._limits(items, shown),
+        )
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
         """Return the parts that a judge is asked about; none if there is nothing to ask."""
@@ -172,7 +198,7 @@ class ItemStep(JudgeStep):
 
     def _key(self, verdict: Any, items: Items, shown: Any) -> Any:
         """Return the key of the item that a verdict is about; None if there is no such item."""
-        return numbers_by_place(items).get(getattr(verdict, self.number_field))
+        return dict(enumerate(items, 1)).get(getattr(verdict, self.number_field))
 
     def _cites(self, verdict: Any, item: Item, shown: Any) -> Sequence[str]:
         """Return the numbers that a verdict cites, without those that do not exist."""

@@ -1,17 +1,15 @@
-"""JudgeStep: base of the steps that ask a judge about numbered items, with votes and with items asked about again."""
+"""JudgeStep: base of the steps that ask a judge a question."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 from pydantic import BaseModel, InstanceOf, ValidationError
 
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.description import digest_of
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Finding
 from langchain_rageval.errors import config_error_of
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
 from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, prompt_language
@@ -24,79 +22,6 @@ from langchain_rageval.prompts.layout import NumberedContexts, RequestContent
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, packaged_fingerprint
 from langchain_rageval.run.requests import Operation, Shared
 from langchain_rageval.steps.stage import Stage, State
-
-_Key = TypeVar("_Key")
-_Item = TypeVar("_Item")
-
-
-_Vote = TypeVar("_Vote", str, bool)
-
-UNDECIDED, AGREEMENT, CUT = "undecided", "agreement", "cut_contexts"
-"""Keys of a state: findings on the sample without a majority, agreement on a user's answers, and contexts not read."""
-
-NO_MAJORITY = "no majority of the votes"
-"""Verdict on a whole sample, and why it has no score, if no verdict has more than half of the votes."""
-
-
-def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
-    """Return what more than half of the votes are; the value of `tie` if there is no such majority."""
-    winner, count = Counter(votes).most_common(1)[0]
-    return winner if 2 * count > len(votes) else tie
-
-
-def agreement_rates(
-    items: Mapping[int, str], voters: Sequence[Voter], votes: Sequence[Mapping[int, str]]
-) -> Iterator[Finding]:
-    """Yield a finding for each item with the share of votes for the majority, and the judges that disagree.
-
-    Yields nothing if there is only one voter.
-
-    Args:
-        items: texts of the items by their numbers.
-        voters: judge and draw (index of a repeated request) of each vote.
-        votes: for each voter, its votes by the numbers of the items.
-    """
-    if len(voters) < 2:
-        return
-    judges = list(dict.fromkeys(voter.judge for voter in voters))
-    for number, text in items.items():
-        labels = [vote[number] for vote in votes]
-        winner, count = majority(labels, tie=""), max(Counter(labels).values())
-        reason = f"{count} of {len(labels)} {'draws' if len(judges) == 1 else 'votes'}"
-        if not winner and len(judges) == 1:
-            reason += f": {', '.join(labels)}"
-        if len(judges) > 1:
-            pairs = zip(voters, labels, strict=True)
-            dissent = [(voter.judge.identity, vote) for voter, vote in pairs if vote != winner]
-            reason += "".join(f"; {judge}: {vote}" for judge, vote in dict.fromkeys(dissent))
-        yield Finding(kind="agreement", number=number, text=text, verdict=f"{count / len(labels):.2f}", reason=reason)
-
-
-def mean_probabilities(votes: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the probabilities of labels as the mean over the votes of which they are known (not empty)."""
-    known = [found for found in votes if found]
-    means: dict[str, float] = {}
-    for found in known:
-        for label, probability in found.items():
-            means[label] = means.get(label, 0.0) + probability / len(known)
-    return means
-
-
-__all__ = [
-    "JudgeStep",
-    "NumberedTexts",
-    "Stage",
-    "State",
-    "item_numbers",
-    "list_length",
-    "most_items",
-    "numbers_by_place",
-    "slices",
-]
-
-
-NumberedTexts = Mapping[int, str]
-"""Texts by their numbers, which count from 1."""
 
 _FEWEST_ITEMS = 10
 _CHARACTERS_PER_ITEM = 3  # a list of short Chinese words; other texts need more
@@ -254,11 +179,6 @@ def most_items(text: str) -> int:
     return max(_FEWEST_ITEMS, len(text) // _CHARACTERS_PER_ITEM)
 
 
-def item_numbers(count: int) -> tuple[int, ...]:
-    """Return the numbers of the items of a request, which count from 1."""
-    return tuple(range(1, count + 1))
-
-
 def list_length(text: str) -> int:
     """Return a limit for the number of items that a judge may list about a text, at least `most_items`.
 
@@ -268,19 +188,6 @@ def list_length(text: str) -> int:
     while limit < most:
         limit *= 2
     return limit
-
-
-def slices(items: Mapping[_Key, _Item], size: int) -> list[dict[_Key, _Item]]:
-    """Split numbered items into parts of at most `size`, in order."""
-    numbers = list(items)
-    return [
-        {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
-    ]
-
-
-def numbers_by_place(items: Iterable[_Key]) -> dict[int, _Key]:
-    """Return the own numbers (keys) of items by their numbers in a request, which count from 1."""
-    return dict(enumerate(items, 1))
 
 
 @locked_cache

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import exp, frexp, isfinite, sqrt
 from typing import Any, Literal
 
 import numpy as np
 from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import Embeddings
+from numpy.typing import NDArray
 
 from langchain_rageval._internal.description import describe
-from langchain_rageval.data.schema import without_surrogates
+from langchain_rageval.data.schema import Sample, without_surrogates
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.run.embedding import Vector
 from langchain_rageval.run.requests import Embed, Operation, Rate, Shared
@@ -59,36 +61,42 @@ def compare_texts(measure: TextMeasure, pairs: TextSelector, *, source: str) -> 
     return CompareTexts(measure=measure, pairs=pairs, source=source, name="compare_texts")
 
 
-def rate_pairs(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[str]) -> Operation[list[float]]:
+def rate_pairs(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[NDArray[np.float64]]:
+    """Return the scores of pairs of texts, in order. Equal calls of a run are made once, without pairs none.
+
+    Raises:
+        ModelOutputError: if the scores are not finite numbers.
+    """
+    if not pairs:
+        return np.zeros(0)
+    scores: NDArray[np.float64] = yield Shared(("rate_pairs", id(cross_encoder), *pairs), _rate(cross_encoder, pairs))
+    return scores
+
+
+def _rate(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[NDArray[np.float64]]:
+    output = yield Rate(cross_encoder, pairs)
+    try:
+        scores = np.asarray([*output], dtype=np.float64)
+    except TypeError:
+        raise ModelOutputError(f"the cross-encoder returned no list of scores, but {str(output)[:100]}") from None
+    except ValueError:
+        raise ModelOutputError(f"the cross-encoder returned no numbers, but {str(output)[:100]}") from None
+    for score in scores[~np.isfinite(scores)]:
+        raise ModelOutputError(f"the cross-encoder returned the score {score}, which is not a finite number")
+    return scores
+
+
+def rate_texts(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[str]) -> Operation[list[float]]:
     """Return the scores of a question with each text, in order. Makes no call without texts.
 
     Raises:
         ModelOutputError: if the scores are not finite numbers, or their number differs from that of the texts.
     """
-    if not texts:
-        return []
-    pairs = [(question, text) for text in texts]
-    key = ("rate_pairs", id(cross_encoder), question, *texts)
-    scores: list[float] = yield Shared(key, _score_pairs(cross_encoder, pairs))
-    return scores
-
-
-def _score_pairs(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[list[float]]:
-    output = yield Rate(cross_encoder, pairs)
-    return _validate_scores(output, len(pairs))
-
-
-def _validate_scores(output: Any, expected: int) -> list[float]:
-    try:
-        scores = np.asarray(output, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ModelOutputError(f"the cross-encoder returned no numbers, but {str(output)[:100]}") from None
+    scores = yield from rate_pairs(cross_encoder, [(question, text) for text in texts])
     if scores.ndim != 1:
-        raise ModelOutputError(f"the cross-encoder returned no list of scores, but {str(output)[:100]}")
-    if len(scores) != expected:
-        raise ModelOutputError(f"the cross-encoder returned {len(scores)} scores for {expected} pairs")
-    for score in scores[~np.isfinite(scores)]:
-        raise ModelOutputError(f"the cross-encoder returned the score {score}, which is not a finite number")
+        raise ModelOutputError(f"the cross-encoder returned no list of scores, but {str(scores.tolist())[:100]}")
+    if len(scores) != len(texts):
+        raise ModelOutputError(f"the cross-encoder returned {len(scores)} scores for {len(texts)} pairs")
     return [float(score) for score in scores]
 
 
@@ -126,7 +134,7 @@ class MeasureSimilarity(Stage[State]):
         one, others = without_surrogates(one), without_surrogates(list(others))
         similarities: list[float] = []
         if others and isinstance(self.model, BaseCrossEncoder):
-            scores = yield from rate_pairs(self.model, one, others)
+            scores = yield from rate_texts(self.model, one, others)
             similarities = [self._scaled(score) for score in scores]
         elif others:
             vectors = yield Embed(self.model, [one, *others])
@@ -194,3 +202,91 @@ def _cosine(one: Vector, other: Vector) -> float:
     if cosine > _ALMOST_EQUAL:
         return 1.0 if np.array_equal(one, other) else min(cosine, 1.0)
     return max(cosine, 0.0)
+
+
+Reranker = BaseCrossEncoder | BaseDocumentCompressor
+
+_POSITION_KEY = "rageval_place"
+
+
+class RerankContexts(Stage[State]):
+    """Stage that adds `reranked`, a list of int: the chunks that the reranker keeps, best first.
+
+    Chunks are numbered from 1 in retrieval order; chunks with equal scores keep that order.
+    """
+
+    reranker: Any
+    rater: Any
+
+    @property
+    def models(self) -> Sequence[Any]:
+        """Reranker that the stage calls."""
+        return [self.reranker]
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this stage that affects the order of the chunks: the identity of the reranker."""
+        return {"step": self.get_name(), "model": describe(self.reranker)}
+
+    def work(self, state: State) -> Operation[State]:
+        """Score all chunks with the reranker in one request; no request without contexts."""
+        sample: Sample = state["sample"]
+        scores = yield from rate_texts(self.rater, sample.question, sample.contexts or [])
+        dropped = _DROPPED if isinstance(self.rater, _CompressorRater) else None
+        ranked = [number for number, score in enumerate(scores, 1) if score != dropped]
+        return state | {"reranked": sorted(ranked, key=lambda number: -scores[number - 1])}
+
+
+class _CompressorRater(BaseCrossEncoder):
+    """Adapter of a document compressor to a cross-encoder: earlier documents of its output get higher scores."""
+
+    def __init__(self, compressor: BaseDocumentCompressor) -> None:
+        self.compressor = compressor
+
+    def score(self, text_pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return a score for each pair of question and text from the rank that the compressor gives to the text.
+
+        The first document of its output scores the number of texts, each next document one less, dropped texts 0.
+        """
+        question, texts = text_pairs[0][0], [text for _, text in text_pairs]
+        documents = [Document(text, metadata={_POSITION_KEY: position}) for position, text in enumerate(texts)]
+        ranking = dict.fromkeys(_positions(self.compressor.compress_documents(documents, question), texts))
+        scores = dict.fromkeys(range(len(texts)), _DROPPED)
+        scores |= {position: float(len(texts) - rank) for rank, position in enumerate(ranking)}
+        return list(scores.values())
+
+
+def rerank_contexts(reranker: Reranker) -> RerankContexts:
+    """Return the stage that reranks the contexts.
+
+    Args:
+        reranker: cross-encoder, which scores pairs of question and chunk, or document compressor, which is called by
+            its sync method. A chunk that the compressor shortens or rewrites keeps its number; a chunk that it returns
+            in several parts is ranked by the first part.
+
+    Raises:
+        ConfigError: if `reranker` is of another type.
+    """
+    if not isinstance(reranker, Reranker):
+        raise ConfigError(
+            f"reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor, got {type(reranker).__name__}"
+        )
+    rater = reranker if isinstance(reranker, BaseCrossEncoder) else _CompressorRater(reranker)
+    return RerankContexts(name="rerank_contexts", reranker=reranker, rater=rater)
+
+
+_DROPPED = 0.0
+
+
+def _positions(documents: Iterable[Document], texts: Sequence[str]) -> list[int]:
+    """Return the position of each document among the texts, by its metadata or else by its text."""
+    positions = []
+    for document in documents:
+        position = document.metadata.get(_POSITION_KEY)
+        if position is None and document.page_content not in texts:
+            raise ModelOutputError(
+                f"the reranker returned a document that was not retrieved: {document.page_content[:100]!r}; "
+                "it has to keep either metadata or text"
+            )
+        positions.append(texts.index(document.page_content) if position is None else position)
+    return positions

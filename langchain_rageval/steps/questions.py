@@ -11,7 +11,9 @@ from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, RegeneratedQuestions, StandaloneQuestion
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
-from langchain_rageval.steps.judge_step import AGREEMENT, JudgeStep, State, agreement_rates, majority
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.votes import AGREEMENT, agreement_rates, majority
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import normalize_text, numbers_of, stem_of, tokens_of

@@ -27,9 +27,9 @@ from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, check_examples
 from langchain_rageval.run.requests import Gather, Invoke, Operation, Shared
 from langchain_rageval.steps.item_step import background_of, with_cut
-from langchain_rageval.steps.judge_step import AGREEMENT, UNDECIDED, JudgeStep
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.steps.votes import AnswerVotes, Reducer, votes_on
+from langchain_rageval.steps.votes import AGREEMENT, UNDECIDED, AnswerVotes, Reducer, votes_on
 
 
 class ChainStep(Stage[State]):

@@ -24,7 +24,8 @@ from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, defa
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet, packaged_prompt
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.steps.judge_step import JudgeStep, State
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.steps.stage import State
 
 _CITATION = re.compile(r"[A-Z]\.\d+")
 _TOKEN = re.compile(r"`[^`]+`|\{\w*\}|(?<![\w.])[A-Z]\.\d+(?!\w)|\b(?:TP|FP|FN|JSON)\b")

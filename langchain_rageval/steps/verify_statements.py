@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, NamedTuple, Self, get_args
 
-from langchain_rageval.data.schema import Finding, FindingKind, Sample
-from langchain_rageval.judge.asking import JudgeQuestion
+import numpy as np
+from langchain_core.cross_encoders import BaseCrossEncoder
+from numpy.typing import NDArray
+
+from langchain_rageval._internal.description import describe
+from langchain_rageval.data.schema import Finding, FindingKind, Sample, without_surrogates
+from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, Verdicts
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.item_step import Item, Items, ItemStep, numbered_items, request_items
-from langchain_rageval.steps.judge_step import item_numbers
-from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, numbered_items, request_items, slices
+from langchain_rageval.steps.measure_similarity import rate_pairs
+from langchain_rageval.steps.stage import Stage, State
 
 _LABELS = ("supported", "contradicted", "absent")
 
@@ -47,20 +54,15 @@ class VerifyStatements(ItemStep):
         findings = yield from self.rule_on(sample, statements, NumberedContexts.of(sample.contexts or []))
         return state | {f"{self.of}_verdicts": findings}
 
-    def _question(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> JudgeQuestion[Any]:
-        inputs = {"question": sample.question, "statements": request_items("statement", items)}
-        limits = AnswerLimits(
-            items=("verdicts", "statement", item_numbers(len(items))), values=(("evidence", tuple(shown.sentences)),)
-        )
-        return self.build_question(inputs, shown, language_from=sample.language_text, judge=judge, limits=limits)
+    def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
+        return {"question": sample.question, "statements": request_items("statement", items)}
+
+    def _limits(self, items: Items, shown: Any) -> AnswerLimits:
+        numbers = tuple(range(1, len(items) + 1))
+        return AnswerLimits(("verdicts", "statement", numbers), values=(("evidence", tuple(shown.sentences)),))
 
     def _cites(self, verdict: Any, item: Item, shown: Any) -> Sequence[str]:
         return shown.resolve(verdict.evidence)  # type: ignore[no-any-return]
-
-
-def verify_statements(judge: JudgeLike, *, of: Side) -> VerifyStatements:
-    """Return the step that verifies the statements of `extract_statements` against the contexts."""
-    return VerifyStatements(prompt="verify_statements", judge=Judge.of(judge), answer=Verdicts, of=of)
 
 
 class VerifyByChunk(VerifyStatements):
@@ -84,11 +86,6 @@ class VerifyByChunk(VerifyStatements):
         return {**super().instrument, "by_chunk": True}
 
 
-def verify_by_chunk(judge: JudgeLike, *, of: Side) -> VerifyByChunk:
-    """Return the step that verifies the statements of `extract_statements` against each chunk separately."""
-    return VerifyByChunk(prompt="verify_statements", judge=Judge.of(judge), answer=Verdicts, of=of)
-
-
 def _merge_chunks(chunks: Sequence[NumberedContexts], findings: Sequence[Sequence[Finding]]) -> Iterator[Finding]:
     """Merge the findings of all chunks into one for each statement, then one agreement rate for each statement."""
     for by_chunk in zip(*findings, strict=True):
@@ -101,3 +98,230 @@ def _merge_chunks(chunks: Sequence[NumberedContexts], findings: Sequence[Sequenc
         cites = [n for chunk, f in deciding for n in f.cites or chunk.sentences] if verdict != "absent" else []
         reasons = dict.fromkeys(finding.reason for _, finding in deciding)
         yield deciding[0][1].model_copy(update={"verdict": verdict, "reason": " ".join(reasons), "cites": cites})
+
+
+NliLabel = Literal["entailment", "neutral", "contradiction"]
+NliScale = Literal["sigmoid", "softmax"]
+_Scores = NDArray[np.float64]
+
+_STATEMENTS_PER_REQUEST = 10
+_LARGEST_LOGIT = 500.0  # beyond it the logistic function is 0 or 1, and exp() would soon overflow
+
+
+@dataclass(frozen=True)
+class NliVerifier:
+    """A cross-encoder for natural language inference, and the interpretation of its scores.
+
+    The model scores pairs of a premise (a context sentence or a whole chunk) and a hypothesis (a statement). A
+    statement is supported if the probability that some premise entails it reaches the threshold; otherwise contradicted
+    if the probability of contradiction does, which only a model with three scores per pair reports; otherwise absent.
+    Such models read a few hundred tokens, so in longer chunks the single sentences decide. They are trained on pairs
+    about one topic and see contradictions between unrelated texts, which a high threshold filters out.
+
+    `HuggingFaceCrossEncoder` of langchain-community returns only the second score of a pair: use it with models whose
+    second label is entailment.
+
+    Args:
+        cross_encoder: model that returns one score per pair, for entailment, or three scores if `labels` are given.
+        labels: order of the three scores, such as ("contradiction", "entailment", "neutral").
+        threshold: smallest probability that decides, above 0 and at most 1.
+        scale: "sigmoid" for one logit per pair, "softmax" for three; None if the scores are from 0 to 1.
+
+    Raises:
+        ConfigError: if an option is out of range.
+    """
+
+    cross_encoder: BaseCrossEncoder
+    labels: Sequence[NliLabel] | None = None
+    threshold: float = 0.5
+    scale: NliScale | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError if an option of the verifier is out of range."""
+        if not isinstance(self.cross_encoder, BaseCrossEncoder):
+            expected = "a verifier is a BaseCrossEncoder, or an NliVerifier of one"
+            raise ConfigError(f"{expected}; got {type(self.cross_encoder).__name__}")
+        if self.labels is not None:
+            if sorted(self.labels) != sorted(get_args(NliLabel)):
+                raise ConfigError(
+                    f"labels must be {', '.join(get_args(NliLabel))} in the model's order, got {self.labels!r}"
+                )
+            object.__setattr__(self, "labels", tuple(self.labels))
+        if not (isinstance(self.threshold, int | float) and 0 < self.threshold <= 1):
+            raise ConfigError(f"threshold must be a number above 0 and at most 1, got {self.threshold!r}")
+        choices = (None, "softmax") if self.labels else (None, "sigmoid")
+        if self.scale not in choices:
+            scores = "three scores a pair" if self.labels else "one score a pair; three need labels=..."
+            raise ConfigError(f"scale is None or {choices[1]!r} for {scores}, got {self.scale!r}")
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this verifier that affects its verdicts: the model and the interpretation of its scores."""
+        options = {"labels": self.labels, "threshold": self.threshold, "scale": self.scale}
+        return {"model": describe(self.cross_encoder), **options}
+
+    def _probabilities(self, scores: _Scores, pairs: int) -> tuple[_Scores, _Scores]:
+        """Return the probabilities of entailment and of contradiction, one of each per pair.
+
+        Raises:
+            ConfigError: if the shape or range of the scores does not match the options.
+            ModelOutputError: if the number of scores differs from `pairs`.
+        """
+        shape = (pairs, 3) if self.labels else (pairs,)
+        if scores.shape[:1] == (pairs,) and scores.shape != shape:
+            if scores.shape == (pairs, 3):
+                hint = 'say NliVerifier(cross_encoder, labels=("contradiction", "entailment", "neutral")) in its order'
+                raise ConfigError(f"the cross-encoder returned three scores a pair: {hint}")
+            expected = "three scores a pair, as labels say" if self.labels else "one score a pair"
+            raise ConfigError(f"expected {expected}, the cross-encoder returned the shape {scores.shape}")
+        if scores.shape != shape:
+            raise ModelOutputError(f"the cross-encoder returned scores of the shape {scores.shape} for {pairs} pairs")
+        scores = self._scaled(scores)
+        if self.labels is None:
+            return scores, np.zeros(pairs)
+        return scores[:, self.labels.index("entailment")], scores[:, self.labels.index("contradiction")]
+
+    def _scaled(self, scores: _Scores) -> _Scores:
+        match self.scale:
+            case "sigmoid":
+                return 1 / (1 + np.exp(-np.clip(scores, -_LARGEST_LOGIT, _LARGEST_LOGIT)))
+            case "softmax":
+                powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+                return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        outside = scores[(scores < 0) | (scores > 1)]
+        if outside.size:
+            scale = "softmax" if self.labels else "sigmoid"
+            raise ConfigError(
+                f"the cross-encoder's scores are not from 0 to 1, got {outside[0]:.3f}; if they are logits, say "
+                f'NliVerifier(cross_encoder, ..., scale="{scale}")'
+            )
+        return scores
+
+
+class _Premise(NamedTuple):
+    """Text of a sentence or of a whole chunk, with the numbers of its sentences."""
+
+    text: str
+    cites: Sequence[str]
+
+
+class VerifyByNli(Stage[State]):
+    """Stage that adds `<of>_verdicts`, a list of Finding: one for each statement in order, as VerifyStatements does.
+
+    A verdict cites the sentences that decide it, and all sentences of a chunk that decides it only as a whole.
+    """
+
+    of: Side
+    verifier: Any
+
+    @property
+    def models(self) -> Sequence[Any]:
+        """Cross-encoder of the verifier."""
+        return [self.verifier.cross_encoder]
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of this stage that affects its verdicts: its name and the verifier."""
+        return {"step": self.get_name(), **self.verifier.instrument}
+
+    def with_fresh_capabilities(self) -> Self:
+        """Return a copy for a dry run, whose fake cross-encoder returns one number from 0 to 1 per pair."""
+        return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
+
+    @property
+    def is_replaceable(self) -> bool:
+        """True: a judge can verify statements, too."""
+        return True
+
+    def judged_by(self, judge: Judge) -> Stage[State]:
+        """Return the step in which a judge verifies the statements in place of the cross-encoder."""
+        return verify_statements(judge, of=self.of)
+
+    def work(self, state: State) -> Operation[State]:
+        """Score statements against the contexts with the cross-encoder: one request per ten statements.
+
+        Makes no request without statements or sentences.
+        """
+        sample: Sample = state["sample"]
+        statements = dict(enumerate(without_surrogates(list(state[f"{self.of}_statements"])), 1))
+        contexts = NumberedContexts.of(sample.contexts or [])
+        parts = yield Gather([self._verify(part, contexts) for part in slices(statements, _STATEMENTS_PER_REQUEST)])
+        return state | {f"{self.of}_verdicts": [finding for part in parts for finding in part]}
+
+    def _verify(self, statements: Mapping[int, str], contexts: NumberedContexts) -> Operation[list[Finding]]:
+        premises = list(_premises(contexts))
+        pairs = tuple((premise.text, text) for text in statements.values() for premise in premises)
+        entailed = contradicted = np.zeros(0)
+        if pairs:
+            encoder = self.verifier.cross_encoder
+            scores = yield from rate_pairs(encoder, pairs)
+            entailed, contradicted = self.verifier._probabilities(scores, len(pairs))
+        shape = (len(statements), len(premises))
+        rows = zip(statements.items(), entailed.reshape(shape), contradicted.reshape(shape), strict=True)
+        return [self._finding(number, text, premises, *scores) for (number, text), *scores in rows]
+
+    def _finding(
+        self, number: int, text: str, premises: Sequence[_Premise], entailed: _Scores, contradicted: _Scores
+    ) -> Finding:
+        kind: FindingKind = "statement" if self.of == "answer" else "reference_statement"
+        finding = Finding(kind=kind, number=number, text=text, verdict="absent", reason=_reason("entailment", entailed))
+        for verdict, label, scores in (
+            ("supported", "entailment", entailed),
+            ("contradicted", "contradiction", contradicted),
+        ):
+            cites = _deciding_sentences(premises, scores >= self.verifier.threshold)
+            if cites:
+                return finding.model_copy(update={"verdict": verdict, "reason": _reason(label, scores), "cites": cites})
+        return finding
+
+
+def _premises(contexts: NumberedContexts) -> Iterator[_Premise]:
+    """Yield the sentences of each chunk, then the whole chunk if it has several sentences."""
+    for _, lines in groupby((line for line in contexts.lines if line.sentence), key=lambda line: line.chunk):
+        sentences = [_Premise(line.text, [line.number]) for line in lines]
+        yield from sentences
+        if len(sentences) > 1:
+            yield _Premise(
+                " ".join(sentence.text for sentence in sentences), [n for sentence in sentences for n in sentence.cites]
+            )
+
+
+def _deciding_sentences(premises: Sequence[_Premise], decides: NDArray[np.bool_]) -> list[str]:
+    """Return the numbers of the sentences that decide a verdict.
+
+    All sentences of a chunk are returned if the chunk decides as a whole and none of its sentences alone.
+    """
+    cites: list[str] = []
+    for premise, decisive in zip(premises, decides, strict=True):
+        if decisive and not set(premise.cites) & set(cites):
+            cites += premise.cites
+    return cites
+
+
+def _reason(label: str, scores: _Scores) -> str:
+    return f"{label} {scores.max():.2f}" if scores.size else ""
+
+
+Verifier = BaseCrossEncoder | NliVerifier
+
+
+def verify_statements(
+    judge: JudgeLike, *, of: Side, verifier: Verifier | None = None, by_chunk: bool = False
+) -> Stage[State]:
+    """Return the stage that verifies the statements of `extract_statements` against the contexts.
+
+    Args:
+        judge: judge to ask if there is no verifier.
+        of: whose statements are verified, "answer" or "reference".
+        verifier: cross-encoder to use instead of the judge: one that returns one number from 0 to 1 per pair, or an
+            `NliVerifier` of any other one. It always scores one sentence or chunk at a time.
+        by_chunk: show the judge one chunk at a time.
+
+    Raises:
+        ConfigError: if `verifier` is neither a cross-encoder nor an `NliVerifier`.
+    """
+    if verifier is not None:
+        verifier = verifier if isinstance(verifier, NliVerifier) else NliVerifier(verifier)
+        return VerifyByNli(of=of, verifier=verifier, name="verify_by_nli")
+    kind = VerifyByChunk if by_chunk else VerifyStatements
+    return kind(prompt="verify_statements", judge=judge, answer=Verdicts, of=of)

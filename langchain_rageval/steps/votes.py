@@ -1,21 +1,73 @@
-"""Votes on the answers of a user's step: each field is decided by itself."""
+"""Votes: what a majority decides of labels and, field by field, of the answers of a user's step; how far they agree."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median_low
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Voter
-from langchain_rageval.judge.probabilities import labels_of
+from langchain_rageval.judge.probabilities import decided_fields, labels_of, plain_type
 from langchain_rageval.prompts.answer_schemas import ITEM_KEYS
-from langchain_rageval.steps.judge_step import agreement_rates
+
+_Vote = TypeVar("_Vote", str, bool)
+
+UNDECIDED, AGREEMENT, CUT = "undecided", "agreement", "cut_contexts"
+"""Keys of a state: findings on the sample without a majority, agreement on a user's answers, and contexts not read."""
+
+NO_MAJORITY = "no majority of the votes"
+"""Verdict on a whole sample, and why it has no score, if no verdict has more than half of the votes."""
+
+
+def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
+    """Return what more than half of the votes are; the value of `tie` if there is no such majority."""
+    winner, count = Counter(votes).most_common(1)[0]
+    return winner if 2 * count > len(votes) else tie
+
+
+def agreement_rates(
+    items: Mapping[int, str], voters: Sequence[Voter], votes: Sequence[Mapping[int, str]]
+) -> Iterator[Finding]:
+    """Yield a finding for each item with the share of votes for the majority, and the judges that disagree.
+
+    Yields nothing if there is only one voter.
+
+    Args:
+        items: texts of the items by their numbers.
+        voters: judge and draw (index of a repeated request) of each vote.
+        votes: for each voter, its votes by the numbers of the items.
+    """
+    if len(voters) < 2:
+        return
+    judges = list(dict.fromkeys(voter.judge for voter in voters))
+    for number, text in items.items():
+        labels = [vote[number] for vote in votes]
+        winner, count = majority(labels, tie=""), max(Counter(labels).values())
+        reason = f"{count} of {len(labels)} {'draws' if len(judges) == 1 else 'votes'}"
+        if not winner and len(judges) == 1:
+            reason += f": {', '.join(labels)}"
+        if len(judges) > 1:
+            pairs = zip(voters, labels, strict=True)
+            dissent = [(voter.judge.identity, vote) for voter, vote in pairs if vote != winner]
+            reason += "".join(f"; {judge}: {vote}" for judge, vote in dict.fromkeys(dissent))
+        yield Finding(kind="agreement", number=number, text=text, verdict=f"{count / len(labels):.2f}", reason=reason)
+
+
+def mean_probabilities(votes: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the probabilities of labels as the mean over the votes of which they are known (not empty)."""
+    known = [found for found in votes if found]
+    means: dict[str, float] = {}
+    for found in known:
+        for label, probability in found.items():
+            means[label] = means.get(label, 0.0) + probability / len(known)
+    return means
+
 
 Reducer = Literal["majority", "median", "mean"] | Callable[[Sequence[Any]], Any]
 
@@ -52,7 +104,7 @@ class AnswerVotes:
         """
         if not callable(self._reducer):
             return self._joined(votes, "")
-        for name in _decided_fields(type(votes[0])):
+        for name in decided_fields(type(votes[0])):
             self._values[name] = [getattr(vote, name) for vote in votes]
         answer = self._reducer(votes)
         if not isinstance(answer, type(votes[0])):
@@ -74,7 +126,7 @@ class AnswerVotes:
     def _joined(self, votes: Sequence[BaseModel], path: str) -> BaseModel:
         decided = {
             name: self._decide([getattr(vote, name) for vote in votes], annotation, f"{path}{name}")
-            for name, annotation in _decided_fields(type(votes[0])).items()
+            for name, annotation in decided_fields(type(votes[0])).items()
         }
         closest = max(votes, key=lambda vote: sum(getattr(vote, name) == value for name, value in decided.items()))
         return closest.model_copy(update=decided)
@@ -124,23 +176,7 @@ class AnswerVotes:
 
 def votes_on(answer: type[BaseModel]) -> bool:
     """Return True if votes decide anything in an answer: if it has a field that is no text."""
-    return bool(_decided_fields(answer))
-
-
-def _decided_fields(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the fields of an answer that votes decide, with their types; texts are left out."""
-    types = {name: _plain_type(field.annotation) for name, field in answer.model_fields.items()}
-    return {name: annotation for name, annotation in types.items() if annotation is not str}
-
-
-def _plain_type(annotation: Any) -> Any:
-    """Return a type without None and annotations."""
-    if get_origin(annotation) is Annotated:
-        return _plain_type(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        others = [part for part in get_args(annotation) if part is not NoneType]
-        return _plain_type(others[0]) if len(others) == 1 else annotation
-    return annotation
+    return bool(decided_fields(answer))
 
 
 def _named(items: Sequence[Any]) -> dict[str, Any]:
@@ -154,7 +190,7 @@ def _named(items: Sequence[Any]) -> dict[str, Any]:
 
 def _name_field(kind: type[BaseModel]) -> str | None:
     """Return the field of a class that numbers or names its objects; None if there is none."""
-    types = {name: _plain_type(field.annotation) for name, field in kind.model_fields.items()}
+    types = {name: plain_type(field.annotation) for name, field in kind.model_fields.items()}
     own = {*_NUMBERING, kind.__name__.lower()}
     numbers = [name for name, annotation in types.items() if annotation is int and name.lower() in own]
     texts = [name for name, annotation in types.items() if annotation is str and not _EXPLANATION.search(name)]
@@ -167,5 +203,5 @@ def _label(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, BaseModel):
-        return value.model_dump_json(include={*_decided_fields(type(value))})
+        return value.model_dump_json(include={*decided_fields(type(value))})
     return str(getattr(value, "value", value)).strip()

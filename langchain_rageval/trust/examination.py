@@ -27,15 +27,13 @@ from langchain_rageval.run.requests import Call
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.single_flight import SingleFlight
 from langchain_rageval.steps.classify_statements import classify_statements
-from langchain_rageval.steps.critique_aspect import critique_aspect
-from langchain_rageval.steps.detect import detect_abstention, detect_answerable
+from langchain_rageval.steps.detect import critique_aspect, detect_abstention, detect_answerable
 from langchain_rageval.steps.entities import extract_entities, find_entities
 from langchain_rageval.steps.extract_statements import extract_statements
-from langchain_rageval.steps.grade_contexts import grade_contexts, grade_relevance
+from langchain_rageval.steps.grade_contexts import grade_contexts, grade_relevance, select_sentences
 from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.questions import regenerate_questions
-from langchain_rageval.steps.select_sentences import select_sentences
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.text.language import detect_language

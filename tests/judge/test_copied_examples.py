@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from langchain_rageval import Judge, JudgeOutputError, Prompt, PromptSet, Sample
 from langchain_rageval.judge.asking import _copied_example
-from langchain_rageval.steps.grade_contexts import grade_contexts
-from langchain_rageval.steps.select_sentences import select_sentences
+from langchain_rageval.steps.grade_contexts import grade_contexts, select_sentences
 from langchain_rageval.steps.step import Step
 
 SAMPLE = Sample(question="What is the price of a bus ticket?", answer="2 euros.", contexts=["A.", "B.", "C.", "D."])

@@ -17,8 +17,7 @@ from langchain_rageval.steps import (
     TurnFact,
     TurnFacts,
 )
-from langchain_rageval.steps.check_turns import check_needs, check_user_facts, list_turn_facts
-from langchain_rageval.steps.find_contradictions import find_contradictions
+from langchain_rageval.steps.check_turns import check_needs, check_user_facts, find_contradictions, list_turn_facts
 
 HISTORY = [Turn(role="user", text="I have a cat."), Turn(role="assistant", text="Cats cost 5 euros.")]
 SAMPLE = Sample(question="And a dog?", history=HISTORY, answer="Dogs cost 9 euros.")

@@ -7,7 +7,7 @@ from helpers.scripted import answering, critique, human_of, scripted
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Sample
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.prompts.promptset import Common
-from langchain_rageval.steps.critique_aspect import critique_aspect
+from langchain_rageval.steps.detect import critique_aspect
 
 SAMPLE = Sample(question="How?", answer="Like so.", contexts=["First. Second.", "Third."])
 

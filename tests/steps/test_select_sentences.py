@@ -8,8 +8,8 @@ from helpers.scripted import answering, human_of, needed, scripted
 from langchain_rageval import Judge, JudgeOutputError, Sample
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import NeededSentences
+from langchain_rageval.steps.grade_contexts import select_sentences
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.steps.select_sentences import select_sentences
 
 CONTEXTS = ["First. Second. Third.", "Fourth."]
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import PromptSet
+from langchain_rageval.steps.extract_statements import halves, text_parts
 from langchain_rageval.steps.statement_checks import (
     content_units,
     copied_statement,
@@ -13,7 +14,6 @@ from langchain_rageval.steps.statement_checks import (
     unmentioned_units,
     without_list_marks,
 )
-from langchain_rageval.steps.text_parts import halves, text_parts
 
 TEXT = "Полис действует год. No claims were made. It is cheap."
 

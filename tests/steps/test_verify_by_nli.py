@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from helpers.claim_world import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
 from helpers.each import each
@@ -123,7 +124,7 @@ def test_support_outweighs_contradiction_elsewhere():
 @given(st.lists(st.floats(-800, 800), min_size=3, max_size=3), st.permutations(LABELS))
 def test_three_logits_are_read_by_their_labels_in_any_order(logits, labels):
     verifier = NliVerifier(Nli(None), labels=labels, scale="softmax")
-    entailed, contradicted = verifier._probabilities([logits], 1)
+    entailed, contradicted = verifier._probabilities(np.array([logits]), 1)
     powers = {label: math.exp(logit - max(logits)) for label, logit in zip(labels, logits, strict=True)}
     assert entailed[0] == pytest.approx(powers["entailment"] / sum(powers.values()))
     assert contradicted[0] == pytest.approx(powers["contradiction"] / sum(powers.values()))
@@ -131,7 +132,7 @@ def test_three_logits_are_read_by_their_labels_in_any_order(logits, labels):
 
 @given(st.floats(-1e6, 1e6))
 def test_one_logit_is_read_by_the_logistic_curve(logit):
-    (entailed,), (contradicted,) = NliVerifier(Nli(None), scale="sigmoid")._probabilities([logit], 1)
+    (entailed,), (contradicted,) = NliVerifier(Nli(None), scale="sigmoid")._probabilities(np.array([logit]), 1)
     assert 0 <= entailed <= 1
     assert (entailed >= 0.5) == (logit >= 0) or abs(logit) < 1e-12
     assert contradicted == 0
@@ -173,7 +174,12 @@ def test_one_logit_is_read_by_the_logistic_curve(logit):
             ConfigError,
             "expected one score a pair, the cross-encoder returned the shape (4, 2)",
         ),
-        (lambda *_: math.nan, {}, ModelOutputError, "the cross-encoder returned scores that are not finite"),
+        (
+            lambda *_: math.nan,
+            {},
+            ModelOutputError,
+            "the cross-encoder returned the score nan, which is not a finite number",
+        ),
         (
             lambda *_: "high",
             {},

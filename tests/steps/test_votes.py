@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import Judge
 from langchain_rageval.judge.judge import Voter
-from langchain_rageval.steps.judge_step import agreement_rates, majority
+from langchain_rageval.steps.votes import agreement_rates, majority
 
 ONE, TWO, THREE = (Judge(scripted(), max_statements=size) for size in (1, 2, 3))
 
