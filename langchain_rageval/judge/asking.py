@@ -21,6 +21,7 @@ from langchain_rageval.judge.panels import Cascade
 from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
 from langchain_rageval.judge.probabilities import has_verdicts, least_probability, verdict_key
 from langchain_rageval.judge.reply import CutOffReply
+from langchain_rageval.prompts.criteria import criterion_key
 from langchain_rageval.prompts.layout import RequestContent, escape_control_tokens
 from langchain_rageval.run.requests import Call, Count, Gather, Locked, Operation, SendOnce, Shared, ValidReply
 from langchain_rageval.run.retry import is_server_error, is_transient
@@ -148,16 +149,7 @@ def _is_complete(answer: BaseModel, request: RequestContent) -> bool:
         return True
     items, key, numbers = request.limits.items
     given = [getattr(item, key, None) for item in getattr(answer, items, ())]
-    return Counter(map(_folded, given)) == Counter(map(_folded, numbers))
-
-
-def _folded(name: Any) -> str:
-    return " ".join(str(name).casefold().split())
-
-
-def repeat_question(question: JudgeQuestion[T]) -> JudgeQuestion[T]:
-    """Return a question about items that had no usable reply, marked as the repetition of an earlier one."""
-    return replace(question, request=replace(question.request, repeated=True))
+    return Counter(criterion_key(str(name)) for name in given) == Counter(criterion_key(str(name)) for name in numbers)
 
 
 def shared_question(
@@ -186,7 +178,9 @@ def shared_question(
 def _tail_after(problem: OutputParserException, request: RequestContent) -> Sequence[BaseMessage]:
     """Return the messages that follow the request after an invalid reply: the reply, and what is wrong with it."""
     again = request.prompts.common.ask_again.format(problem=problem)
-    return AIMessage(_quote(str(problem.llm_output or ""))), HumanMessage(escape_control_tokens(again))
+    raw = escape_control_tokens(str(without_surrogates(str(problem.llm_output or ""))))
+    quote = cut_middle(raw, _MAX_QUOTE).strip() or "…"  # clients refuse an empty message
+    return AIMessage(quote), HumanMessage(escape_control_tokens(again))
 
 
 def _ask_once(
@@ -195,7 +189,7 @@ def _ask_once(
     """Ask the judge once. While the endpoint's capabilities are unknown, all callers but the first wait."""
     first_error = None
     endpoint = judge._endpoint
-    if not endpoint.capabilities.probed and len(endpoint.modes) > 1:
+    if not endpoint.capabilities.probed and len(endpoint.rungs) > 1:
         result = yield Locked(endpoint.capabilities.gate.value, _probe(judge, question, attempts, tail, draw))
         if isinstance(result, BaseModel):
             return result  # type: ignore[return-value]
@@ -365,9 +359,3 @@ def _text_length(value: Any) -> int:
 def _is_unfinished(raw: str) -> bool:
     """Return True if an invalid reply ends within JSON: it opens more brackets than it closes."""
     return raw.count("{") > raw.count("}") or raw.count("[") > raw.count("]")
-
-
-def _quote(raw: str) -> str:
-    """Return the judge's reply for the next request: encodable, without control tokens, cut, and never empty."""
-    text = escape_control_tokens(str(without_surrogates(raw)))
-    return cut_middle(text, _MAX_QUOTE).strip() or "…"  # clients refuse an empty message

@@ -50,25 +50,18 @@ from langchain_rageval.run.retry import status_of
 from langchain_rageval.run.turns import gates_of
 
 _SETTINGS = (
-    "model",
-    "model_name",
-    "deployment_name",
-    "base_url",
-    "openai_api_base",
-    "azure_endpoint",
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-    "max_tokens",
-    "num_predict",
-    "repetition_penalty",
-    "frequency_penalty",
-    "presence_penalty",
-    "reasoning_effort",
-    "profanity_check",
-    "dimensions",
-    "size",
+    *(
+        "model",
+        "model_name",
+        "deployment_name",
+        "base_url",
+        "openai_api_base",
+        "azure_endpoint",
+        "temperature",
+        "top_p",
+    ),
+    *("top_k", "seed", "max_tokens", "num_predict", "repetition_penalty", "frequency_penalty", "presence_penalty"),
+    *("reasoning_effort", "profanity_check", "dimensions", "size"),
 )
 _NAMES = ("model", "model_name", "deployment_name")
 
@@ -126,10 +119,6 @@ class RequestMode:
     plain_tokens: bool = False
 
 
-def _new_gate() -> AdaptiveLimiter:
-    return AdaptiveLimiter(1)
-
-
 @dataclass
 class EndpointCapabilities:
     """Knowledge about an endpoint, shared by all judges that use it.
@@ -160,7 +149,7 @@ class EndpointCapabilities:
     refuses_log_probabilities: bool = False
     replies_with_tokens: int = 0
     replies_without_tokens: int = 0
-    gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(_new_gate))
+    gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(partial(AdaptiveLimiter, 1)))
 
 
 class Endpoint:
@@ -196,15 +185,15 @@ class Endpoint:
         self._own_gate = PerProcess(partial(AdaptiveLimiter, max_concurrency))
 
     @cached_property
-    def modes(self) -> list[RequestMode]:
-        """The request modes to try, best first."""
-        return [RequestMode(rung) for rung in ladder(self._family, self._mode)]
+    def rungs(self) -> list[str]:
+        """Ways to request structured output to try, best first."""
+        return ladder(self._family, self._mode)
 
     @property
     def first_mode(self) -> RequestMode:
         """The mode of the last valid reply; before one, the best mode that is not known to be unusable."""
-        usable = (mode for mode in self.modes if mode.rung not in self.capabilities.unusable)
-        mode = self.capabilities.mode or next(usable, self.modes[-1])
+        usable = (rung for rung in self.rungs if rung not in self.capabilities.unusable)
+        mode = self.capabilities.mode or RequestMode(next(usable, self.rungs[-1]))
         if self.capabilities.refuses_log_probabilities:
             mode = replace(mode, plain_tokens=True)
         return replace(mode, plain_schema=True) if self.capabilities.refuses_own_schemas else mode
@@ -247,7 +236,7 @@ class Endpoint:
         schema = request.schema
         if request.limits is not None and self._narrows(request, mode):
             schema = narrow_schema(schema, request.limits, self._output_tokens)
-        options = self._family.rungs[mode.rung](schema, self._bound_options) if mode.rung != "prompt" else {}
+        options = self._family.options(mode.rung, schema, bound_options(self.model))
         if self._probabilities and not mode.plain_tokens:
             options = {**self._family.probabilities, **options}
         model = self._uncached if draw else self._unlimited
@@ -258,7 +247,7 @@ class Endpoint:
             [*messages, *tail],
             {**self._family.always, **options},
             timeout_option=self._family.timeout,
-            client_enforces_timeout=self._client_enforces_timeout,
+            client_enforces_timeout=self._family.timeout is not None and not may_retry(self.model),
             sync_only=self._sync_only,
             rate_limiter=self._rate_limiter,
             schema=request.schema,
@@ -354,11 +343,12 @@ class Endpoint:
         """Use the mode of a valid reply from now on; a mode that is not the best one is logged once."""
         if self.capabilities.mode != mode:
             self.capabilities.mode = mode
-            best = self.modes[0]
-            if replace(mode, plain_schema=False, plain_tokens=False) != best and mode not in self.capabilities.warned:
+            best = self.rungs[0]
+            is_best = replace(mode, plain_schema=False, plain_tokens=False) == RequestMode(best)
+            if not is_best and mode not in self.capabilities.warned:
                 self.capabilities.warned.add(mode)
                 left = self._left_rungs(mode)
-                refused = [best.rung] * (mode.rung != best.rung and not left)
+                refused = [best] * (mode.rung != best and not left)
                 refused += ["a system message"] * mode.fold_system
                 refused += ["its temperature, which is not sent"] * mode.default_temperature
                 problems = [*left, *([f"refuses {' and '.join(refused)}"] if refused else [])]
@@ -375,7 +365,7 @@ class Endpoint:
     def note(self) -> Note | None:
         """Note about the way in which the model was called; None before the first valid reply."""
         mode = self.capabilities.mode
-        if mode is None or (mode.rung == "prompt" and len(self.modes) == 1):
+        if mode is None or (mode.rung == "prompt" and len(self.rungs) == 1):
             return None
         left = self._left_rungs(mode)
         code = "request-mode-lowered" if left else "request-mode"
@@ -391,17 +381,13 @@ class Endpoint:
 
     def _left_rungs(self, mode: RequestMode) -> list[str]:
         """Return why rungs above a mode were left that the endpoint did not refuse, as phrases."""
-        above = self._rungs[: self._rungs.index(mode.rung)]
+        above = self.rungs[: self.rungs.index(mode.rung)]
         return [self.capabilities.unusable[rung] for rung in above if rung in self.capabilities.unusable]
 
     def _lower(self, mode: RequestMode) -> RequestMode | None:
         """Return the mode on the next lower rung; None on the lowest one, and on one that is not of the ladder."""
-        lower = self._rungs[self._rungs.index(mode.rung) + 1 :] if mode.rung in self._rungs else []
+        lower = self.rungs[self.rungs.index(mode.rung) + 1 :] if mode.rung in self.rungs else []
         return replace(mode, rung=lower[0]) if lower else None
-
-    @cached_property
-    def _rungs(self) -> list[str]:
-        return [mode.rung for mode in self.modes]
 
     def _narrows(self, request: RequestContent, mode: RequestMode) -> bool:
         """Return True if a request in a mode is sent with the schema of its own instead of the answer class's."""
@@ -414,10 +400,6 @@ class Endpoint:
     def _family(self) -> ClientFamily:
         family = client_family(self.model)
         return family if isinstance(self._mode, str) else with_own_rung(family, self._mode)
-
-    @cached_property
-    def _client_enforces_timeout(self) -> bool:
-        return self._family.timeout is not None and not may_retry(self.model)
 
     @cached_property
     def _runs_in_process(self) -> bool:
@@ -435,10 +417,6 @@ class Endpoint:
         """Maximum length of the model's replies in tokens; None if the model sets none."""
         limit = output_limit(self.model)
         return limit and limit[1]
-
-    @cached_property
-    def _bound_options(self) -> dict[str, Any]:
-        return bound_options(self.model)
 
     @cached_property
     def _rate_limiter(self) -> BaseRateLimiter | None:

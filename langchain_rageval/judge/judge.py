@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
@@ -85,16 +85,7 @@ class Judge:
         if self.prompts is None and self.language not in ("auto", *languages()):
             known = ", ".join(["auto", *sorted(languages())])
             raise ConfigError(f"language must be one of {known}, got {self.language!r}; for another, pass prompts=...")
-        if not callable(self.mode):
-            _one_of("mode", self.mode, get_args(Mode))
-        _one_of("layout", self.layout, ("auto", *get_args(Layout)))
-        _at_least_one("attempts", self.attempts)
-        _at_least_one("max_statements", self.max_statements)
-        _at_least_one("draws", self.draws)
-        if self.max_context_tokens is not None:
-            _at_least_one("max_context_tokens", self.max_context_tokens)
-        if self.max_concurrency is not None:
-            _at_least_one("max_concurrency", self.max_concurrency)
+        _check_options(self)
         if not isinstance(self.version, str | None):
             raise ConfigError(f"version takes a text, got {type(self.version).__name__}")
         if self.draws % 2 == 0:
@@ -237,14 +228,15 @@ def _runnable(model: Any) -> Runnable[Any, Any]:
     return model
 
 
-def _one_of(option: str, value: object, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ConfigError(f"{option} must be one of {', '.join(choices)}, got {value!r}")
-
-
-def _at_least_one(option: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{option} must be a whole number of at least 1, got {value!r}")
+def _check_options(judge: Judge) -> None:
+    for option, choices in (("mode", get_args(Mode)), ("layout", ("auto", *get_args(Layout)))):
+        if (value := getattr(judge, option)) not in choices and not (option == "mode" and callable(value)):
+            raise ConfigError(f"{option} must be one of {', '.join(choices)}, got {value!r}")
+    for option in ("attempts", "max_statements", "draws", "max_context_tokens", "max_concurrency"):
+        value = getattr(judge, option)
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not (is_number and value >= 1) and not (value is None and option.startswith("max_c")):
+            raise ConfigError(f"{option} must be a whole number of at least 1, got {value!r}")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from langchain_rageval.run.retry import status_of
 
 Options = dict[str, Any]
 Schema = Mapping[str, Any]
-RungOptions = Callable[[Schema, Options], Options]
+Rungs = Mapping[str, Options | Callable[[Schema], Options]]
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class ClientFamily:
 
     Attributes:
         name: name of the family; equal for models whose clients take the same options.
-        rungs: maps each supported rung to a function that returns its call options, given the schema and the options
-            already bound to the model. "prompt" needs no options and is always supported.
+        rungs: maps each supported rung to a template of its call options, or to a function that returns them for
+            a schema. "prompt" needs none and is always supported.
         start: the rung that "auto" tries first.
         always: options of every call. Streaming is disabled, since streamed replies may lack usage and finish reason.
         timeout: name of the call option for a timeout in seconds; None if there is none.
@@ -39,99 +39,59 @@ class ClientFamily:
     """
 
     name: str
-    rungs: Mapping[str, RungOptions]
+    rungs: Rungs
     start: str
     always: Mapping[str, Any] = field(default_factory=dict)
     timeout: str | None = None
     grammar: bool = False
     probabilities: Mapping[str, Any] = field(default_factory=dict)
 
-
-def _named(schema: Schema) -> Options:
-    return {"name": schema["title"], "schema": schema, "strict": True}
-
-
-def _extra_body(response_format: Mapping[str, Any], bound: Options) -> Options:
-    return {"extra_body": {**(bound.get("extra_body") or {}), "response_format": response_format}}
-
-
-def _openai_schema(schema: Schema, bound: Options) -> Options:
-    return _extra_body({"type": "json_schema", "json_schema": _named(schema)}, bound)
+    def options(self, rung: str, schema: Schema, bound: Options) -> Options:
+        """Return the call options of a rung for a schema, given the options already bound to the model."""
+        template = self.rungs.get(rung, {})
+        texts = {_SCHEMA: schema, _TITLE: schema["title"], _DESCRIPTION: schema.get("description", "")}
+        options: Options = template(schema) if callable(template) else _filled(template, texts)
+        return {name: {**(bound.get(name) or {}), **own} if name in _MERGED else own for name, own in options.items()}
 
 
-def _openai_tool(schema: Schema, _bound: Options) -> Options:
-    function = {"name": schema["title"], "description": schema.get("description", ""), "parameters": schema}
-    choice = {"type": "function", "function": {"name": schema["title"]}}
-    return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
+def _filled(template: Any, values: Mapping[str, Any]) -> Any:
+    if isinstance(template, Mapping):
+        return {name: _filled(part, values) for name, part in template.items()}
+    if isinstance(template, list):
+        return [_filled(part, values) for part in template]
+    return values.get(template, template) if isinstance(template, str) else template
 
 
-def _openai_json(_schema: Schema, bound: Options) -> Options:
-    return _extra_body({"type": "json_object"}, bound)
-
-
-def _responses_schema(schema: Schema, bound: Options) -> Options:
-    return {"text": {**(bound.get("text") or {}), "format": {"type": "json_schema", **_named(schema)}}}
-
-
-def _responses_json(_schema: Schema, bound: Options) -> Options:
-    return {"text": {**(bound.get("text") or {}), "format": {"type": "json_object"}}}
-
-
-def _gigachat_schema(schema: Schema, _bound: Options) -> Options:
-    return {"response_format": {"type": "json_schema", "schema": schema, "strict": True}}
-
-
-def _gigachat_function(schema: Schema, _bound: Options) -> Options:
-    function = {"name": schema["title"], "description": schema.get("description", ""), "parameters": schema}
-    return {"functions": [function], "function_call": {"name": schema["title"]}}
-
-
-def _ollama_schema(schema: Schema, _bound: Options) -> Options:
-    return {"format": schema}
-
-
-def _ollama_json(_schema: Schema, _bound: Options) -> Options:
-    return {"format": "json"}
-
-
-def _anthropic_schema(schema: Schema, bound: Options) -> Options:
-    wanted = {"type": "json_schema", "schema": schema}
-    return {"output_config": {**(bound.get("output_config") or {}), "format": wanted}}
-
-
-def _gemini_schema(schema: Schema, _bound: Options) -> Options:
-    return {"response_mime_type": "application/json", "response_json_schema": schema}
-
-
-def _gemini_json(_schema: Schema, _bound: Options) -> Options:
-    return {"response_mime_type": "application/json"}
-
-
-def _format_schema(schema: Schema, _bound: Options) -> Options:
-    return {"response_format": {"type": "json_schema", "json_schema": _named(schema)}}
-
-
-def _format_json(_schema: Schema, _bound: Options) -> Options:
-    return {"response_format": {"type": "json_object"}}
-
-
-def _llama_cpp_schema(schema: Schema, _bound: Options) -> Options:
-    return {"response_format": {"type": "json_object", "schema": schema}}
-
+# Templates of call options; these three texts stand for the schema of the answer, its title and its description.
+_SCHEMA, _TITLE, _DESCRIPTION = "{schema}", "{title}", "{description}"
+_NAMED = {"name": _TITLE, "schema": _SCHEMA, "strict": True}
+_FUNCTION = {"name": _TITLE, "description": _DESCRIPTION, "parameters": _SCHEMA}
+_JSON = {"type": "json_object"}
+_FORMATS: Rungs = {
+    "json_schema": {"response_format": {"type": "json_schema", "json_schema": _NAMED}},
+    "json_mode": {"response_format": _JSON},
+}
+_MERGED = ("extra_body", "text", "output_config")  # options of the user with other settings, which are kept
 
 _LOG_PROBABILITIES = {"logprobs": True, "top_logprobs": 20}  # 20 is the most that OpenAI and vLLM return
 
-_FORMATS: Mapping[str, RungOptions] = {"json_schema": _format_schema, "json_mode": _format_json}
-
 _RESPONSES = ClientFamily(
-    "Responses API", {"json_schema": _responses_schema, "json_mode": _responses_json}, start="json_schema"
+    "Responses API",
+    {"json_schema": {"text": {"format": {"type": "json_schema", **_NAMED}}}, "json_mode": {"text": {"format": _JSON}}},
+    start="json_schema",
 )
 
 # GigaChat starts with functions: a server that does not support `response_format` may ignore it without an error.
 _FAMILIES = [
     ClientFamily(
         "BaseChatOpenAI",
-        {"json_schema": _openai_schema, "function_calling": _openai_tool, "json_mode": _openai_json},
+        {
+            **{rung: {"extra_body": options} for rung, options in _FORMATS.items()},
+            "function_calling": {
+                "tools": [{"type": "function", "function": _FUNCTION}],
+                "tool_choice": {"type": "function", "function": {"name": _TITLE}},
+            },
+        },
         start="json_schema",
         always={"stream": False},
         timeout="timeout",
@@ -139,24 +99,39 @@ _FAMILIES = [
     ),
     ClientFamily(
         "GigaChat",
-        {"json_schema": _gigachat_schema, "function_calling": _gigachat_function},
+        {
+            "json_schema": {"response_format": {"type": "json_schema", "schema": _SCHEMA, "strict": True}},
+            "function_calling": {"functions": [_FUNCTION], "function_call": {"name": _TITLE}},
+        },
         start="function_calling",
         always={"stream": False},
     ),
     ClientFamily(
-        "ChatOllama", {"json_schema": _ollama_schema, "json_mode": _ollama_json}, start="json_schema", grammar=True
+        "ChatOllama",
+        {"json_schema": {"format": _SCHEMA}, "json_mode": {"format": "json"}},
+        start="json_schema",
+        grammar=True,
     ),
-    ClientFamily("ChatAnthropic", {"json_schema": _anthropic_schema}, start="json_schema"),
     ClientFamily(
-        "ChatGoogleGenerativeAI", {"json_schema": _gemini_schema, "json_mode": _gemini_json}, start="json_schema"
+        "ChatAnthropic",
+        {"json_schema": {"output_config": {"format": {"type": "json_schema", "schema": _SCHEMA}}}},
+        start="json_schema",
     ),
-    ClientFamily("ChatMistralAI", _FORMATS, start="json_schema"),
-    ClientFamily("ChatGroq", _FORMATS, start="json_schema"),
-    ClientFamily("ChatLiteLLM", _FORMATS, start="json_schema"),
-    ClientFamily("ChatHuggingFace", _FORMATS, start="json_schema"),
+    ClientFamily(
+        "ChatGoogleGenerativeAI",
+        {
+            "json_schema": {"response_mime_type": "application/json", "response_json_schema": _SCHEMA},
+            "json_mode": {"response_mime_type": "application/json"},
+        },
+        start="json_schema",
+    ),
+    *(
+        ClientFamily(name, _FORMATS, start="json_schema")
+        for name in ("ChatMistralAI", "ChatGroq", "ChatLiteLLM", "ChatHuggingFace")
+    ),
     ClientFamily(
         "ChatLlamaCpp",
-        {"json_schema": _llama_cpp_schema, "json_mode": _format_json},
+        {"json_schema": {"response_format": {**_JSON, "schema": _SCHEMA}}, "json_mode": _FORMATS["json_mode"]},
         start="json_schema",
         grammar=True,
         probabilities=_LOG_PROBABILITIES,
@@ -184,7 +159,9 @@ def family_of(model: Any) -> ClientFamily:
 
 def without_extra_body(client: ClientFamily) -> ClientFamily:
     """Return the family without the rungs that set `extra_body`."""
-    rungs = {rung: options for rung, options in client.rungs.items() if options not in (_openai_schema, _openai_json)}
+    rungs = {
+        rung: options for rung, options in client.rungs.items() if callable(options) or "extra_body" not in options
+    }
     return replace(client, rungs=rungs, start=next(iter(rungs), "prompt"))
 
 
@@ -201,7 +178,7 @@ def _with_tools(client: ClientFamily, model: Any) -> ClientFamily:
     if not isinstance(model, BaseChatModel) or type(model).bind_tools is BaseChatModel.bind_tools:
         return client
 
-    def tool(schema: Schema, _bound: Options) -> Options:
+    def tool(schema: Schema) -> Options:
         described = {"title": schema["title"], "description": schema.get("description") or schema["title"], **schema}
         bound = model.bind_tools([described], tool_choice=schema["title"])
         return dict(getattr(bound, "kwargs", {}))
@@ -300,15 +277,12 @@ def may_retry(model: Any) -> bool:
 def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:
     """Return a client family with a rung of the user added, under the name of its function."""
 
-    def options(schema: Schema, bound: Options) -> Options:
+    def options(schema: Schema) -> Options:
         given = rung(schema)
         if not isinstance(given, Mapping):
             name, kind = rung_name(rung), type(given).__name__
             raise ConfigError(f"mode {name} must return a mapping of options of the call, got {kind}")
-        chosen = dict(given)
-        if "extra_body" in chosen:
-            chosen["extra_body"] = {**(bound.get("extra_body") or {}), **chosen["extra_body"]}
-        return chosen
+        return given
 
     return replace(client, rungs={**client.rungs, rung_name(rung): options})
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.endpoint import Endpoint
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 
 
@@ -117,25 +116,14 @@ def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0
 
 def _cascade_of(cheap: Judge, strong: Judge, least_probability: float) -> Cascade:
     first = cheap.members[0]
-    built = Cascade(
-        first.model,
-        language=first.language,
-        prompts=first.prompts,
-        mode=first.mode,
-        attempts=first.attempts,
-        layout=first.layout,
-        max_statements=first.max_statements,
-        max_context_tokens=first.max_context_tokens,
-        max_concurrency=first.max_concurrency,
-        probabilities=first.probabilities,
-        grammar=first.grammar,
-        cheap=cheap,
-        strong=strong,
-        least_probability=least_probability,
-    )
-    endpoint: Endpoint = first._endpoint
-    object.__setattr__(built, "_endpoint", endpoint)
+    options = {**_options_of(first), "draws": 1}
+    built = Cascade(first.model, **options, cheap=cheap, strong=strong, least_probability=least_probability)
+    object.__setattr__(built, "_endpoint", first._endpoint)
     return built
+
+
+def _options_of(judge: Judge) -> dict[str, Any]:
+    return {name.name: getattr(judge, name.name) for name in fields(Judge) if name.kw_only}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -193,19 +181,7 @@ def jury(judges: Sequence[JudgeLike]) -> Judge:
         got = len(judges) if is_list else type(judges).__name__
         raise ConfigError(f"a jury takes a list of 3, 5, … judges, so that there is a majority, got {got}")
     members = tuple(member for judge in judges for member in Judge.of(judge).members)
-    lead = members[0]
-    return Jury(
-        lead.model,
-        language=lead.language,
-        prompts=lead.prompts,
-        mode=lead.mode,
-        attempts=lead.attempts,
-        draws=lead.draws,
-        layout=lead.layout,
-        max_statements=lead.max_statements,
-        max_context_tokens=lead.max_context_tokens,
-        _members=members,
-    )
+    return Jury(members[0].model, **_options_of(members[0]), _members=members)
 
 
 def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:

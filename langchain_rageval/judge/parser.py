@@ -178,7 +178,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         except CutOffReply:
             raise
         except ValueError as error:
-            raise _parse_error(str(error), _raw(message)) from error
+            raise _parse_error(str(error), "\n".join(reply.text for reply in reply_texts(message))) from error
 
     def _read(self, replies: Sequence[ReplyText]) -> T:
         """Parse the texts of one message, which must all contain the same value, and return that value."""
@@ -296,10 +296,6 @@ def _labels(schema: Any) -> set[str]:
     own = {label.casefold() for label in schema.get("enum", ()) if isinstance(label, str)}
     truth_values = BOOLEAN_WORDS.keys() if schema.get("type") == "boolean" else set()
     return own.union(truth_values, *map(_labels, schema.values()))
-
-
-def _raw(message: BaseMessage) -> str:
-    return "\n".join(reply.text for reply in reply_texts(message))
 
 
 def _unescaped(text: str) -> str:

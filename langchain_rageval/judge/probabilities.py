@@ -220,7 +220,7 @@ def _verdicts_in(answer: Any) -> Iterator[_Verdict]:
         for name in type(answer).model_fields:
             value = getattr(answer, name)
             if name in own:
-                yield _Verdict(answer, name, _label_of(value))
+                yield _Verdict(answer, name, label_of(value))
             else:
                 yield from _verdicts_in(value)
 
@@ -234,10 +234,11 @@ def labels_of(annotation: Any) -> list[str]:
     return []
 
 
-def _label_of(value: Any) -> str:
+def label_of(value: Any) -> str:
+    """Return a value as a label: "true" or "false" for a truth value, the value of an enumeration, else its text."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value.value if isinstance(value, Enum) else value)
+    return str(getattr(value, "value", value)).strip()
 
 
 @lru_cache(maxsize=256)

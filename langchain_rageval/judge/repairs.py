@@ -246,7 +246,7 @@ def readings(value: Any, schema: Schema | None, decode: Callable[[str], Any]) ->
         schema: JSON schema of the answer; None if it has none.
         decode: decodes JSON in a string; raises ValueError or RecursionError.
     """
-    pending = [value, *_as_texts(value, schema or {})]
+    pending = [value, *filter(None, [as_field(value, schema or {}, "string")])]
     for _ in range(_MAX_DEPTH + 1):
         yield from pending
         pending = [inner for outer in pending for inner in _unwrapped(outer, schema or {}, decode)]
@@ -261,7 +261,7 @@ def _unwrapped(value: Any, schema: Schema, decode: Callable[[str], Any]) -> Iter
             yield only
         case dict():
             yield from _inside_object(value, schema, decode)
-    if wrapped := as_object(value, schema):
+    if wrapped := as_field(value, schema, "object"):
         yield wrapped
 
 
@@ -280,25 +280,25 @@ def _inside_object(value: Mapping[str, Any], schema: Schema, decode: Callable[[s
             yield value[named[0]]
 
 
-def as_object(value: Any, schema: Schema) -> dict[str, Any] | None:
-    """Return a list of objects as the only field of an object, if the schema has just one field, a list of objects."""
+def as_field(value: Any, schema: Schema, kind: str) -> dict[str, Any] | None:
+    """Return a list as the only field of an object, if the schema has just one field, a list of items of a kind.
+
+    Args:
+        value: the decoded value.
+        schema: JSON schema of the answer.
+        kind: "object", for items with a key of the schema, or "string".
+    """
     properties = schema.get("properties") or {}
     if len(properties) != 1 or not isinstance(value, list) or not value:
         return None
     name, field = next(iter(properties.items()))
-    is_list_of_objects = field.get("type") == "array" and (field.get("items") or {}).get("type") == "object"
-    keys = ((field.get("items") or {}).get("properties") or {}).keys()
-    are_items = all(isinstance(item, dict) and not keys.isdisjoint(item) for item in value)
-    return {name: value} if is_list_of_objects and are_items else None
-
-
-def _as_texts(value: Any, schema: Schema) -> Iterator[dict[str, Any]]:
-    """Yield a list of texts as the only field of an object, if the schema has just one field, a list of texts."""
-    properties = schema.get("properties") or {}
-    is_list_of_texts = isinstance(value, list) and value and all(isinstance(item, str) for item in value)
-    for name, field in properties.items() if len(properties) == 1 and is_list_of_texts else ():
-        if field.get("type") == "array" and (field.get("items") or {}).get("type") == "string":
-            yield {name: value}
+    items = (field.get("items") or {}) if field.get("type") == "array" else {}
+    keys = (items.get("properties") or {}).keys()
+    if kind == "string":
+        fits = all(isinstance(item, str) for item in value)
+    else:
+        fits = all(isinstance(item, dict) and not keys.isdisjoint(item) for item in value)
+    return {name: value} if fits and items.get("type") == kind else None
 
 
 def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:

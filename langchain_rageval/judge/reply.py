@@ -42,15 +42,10 @@ def reply_texts(message: BaseMessage) -> list[ReplyText]:
     """
     if calls := list(_tool_calls(message)):
         return calls
-    text = message_text(message)
+    text = message.content if isinstance(message.content, str) else "".join(_block_texts(message.content))
     if not text.strip() and len(whole := [thought for thought in thoughts(message) if _is_json(thought)]) == 1:
         text = whole[0]
     return [ReplyText(text)]
-
-
-def message_text(message: BaseMessage) -> str:
-    """Return the text of a message without thoughts, also from the blocks of OpenAI's Responses API."""
-    return message.content if isinstance(message.content, str) else "".join(_block_texts(message.content))
 
 
 def without_fence(text: str) -> str:
@@ -67,6 +62,7 @@ def thoughts(message: BaseMessage) -> list[str]:
 
 
 def _block_texts(blocks: Any) -> Iterator[str]:
+    """Yield the texts of the content of a message without thoughts, also of OpenAI's Responses API."""
     for block in blocks if isinstance(blocks, list) else [blocks]:
         if isinstance(block, str):
             yield block
@@ -200,7 +196,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
     """Return the reasons why a model stopped, without case and separators, such as "maxtokens" and "stop"."""
     reasons: set[str] = set()
     for key, value in metadata.items():
-        name = _key_of(key)
+        name = _simplified(key)
         items = value if isinstance(value, list | tuple) else [value]
         if name in _KEYS:
             reasons |= set(map(_reason, items))
@@ -215,7 +211,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
 
 def is_cut_off(metadata: Mapping[str, Any]) -> bool:
     """Return True if other entries of the metadata than the stop reason say that the reply is incomplete."""
-    entries = {_key_of(key): value for key, value in metadata.items()}
+    entries = {_simplified(key): value for key, value in metadata.items()}
     return bool(entries.get("truncated") is True or entries.get("stoppedlimit") is True or entries.get("done") is False)
 
 
@@ -224,39 +220,32 @@ def _reason(value: Any) -> str:
         value = value.get("type") or value.get("reason") or value.get("name")
     if isinstance(value, int) and not isinstance(value, Enum):
         return _GEMINI_NUMBERS.get(value, "")  # vLLM gives the number of a stop token
-    return _simplified(_name(value).rpartition(".")[2])
-
-
-def _name(value: Any) -> str:
-    return value.name if isinstance(value, Enum) else str(value)
+    return _simplified((value.name if isinstance(value, Enum) else str(value)).rpartition(".")[2])
 
 
 @lru_cache(maxsize=256)  # a provider sends the same keys with each reply
-def _key_of(name: str) -> str:
-    return _simplified(name)
-
-
 def _simplified(text: str) -> str:
     return re.sub(r"[\s_-]+", "", str(text)).casefold()
 
 
 def _cut_off(message: BaseMessage) -> CutOffReply:
     raw = "\n".join(reply.text for reply in reply_texts(message))
-    usage = getattr(message, "usage_metadata", None) or {}
     thinks = bool(thoughts(message)) or _reasoning_tokens(message) > 0 or "<" in raw
     only_thoughts = thinks and bool(_THOUGHT.fullmatch(raw))
-    return CutOffReply(raw, only_thoughts=only_thoughts, output_tokens=usage.get("output_tokens"))
+    return CutOffReply(raw, only_thoughts=only_thoughts, output_tokens=_usage(message).get("output_tokens"))
 
 
 def _thoughts_are_all(message: BaseMessage, reasons: set[str]) -> bool:
     """Return True if a message has no text, was nearly all reasoning, and is not known to be complete."""
-    usage = getattr(message, "usage_metadata", None) or {}
-    if not 0 < _MOSTLY * (usage.get("output_tokens") or 0) <= _reasoning_tokens(message):
+    if not 0 < _MOSTLY * (_usage(message).get("output_tokens") or 0) <= _reasoning_tokens(message):
         return False
     is_complete = any(map(_IS_COMPLETE.fullmatch, reasons))
     return not is_complete and not any(reply.text.strip() for reply in reply_texts(message))
 
 
+def _usage(message: BaseMessage) -> Mapping[str, Any]:
+    return getattr(message, "usage_metadata", None) or {}
+
+
 def _reasoning_tokens(message: BaseMessage) -> int:
-    usage = getattr(message, "usage_metadata", None) or {}
-    return int((usage.get("output_token_details") or {}).get("reasoning") or 0)
+    return int((_usage(message).get("output_token_details") or {}).get("reasoning") or 0)

@@ -24,15 +24,8 @@ from langchain_rageval.text.sentences import split_sentences
 
 _ANGLE_NAMES = (
     *("s", "bos", "eos", "pad", "unk", "mask", "cls", "sep", "sop", "eop", "eot", "eoh", "eoa", "eom", "eod"),
-    *(
-        "start_of_turn",
-        "end_of_turn",
-        "start_of_image",
-        "end_of_image",
-        "image_soft_token",
-        "unused\\d+",
-        "reserved_\\d+",
-    ),
+    *("start_of_turn", "end_of_turn", "start_of_image", "end_of_image", "image_soft_token"),
+    *("unused\\d+", "reserved_\\d+"),
     *("begin_of_text", "end_of_text", "beginoftext", "endoftext", "bot", "user", "assistant", "system", "human"),
     *("think", "tool_call", "tool_calls", "tool_response", "tools", "tool", "function_call", "fim_\\w+"),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from statistics import median_low
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from langchain_rageval.data.schema import Finding, FindingKind, Sample
 from langchain_rageval.errors import JudgeOutputError
-from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, repeat_question, shared_question
+from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
 from langchain_rageval.judge.judge import Judge, Voter, voters_of
 from langchain_rageval.judge.probabilities import probabilities_of
 from langchain_rageval.prompts.answer_schemas import AnswerLimits
@@ -279,7 +279,8 @@ class ItemStep(JudgeStep):
         while pending and attempts.left:
             if pending is not part:
                 sent = self._again(part, shown, pending)
-                question = repeat_question(self._question(voter.judge, sample, *sent))
+                question = self._question(voter.judge, sample, *sent)
+                question = replace(question, request=replace(question.request, repeated=True))
             try:
                 answer = yield from ask_judge(voter.judge, question, attempts, voter.draw)
             except JudgeOutputError:

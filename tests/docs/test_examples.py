@@ -287,7 +287,7 @@ def test_gigachat(ran):
     left = ran("how-to/gigachat")
     assert isinstance(left["metric"], Metric)
     assert left["judge"].language == "ru"
-    assert [mode.rung for mode in left["judge"]._endpoint.modes] == ["function_calling", "prompt"]
+    assert left["judge"]._endpoint.rungs == ["function_calling", "prompt"]
 
 
 def test_vllm(ran, capsys):
@@ -295,7 +295,7 @@ def test_vllm(ran, capsys):
     assert capsys.readouterr().out == blocks(page("how-to/vllm"), "text")[0]
     left = ran("how-to/vllm")
     assert isinstance(left["metric"], Metric)
-    assert left["metric"].judges[0]._endpoint.modes[0].rung == "json_schema"
+    assert left["metric"].judges[0]._endpoint.rungs[0] == "json_schema"
     left["model"].root_client.close()
 
 

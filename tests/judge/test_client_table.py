@@ -64,29 +64,29 @@ RESPONSES = ChatOpenAI(model="m", api_key=KEY, use_responses_api=True)
     ids=lambda value: type(value).__name__,
 )
 def test_a_client_with_json_schemas_is_asked_for_one_first(model, rungs, options):
-    assert [mode.rung for mode in Judge(model)._endpoint.modes] == rungs
-    assert family_of(model).rungs["json_schema"](SCHEMA, {}) == options
+    assert Judge(model)._endpoint.rungs == rungs
+    assert family_of(model).options("json_schema", SCHEMA, {}) == options
 
 
 def test_bound_options_of_the_same_name_are_kept():
     effort, verbosity = {"output_config": {"effort": "low"}}, {"text": {"verbosity": "low"}}
-    assert family_of(client("ChatAnthropic")).rungs["json_schema"](SCHEMA, effort) == {
+    assert family_of(client("ChatAnthropic")).options("json_schema", SCHEMA, effort) == {
         "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}
     }
-    assert family_of(RESPONSES).rungs["json_mode"](SCHEMA, verbosity) == {
+    assert family_of(RESPONSES).options("json_mode", SCHEMA, verbosity) == {
         "text": {"verbosity": "low", "format": {"type": "json_object"}}
     }
 
 
 def test_a_pipeline_of_hugging_face_is_asked_in_words():
     pipeline = client("ChatHuggingFace", llm=type("HuggingFacePipeline", (SimpleNamespace,), {})())
-    assert [mode.rung for mode in Judge(pipeline)._endpoint.modes] == ["prompt"]
+    assert Judge(pipeline)._endpoint.rungs == ["prompt"]
 
 
 def test_models_of_one_class_behind_a_wrapper_keep_their_rungs():
     model = client("ChatAnthropic")
     both = model.with_fallbacks([type(model)(replies=[])])
-    assert [mode.rung for mode in Judge(both)._endpoint.modes] == ["json_schema", "function_calling", "prompt"]
+    assert Judge(both)._endpoint.rungs == ["json_schema", "function_calling", "prompt"]
 
 
 def test_configurable_models_have_the_rungs_of_their_default_model():
@@ -95,7 +95,7 @@ def test_configurable_models_have_the_rungs_of_their_default_model():
     alike = openai.configurable_alternatives(ConfigurableField(id="llm"), other=ChatOpenAI(model="n", api_key=KEY))
     mixed = openai.configurable_alternatives(ConfigurableField(id="llm"), other=OfflineJudge())
     for model in (fields, alike, fields.with_config(configurable={"name": "n"})):
-        assert [mode.rung for mode in Judge(model)._endpoint.modes] == FULL
+        assert Judge(model)._endpoint.rungs == FULL
     assert client_family(mixed).start == "prompt"
 
 

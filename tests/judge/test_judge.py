@@ -150,15 +150,15 @@ def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
     ],
 )
 def test_each_family_of_clients_starts_at_its_best_rung(model, rungs):
-    assert [mode.rung for mode in Judge(model)._endpoint.modes] == rungs
+    assert Judge(model)._endpoint.rungs == rungs
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "function_calling", "json_mode", "prompt"])
 def test_a_chosen_rung_is_the_only_one_and_those_a_client_lacks_become_the_prompt(mode):
-    assert [mode.rung for mode in Judge(OPENAI, mode=mode)._endpoint.modes] == [mode]
-    assert [mode.rung for mode in Judge(scripted(), mode=mode)._endpoint.modes] == ["prompt"]
+    assert Judge(OPENAI, mode=mode)._endpoint.rungs == [mode]
+    assert Judge(scripted(), mode=mode)._endpoint.rungs == ["prompt"]
     lacking = mode == "json_mode"
-    assert [mode.rung for mode in Judge(GIGACHAT, mode=mode)._endpoint.modes] == ["prompt" if lacking else mode]
+    assert Judge(GIGACHAT, mode=mode)._endpoint.rungs == ["prompt" if lacking else mode]
 
 
 def test_openai_formats_travel_in_the_body_beside_the_users_own():
@@ -201,9 +201,9 @@ def test_later_draws_bypass_the_cache_without_changing_the_users_model():
 def test_asking_on_every_rung_changes_nothing_on_the_users_model():
     before = OPENAI.model_dump(), dict(OPENAI.__dict__)
     judge = Judge(OPENAI, draws=3)
-    for mode in judge._endpoint.modes:
-        call(judge, mode.rung)
-        call(judge, mode.rung, draw=1)
+    for rung in judge._endpoint.rungs:
+        call(judge, rung)
+        call(judge, rung, draw=1)
     assert (OPENAI.model_dump(), dict(OPENAI.__dict__)) == before
 
 

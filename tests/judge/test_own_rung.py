@@ -65,7 +65,7 @@ def test_a_mode_that_returns_no_options_is_an_error_that_names_it(given, kind):
 
 def test_a_bound_extra_body_is_kept():
     family = with_own_rung(client_family(ChatOpenAI(model="m", api_key="x")), guided_json)
-    options = family.rungs["guided_json"]({"title": "A"}, {"extra_body": {"top_k": 1}})
+    options = family.options("guided_json", {"title": "A"}, {"extra_body": {"top_k": 1}})
     assert options == {"extra_body": {"top_k": 1, "guided_json": {"title": "A"}}}
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.judge.repairs import (
     arguments_of,
-    as_object,
+    as_field,
     bare_word,
     boolean_of,
     integer_of,
@@ -208,10 +208,10 @@ def test_other_values_are_not_unpacked(value):
 
 
 def test_only_a_list_of_objects_becomes_the_only_field():
-    assert as_object([ITEM], SCHEMA) == ANSWER
+    assert as_field([ITEM], SCHEMA, "object") == ANSWER
     for value, schema in (([], SCHEMA), (["a"], SCHEMA), ([ITEM, 1], SCHEMA), (["a"], strict_schema(Statements))):
-        assert as_object(value, schema) is None
-    assert as_object([{"reason": "r", "verdict": True}], strict_schema(AspectVerdict)) is None
+        assert as_field(value, schema, "object") is None
+    assert as_field([{"reason": "r", "verdict": True}], strict_schema(AspectVerdict), "object") is None
 
 
 def test_a_bare_list_of_texts_is_the_only_field_but_not_under_another_name():
