@@ -220,7 +220,7 @@ def _verdicts_in(answer: Any) -> Iterator[_Verdict]:
         for name in type(answer).model_fields:
             value = getattr(answer, name)
             if name in own:
-                yield _Verdict(answer, name, label_of(value))
+                yield _Verdict(answer, name, verdict_label(value))
             else:
                 yield from _verdicts_in(value)
 
@@ -234,7 +234,7 @@ def labels_of(annotation: Any) -> list[str]:
     return []
 
 
-def label_of(value: Any) -> str:
+def verdict_label(value: Any) -> str:
     """Return a value as a label: "true" or "false" for a truth value, the value of an enumeration, else its text."""
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Voter
-from langchain_rageval.judge.probabilities import decided_fields, label_of, labels_of, plain_type
+from langchain_rageval.judge.probabilities import decided_fields, labels_of, plain_type, verdict_label
 from langchain_rageval.prompts.answer_schemas import ITEM_KEYS
 
 _Vote = TypeVar("_Vote", str, bool)
@@ -202,4 +202,4 @@ def _label(value: Any) -> str:
     """Return a value as the text of a vote: without the texts of an object."""
     if isinstance(value, BaseModel):
         return value.model_dump_json(include={*decided_fields(type(value))})
-    return label_of(value)
+    return verdict_label(value)
