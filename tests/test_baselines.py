@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.benchmarks import load_benchmark
+from helpers.manual import load_benchmark
 from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_rageval import (

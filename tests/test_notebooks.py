@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from helpers.each import each
-from helpers.servers.brain import offline
+from helpers.offline import offline
 
 PUBLIC_MODULES = {"langchain_rageval", *(f"langchain_rageval.{name}" for name in ("sinks", "steps", "testset"))}
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from hatchling.builders.wheel import WheelBuilder
 from helpers.each import each
-from helpers.packaged import OWN
+from helpers.texts import OWN
 from helpers.waiting import PATIENCE
 
 import langchain_rageval

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 from helpers.each import each
-from helpers.pages import sample, score
+from helpers.reports import sample, score
 
 from langchain_rageval import Finding, PromptSet, Row, Sample, Score, Testset
 from langchain_rageval.data.schema import Failure

@@ -22,9 +22,9 @@ from typing import Any
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
-from helpers.servers.brain import METRICS, rag_samples  # noqa: E402
-from helpers.servers.faults import Faults  # noqa: E402
-from helpers.servers.openai_server import OpenAIServer  # noqa: E402
+from helpers.offline import METRICS, rag_samples  # noqa: E402
+from helpers.servers.chat import Faults  # noqa: E402
+from helpers.servers.endpoints import OpenAIServer  # noqa: E402
 from langchain_openai import ChatOpenAI  # noqa: E402
 
 from langchain_rageval import HashingEmbeddings, OfflineJudge, Report, Sample, Score, evaluate  # noqa: E402

@@ -21,8 +21,8 @@ from typing import Any
 TESTS = Path(__file__).parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
-from helpers.servers.brain import offline  # noqa: E402
-from helpers.servers.openai_server import OpenAIServer  # noqa: E402
+from helpers.offline import offline  # noqa: E402
+from helpers.servers.endpoints import OpenAIServer  # noqa: E402
 
 from langchain_rageval import Report  # noqa: E402
 
@@ -32,7 +32,7 @@ import sys
 sys.path[:0] = sys.argv[1:3]
 from langchain_openai import ChatOpenAI
 from langchain_rageval import *
-from helpers.servers.brain import rag_samples
+from helpers.offline import rag_samples
 judge = ChatOpenAI(base_url=sys.argv[3], api_key="x", model="m", max_retries=0)
 embeddings = HashingEmbeddings()
 metrics = [

@@ -17,9 +17,8 @@ from typing import Any, Self
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
-from helpers.servers.chat import ChatRequest  # noqa: E402
-from helpers.servers.faults import Answer, Faults  # noqa: E402
-from helpers.servers.openai_server import OpenAIServer  # noqa: E402
+from helpers.servers.chat import Answer, ChatRequest, Faults  # noqa: E402
+from helpers.servers.endpoints import OpenAIServer  # noqa: E402
 from helpers.servers.prefix_cache import PrefixCache, chat_prompt  # noqa: E402
 from ragas_answers import answer_ragas  # noqa: E402
 

@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from helpers.corpus import corpus
+from helpers.texts import corpus
 from helpers.writers import Ring, documents, rejecting
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 

@@ -9,9 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 from helpers.each import each
-from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, Search, Words, joined, rag, watching, with_callback
 from helpers.waiting import PATIENCE, auntil
-from helpers.watched import Search, Words, joined, rag, watching, with_callback
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage

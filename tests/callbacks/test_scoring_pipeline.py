@@ -18,19 +18,9 @@ from uuid import UUID, uuid4
 
 import pytest
 from helpers.each import each
-from helpers.munich import (
-    ANSWER,
-    CONTEXTS,
-    DOCUMENTS,
-    QUESTION,
-    broken_judge,
-    offline_reply,
-    rag_chain,
-    recording_judge,
-)
-from helpers.scripted import answering
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, Search, rag, rag_chain, watching, with_callback
+from helpers.scripted import answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE, until
-from helpers.watched import Search, rag, watching, with_callback
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from helpers.servers.brain import offline
-from helpers.servers.streaming import StreamingServer
+from helpers.offline import offline
+from helpers.servers.endpoints import StreamingServer
 from helpers.waiting import PATIENCE
 
 from langchain_rageval import Report, trend

@@ -17,8 +17,7 @@ from uuid import uuid4
 import pytest
 import requests
 from helpers.each import each
-from helpers.munich import ANSWER, CONTEXTS, QUESTION
-from helpers.watched import row
+from helpers.samples import ANSWER, CONTEXTS, QUESTION, row
 from langsmith import Client
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader

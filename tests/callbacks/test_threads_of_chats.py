@@ -15,8 +15,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from helpers.chains import TEXT_TOOL, Agent, search, with_history
 from helpers.each import each
-from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS
-from helpers.watched import joined, watching, with_callback
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, joined, watching, with_callback
 from langchain.agents import create_agent
 from langchain_core._api import LangChainDeprecationWarning
 from langchain_core.messages import AIMessage, HumanMessage

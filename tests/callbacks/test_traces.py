@@ -8,9 +8,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from helpers.munich import SAMPLE
+from helpers.samples import SAMPLE, row
 from helpers.servers.loopback import Loopback, Response
-from helpers.watched import row
 from langchain_core.runnables import RunnableLambda
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor

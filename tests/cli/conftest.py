@@ -1,12 +1,9 @@
 """Fixtures of the command-line tests."""
 
 import pytest
-from helpers.certificates import certificates
 
 from langchain_rageval.cli.commands import load_commands
 from langchain_rageval.cli.main import run
-
-__all__ = ["certificates", "rageval"]
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from helpers.servers.brain import offline
+from helpers.offline import offline
 
 from langchain_rageval import Report
 

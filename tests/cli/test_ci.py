@@ -5,8 +5,8 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from helpers.servers.brain import offline
-from helpers.servers.faults import Faults
+from helpers.offline import offline
+from helpers.servers.chat import Faults
 
 from langchain_rageval import Report
 

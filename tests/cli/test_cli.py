@@ -11,13 +11,11 @@ from contextlib import closing
 
 import pandas as pd
 import pytest
-from helpers.connections import Connections
 from helpers.each import each
-from helpers.munich import CONTEXTS, REFUSAL, SAMPLE, TRUE_SAMPLE
-from helpers.pauses import Pauses
-from helpers.servers.brain import ROWS, offline
-from helpers.servers.faults import Faults
-from helpers.waiting import PATIENCE, until
+from helpers.offline import ROWS, offline
+from helpers.samples import CONTEXTS, REFUSAL, SAMPLE, TRUE_SAMPLE
+from helpers.servers.chat import Faults
+from helpers.waiting import PATIENCE, Connections, Pauses, until
 
 from langchain_rageval import OfflineJudge, Report, context_relevance, evaluate, load_samples
 from langchain_rageval._version import __version__

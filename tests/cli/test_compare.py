@@ -4,8 +4,8 @@ import json
 
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE, TRUE_SAMPLE
 from helpers.reports import failed, report_of, row, scored
+from helpers.samples import SAMPLE, TRUE_SAMPLE
 
 from langchain_rageval import Report
 

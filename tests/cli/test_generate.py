@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from helpers.corpus import corpus
 from helpers.each import each
-from helpers.pauses import Pauses
+from helpers.texts import corpus
+from helpers.waiting import Pauses
 
 from langchain_rageval.testset import Testset
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from helpers.each import each
-from helpers.munich import CONTEXTS, REFUSAL, SAMPLE
-from helpers.pages import report
-from helpers.servers.batch_runner import BatchRunner
-from helpers.servers.brain import offline
+from helpers.offline import offline
+from helpers.reports import report
+from helpers.samples import CONTEXTS, REFUSAL, SAMPLE
+from helpers.servers.batches import BatchRunner
 
 from langchain_rageval import Report, Testset
 from langchain_rageval.cli.commands import load_commands

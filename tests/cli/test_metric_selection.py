@@ -4,8 +4,8 @@ import json
 
 import pytest
 from helpers.each import each
-from helpers.servers.brain import offline
-from helpers.trec import expected, unpacked
+from helpers.offline import offline
+from helpers.texts import expected, unpacked
 
 from langchain_rageval import Report
 

@@ -83,7 +83,7 @@ def test_an_entry_point_of_a_package_is_listed_and_used(rageval, written, tmp_pa
             "helpers.own.tone:tune cannot be imported: AttributeError: module 'helpers.own.tone' has no attribute "
             "'tune'",
         ),
-        ("helpers.munich:SAMPLE", "helpers.munich:SAMPLE is not a metric but dict"),
+        ("helpers.samples:SAMPLE", "helpers.samples:SAMPLE is not a metric but dict"),
         (
             "helpers.own.politeness:rate",
             "helpers.own.politeness:rate built no metric: the step politeness is not a metric: write Metric(name, "

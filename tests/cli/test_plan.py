@@ -4,8 +4,8 @@ import json
 
 import pytest
 from helpers.each import each
-from helpers.munich import CONTEXTS
-from helpers.servers.brain import offline
+from helpers.offline import offline
+from helpers.samples import CONTEXTS
 
 from langchain_rageval import Report
 

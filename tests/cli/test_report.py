@@ -3,7 +3,7 @@
 import webbrowser
 
 import pytest
-from helpers.pages import report
+from helpers.reports import report
 
 from langchain_rageval import Report
 

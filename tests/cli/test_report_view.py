@@ -4,9 +4,8 @@ import json
 from importlib.resources import files
 
 import pytest
-from helpers.chats import QUESTION, STANDALONE, judged_as, turn_row
-from helpers.pages import report, sample, score
-from helpers.terminals import shown
+from helpers.reports import QUESTION, STANDALONE, judged_as, report, sample, score, turn_row
+from helpers.screens import shown
 from rich.cells import cell_len
 
 from langchain_rageval import Report, Row

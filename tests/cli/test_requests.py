@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.servers.batch_runner import BatchRunner
-from helpers.servers.brain import RICH, offline
-from helpers.servers.openai_server import OpenAIServer
+from helpers.offline import RICH, offline
+from helpers.servers.batches import BatchRunner
+from helpers.servers.endpoints import OpenAIServer
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 

@@ -4,7 +4,7 @@ import webbrowser
 
 import pytest
 from helpers.reports import report_of, scored
-from helpers.terminals import seen
+from helpers.screens import seen
 
 from langchain_rageval.testset import Testset, TestsetRow
 

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 from helpers.each import each
-from helpers.munich import CONTEXTS, QUESTION
+from helpers.samples import CONTEXTS, QUESTION
 
 from langchain_rageval import load_samples
 from langchain_rageval.testset import Testset

@@ -5,8 +5,8 @@ import re
 
 import pytest
 from helpers.each import each
-from helpers.pages import report
-from helpers.terminals import seen, shown
+from helpers.reports import report
+from helpers.screens import seen, shown
 from rich.table import Table
 
 from langchain_rageval.cli.terminal import TableConsole

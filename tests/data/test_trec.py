@@ -1,7 +1,7 @@
 import logging
 
 import pytest
-from helpers.trec import expected, sample_of, unpacked
+from helpers.texts import expected, sample_of, unpacked
 
 from langchain_rageval import (
     ConfigError,

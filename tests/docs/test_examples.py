@@ -7,8 +7,8 @@ from contextlib import nullcontext
 import pytest
 from helpers.each import each
 from helpers.manual import TEXT, blocks, page, prose, sections, table
-from helpers.munich import offline_reply, recording_judge
 from helpers.reports import report_of, scored
+from helpers.scripted import offline_reply, recording_judge
 from langsmith.utils import get_env_var
 
 import langchain_rageval

@@ -14,8 +14,7 @@ from tempfile import TemporaryFile
 from typing import IO, Any
 
 import pytest
-from helpers.engines import KEY
-from helpers.tiny_llama import build_tokenizer, random_weights, write_gguf, write_transformers
+from helpers.engines import KEY, build_tokenizer, random_weights, write_gguf, write_transformers
 from helpers.waiting import PATIENCE
 
 from langchain_rageval import Judge, Report

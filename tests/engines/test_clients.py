@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from helpers.engines import need
-from helpers.servers.brain import rag_samples, says_the_same
+from helpers.offline import rag_samples, says_the_same
 from helpers.servers.vendors import VendorServer
 from helpers.waiting import PATIENCE
 

@@ -12,7 +12,7 @@ import textwrap
 
 import pytest
 from helpers.engines import KEY, LLAMA_SERVER, need
-from helpers.servers.brain import offline, rag_samples, says_the_same
+from helpers.offline import offline, rag_samples, says_the_same
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Judge, RetryPolicy, context_precision, evaluate, faithfulness, load_judge
@@ -49,7 +49,7 @@ class TestInThisProcess:
         script = """
             import sys, warnings
             warnings.simplefilter("ignore")
-            from helpers.servers.brain import rag_samples
+            from helpers.offline import rag_samples
             from langchain_community.chat_models import ChatLlamaCpp
             from langchain_rageval import Judge, evaluate, faithfulness
             model = ChatLlamaCpp(model_path=sys.argv[1], n_ctx=8192, n_batch=512, max_tokens=50, verbose=False)

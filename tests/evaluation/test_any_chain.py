@@ -6,8 +6,7 @@ from typing import TypedDict
 import pytest
 from helpers.chains import CHAINS, FOUND, SEARCH, Agent, State
 from helpers.each import each
-from helpers.munich import ANSWER, CONTEXTS, QUESTION
-from helpers.watched import Search, Words, rag, watching, with_callback
+from helpers.samples import ANSWER, CONTEXTS, QUESTION, Search, Words, rag, watching, with_callback
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.documents import Document

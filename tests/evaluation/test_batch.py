@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.each import each
-from helpers.servers.batch_server import BatchServer
-from helpers.servers.brain import RICH, offline
-from helpers.servers.openai_server import OpenAIServer
+from helpers.offline import RICH, offline
+from helpers.servers.batches import BatchServer
+from helpers.servers.endpoints import OpenAIServer
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.servers.batch_server import BatchServer
-from helpers.servers.brain import RICH, offline
+from helpers.offline import RICH, offline
+from helpers.servers.batches import BatchServer
 from helpers.waiting import PATIENCE
 from langchain_openai import ChatOpenAI
 
@@ -19,7 +19,7 @@ TESTS = Path(__file__).parents[1]
 SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from helpers.servers.brain import RICH
+from helpers.offline import RICH
 from langchain_openai import ChatOpenAI
 from langchain_rageval import Batch, Judge, evaluate, faithfulness
 model = ChatOpenAI(model="m", base_url=sys.argv[2], api_key="sk-test", max_retries=0)

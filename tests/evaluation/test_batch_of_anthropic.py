@@ -4,8 +4,8 @@ import json
 import time
 
 import pytest
-from helpers.servers.batch_server import AnthropicBatchServer
-from helpers.servers.brain import RICH
+from helpers.offline import RICH
+from helpers.servers.batches import AnthropicBatchServer
 
 from langchain_rageval import Batch, Judge, context_precision, evaluate, faithfulness
 from langchain_rageval.run.journal import Journal

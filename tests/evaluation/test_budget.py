@@ -9,10 +9,9 @@ from itertools import count
 
 import pytest
 from helpers.each import each
-from helpers.munich import offline_reply
-from helpers.scripted import PairScores, Vectors, answering
-from helpers.servers.brain import METRICS, UNJUDGED, offline
-from helpers.servers.faults import Faults
+from helpers.offline import METRICS, UNJUDGED, offline
+from helpers.scripted import PairScores, Vectors, answering, offline_reply
+from helpers.servers.chat import Faults
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 

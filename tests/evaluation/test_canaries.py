@@ -5,7 +5,7 @@ from math import comb
 
 import pytest
 from helpers.each import each
-from helpers.servers.brain import offline
+from helpers.offline import offline
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 

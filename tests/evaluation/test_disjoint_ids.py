@@ -1,7 +1,7 @@
 """Ids that never meet are refused, and a generated set is scored whatever the splitter of the retriever."""
 
 import pytest
-from helpers.corpus import corpus
+from helpers.texts import corpus
 from helpers.writers import Writer
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore

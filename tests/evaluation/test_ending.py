@@ -5,8 +5,7 @@ import threading
 
 import pytest
 from helpers.each import each
-from helpers.munich import offline_reply
-from helpers.scripted import Vectors
+from helpers.scripted import Vectors, offline_reply
 from helpers.waiting import PATIENCE, until
 from langchain_core.runnables import RunnableLambda
 from pydantic import PrivateAttr

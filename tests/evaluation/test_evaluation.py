@@ -16,9 +16,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from helpers.each import each
-from helpers.munich import ANSWER, CONTEXTS, QUESTION, SAMPLE, broken_judge, offline_reply, recording_judge
-from helpers.scripted import Scripted, answering, human_of
-from helpers.servers.brain import rag_samples
+from helpers.offline import rag_samples
+from helpers.samples import ANSWER, CONTEXTS, QUESTION, SAMPLE
+from helpers.scripted import Scripted, answering, broken_judge, human_of, offline_reply, recording_judge
 from helpers.waiting import PATIENCE, auntil, until
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.prompts import ChatPromptTemplate

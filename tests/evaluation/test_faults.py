@@ -15,13 +15,10 @@ from itertools import count
 from types import SimpleNamespace
 
 import pytest
-from helpers.each import each
-from helpers.endpoints import DOORS, ENDPOINTS, crossed, pairs
-from helpers.pauses import Pauses
-from helpers.servers.brain import EMBEDDED, METRICS, RICH, offline, rag_samples, says_the_same
-from helpers.servers.embedder import Embedder
-from helpers.servers.faults import EMBEDDING_FAULTS, FAULTS, SPOILERS, Faults
-from helpers.waiting import PATIENCE, until
+from helpers.each import DOORS, ENDPOINTS, crossed, each, pairs
+from helpers.offline import EMBEDDED, METRICS, RICH, offline, rag_samples, says_the_same
+from helpers.servers.chat import EMBEDDING_FAULTS, FAULTS, SPOILERS, Embedder, Faults
+from helpers.waiting import PATIENCE, Pauses, until
 from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness

@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 from helpers.each import each
-from helpers.munich import ANSWER, CONTEXTS, QUESTION
+from helpers.offline import METRICS, offline, rag_samples
+from helpers.samples import ANSWER, CONTEXTS, QUESTION
 from helpers.scripted import answering, human_of
-from helpers.servers.brain import METRICS, offline, rag_samples
-from helpers.servers.faults import Faults
+from helpers.servers.chat import Faults
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from pydantic import Field

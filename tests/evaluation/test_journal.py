@@ -14,11 +14,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from helpers.connections import Connections
-from helpers.munich import offline_reply
-from helpers.scripted import answering, human_of
-from helpers.servers.brain import offline as offline_brain
-from helpers.waiting import PATIENCE, until
+from helpers.offline import offline as offline_brain
+from helpers.scripted import answering, human_of, offline_reply
+from helpers.waiting import PATIENCE, Connections, until
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (

@@ -4,7 +4,7 @@ import threading
 from itertools import count
 
 import pytest
-from helpers.munich import offline_reply
+from helpers.scripted import offline_reply
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (

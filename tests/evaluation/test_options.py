@@ -6,7 +6,8 @@ from typing import get_type_hints
 
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE, recording_judge
+from helpers.samples import SAMPLE
+from helpers.scripted import recording_judge
 
 from langchain_rageval import (
     HashingEmbeddings,

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import pandas as pd
 import pytest
 from helpers.each import each
-from helpers.munich import offline_reply
+from helpers.offline import METRICS, ROWS, UNJUDGED, offline
 from helpers.reports import report_of, scored
-from helpers.scripted import Scripted, answering
-from helpers.servers.brain import METRICS, ROWS, UNJUDGED, offline
+from helpers.scripted import Scripted, answering, offline_reply
 from helpers.stored import assert_stored, plain
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.cross_encoders import BaseCrossEncoder

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pandas as pd
 import pytest
-from helpers.munich import SAMPLE
+from helpers.samples import SAMPLE
 
 from langchain_rageval import OfflineJudge, aevaluate, astream_evaluate, evaluate, faithfulness, string_presence
 from langchain_rageval.errors import ConfigError

@@ -11,7 +11,7 @@ import sys
 import textwrap
 
 import pytest
-from helpers.servers.brain import offline, rag_samples, says_the_same
+from helpers.offline import offline, rag_samples, says_the_same
 from helpers.waiting import PATIENCE
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -187,8 +187,8 @@ def test_the_chain_in_a_notebook_before_and_after_the_judge(openai_server, noteb
 
 SEVERAL_LOOPS = """
     import asyncio, sys
-    from helpers.servers.brain import clean, offline, rag_samples, says_the_same
-    from helpers.servers.openai_server import OpenAIServer
+    from helpers.offline import clean, offline, rag_samples, says_the_same
+    from helpers.servers.endpoints import OpenAIServer
     from langchain_openai import ChatOpenAI
     from langchain_rageval import RetryPolicy, aevaluate, faithfulness
 

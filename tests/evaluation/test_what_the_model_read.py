@@ -20,8 +20,8 @@ from helpers.reading_chains import (
     rag,
     reordered,
 )
+from helpers.samples import Search, watching, with_callback
 from helpers.waiting import PATIENCE
-from helpers.watched import Search, watching, with_callback
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langchain_core.vectorstores import InMemoryVectorStore

@@ -3,8 +3,7 @@
 import warnings
 from typing import Annotated, Any
 
-from helpers.munich import ANSWER, CONTEXTS
-from helpers.watched import Search, Words, joined, rag
+from helpers.samples import ANSWER, CONTEXTS, Search, Words, joined, rag
 from langchain.agents import create_agent
 from langchain_classic.chains import (
     ConversationalRetrievalChain,

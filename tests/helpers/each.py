@@ -1,9 +1,10 @@
-"""A rule that is held over a list of cases, as one test that names every case which breaks it."""
+"""Rules over lists of cases as one test, the rules of the public test classes, and pairs of endpoints and doors."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
+from itertools import product
 from typing import Any
 
 import pytest
@@ -80,3 +81,36 @@ def _report(failures: list[tuple[str, BaseException]], total: int) -> None:
     if failures:
         lines = [f"{label}: {type(error).__name__}: {error}" for label, error in failures]
         raise AssertionError("\n".join([f"{len(lines)} of {total} cases failed", *lines])) from failures[0][1]
+
+
+def rules_of(tests: type) -> list[str]:
+    """Return the names of the tests of a class."""
+    return [name for name in vars(tests) if name.startswith("test_")]
+
+
+def cases_of(test: Callable[..., Any]) -> list[dict[str, Any]]:
+    """Return the arguments of each case of a parametrized test; one case without arguments for any other."""
+    marks = [mark for mark in getattr(test, "pytestmark", []) if mark.name == "parametrize"]
+    axes = [[{mark.args[0]: value} for value in mark.args[1]] for mark in marks]
+    return [{name: value for part in parts for name, value in part.items()} for parts in product(*axes)]
+
+
+ENDPOINTS = ("openai", "gigachat")
+DOORS = ("evaluate", "aevaluate")
+
+
+def pairs(door: str, *quick: tuple[str, str]) -> pytest.MarkDecorator:
+    """Return a parametrization by the fixture `endpoint` and a fixture of doors.
+
+    Args:
+        door: name of the fixture whose parameters are `evaluate` and `aevaluate`.
+        quick: the pairs that are not left to the gate.
+    """
+    every = [(endpoint, one) for endpoint in ENDPOINTS for one in DOORS]
+    rows = [pytest.param(*pair, marks=() if pair in quick else pytest.mark.gate) for pair in every]
+    return pytest.mark.parametrize(("endpoint", door), rows, indirect=True)
+
+
+def crossed(door: str) -> pytest.MarkDecorator:
+    """Return a parametrization that is quick with each endpoint and each door once."""
+    return pairs(door, ("openai", "evaluate"), ("gigachat", "aevaluate"))

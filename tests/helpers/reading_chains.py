@@ -5,7 +5,7 @@ import json
 import warnings
 from typing import Any
 
-from helpers.watched import Search, joined
+from helpers.samples import Search, joined
 from langchain.agents import create_agent
 from langchain.agents.middleware import dynamic_prompt
 from langchain_classic.chains import ConversationalRetrievalChain, RefineDocumentsChain, create_retrieval_chain

@@ -8,6 +8,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
+from langchain_rageval import OfflineJudge
 from langchain_rageval.prompts.answer_schemas import (
     Abstention,
     Answerable,
@@ -208,3 +209,18 @@ class PairScores(BaseCrossEncoder):
         """Return the scores in order."""
         self.asked.append(text_pairs)
         return [self.answer(one, other) for one, other in text_pairs]
+
+
+def offline_reply(messages: list[BaseMessage]) -> BaseMessage:
+    """Return the reply of OfflineJudge, for judges with additional behaviour."""
+    return OfflineJudge()._generate(messages).generations[0].message  # without a run that callbacks would see
+
+
+def recording_judge() -> Scripted:
+    """Return a judge that replies like OfflineJudge and records its requests."""
+    return answering(offline_reply)
+
+
+def broken_judge(reply: Any = "I would rather not.") -> Scripted:
+    """Return a judge with a constant reply or exception; by default prose that cannot be parsed."""
+    return answering(lambda _: reply)

@@ -1,8 +1,14 @@
-"""`until` and `auntil`: wait for a condition instead of a fixed time; `PATIENCE`: seconds to wait at most."""
+"""Conditions instead of fixed times: `until`, `auntil`, `Pauses`; and open connections to SQLite."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 PATIENCE = 120.0
 """Seconds after which what a test waits for counts as missing; on a busy machine, milliseconds of work take seconds."""
@@ -21,3 +27,66 @@ async def auntil(holds: Callable[[], object], seconds: float = PATIENCE) -> None
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.001)
+
+
+class Pauses:
+    """Replaces the pauses of the drivers while a test runs.
+
+    Args:
+        monkeypatch: restores the drivers after the test.
+        over: condition that ends a pause; by default a pause ends at once.
+
+    Attributes:
+        seconds: the lengths that were requested, in order.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, over: Callable[[], object] = lambda: True) -> None:
+        self.seconds: list[float] = []
+        self._over = over
+        for module, sleep in ((time, self._sleep), (asyncio, self._asleep)):
+            replaced = SimpleNamespace(**{**vars(module), "sleep": sleep})
+            monkeypatch.setattr(f"langchain_rageval.run.drivers.{module.__name__}", replaced)
+
+    def _sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        until(self._over)
+
+    async def _asleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await auntil(self._over)
+
+
+class Connections:
+    """Records the connections of `sqlite3.connect` below a place; a thread of another test may use another one.
+
+    Args:
+        monkeypatch: restores `sqlite3.connect` after the test.
+        place: path of a file or folder.
+
+    Attributes:
+        opened: all connections, open or closed, in order.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+        self.opened: list[sqlite3.Connection] = []
+        self._connect, self._place = sqlite3.connect, str(place)
+        monkeypatch.setattr(sqlite3, "connect", self._record)
+
+    def _record(self, *given: Any, **options: Any) -> sqlite3.Connection:
+        connection = self._connect(*given, **options)
+        if self._place in str(given[0]):
+            self.opened.append(connection)
+        return connection
+
+    @property
+    def left_open(self) -> list[sqlite3.Connection]:
+        """The connections that are open now; Python 3.13 warns if the garbage collector has to close one."""
+        return [connection for connection in self.opened if _is_open(connection)]
+
+
+def _is_open(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except sqlite3.ProgrammingError:
+        return False
+    return True

@@ -5,7 +5,8 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from helpers.munich import ANSWER, CONTEXTS, QUESTION, REFUSAL, broken_judge, recording_judge
+from helpers.samples import ANSWER, CONTEXTS, QUESTION, REFUSAL
+from helpers.scripted import broken_judge, recording_judge
 from langsmith.run_trees import RunTree
 from langsmith.schemas import Example
 

@@ -15,7 +15,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from helpers.each import each
-from helpers.servers.brain import METRICS, RICH, offline, rag_samples
+from helpers.offline import METRICS, RICH, offline, rag_samples
 from helpers.waiting import PATIENCE, until
 
 from langchain_rageval import (

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from helpers.munich import SAMPLE as MUNICH
-from helpers.munich import offline_reply
+from helpers.offline import offline
+from helpers.samples import SAMPLE as MUNICH
 from helpers.scripted import (
     Scripted,
     absent,
@@ -19,13 +19,13 @@ from helpers.scripted import (
     grades,
     human_of,
     needed,
+    offline_reply,
     questions,
     scripted,
     statements,
     supported,
     verdicts,
 )
-from helpers.servers.brain import offline
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
 

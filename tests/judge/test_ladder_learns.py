@@ -4,8 +4,8 @@ The servers do what real ones do: llama-cpp-python's fails on a JSON schema, `tr
 """
 
 import pytest
-from helpers.servers.brain import offline, rag_samples, says_the_same
-from helpers.servers.faults import Faults
+from helpers.offline import offline, rag_samples, says_the_same
+from helpers.servers.chat import Faults
 
 from langchain_rageval import Judge, RetryPolicy, aevaluate, evaluate, faithfulness
 from langchain_rageval.errors import JudgeOutputError

@@ -12,20 +12,10 @@ from collections import Counter
 import openai
 import pytest
 from gigachat import exceptions as gigachat_errors
-from helpers.servers.brain import (
-    BY_LETTERS,
-    EMBEDDED,
-    METRICS,
-    RICH,
-    UNJUDGED,
-    clean,
-    offline,
-    rag_samples,
-    says_the_same,
-)
-from helpers.servers.faults import Faults
+from helpers.offline import BY_LETTERS, EMBEDDED, METRICS, RICH, UNJUDGED, clean, offline, rag_samples, says_the_same
+from helpers.servers.chat import Faults
+from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Refused
-from helpers.servers.openai_server import OpenAIServer
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import ConfigurableField, RunnableBranch, RunnableLambda
 

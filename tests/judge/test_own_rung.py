@@ -5,7 +5,7 @@ import json
 import logging
 
 import pytest
-from helpers.munich import SAMPLE
+from helpers.samples import SAMPLE
 from helpers.scripted import Scripted, supported
 from langchain_core.outputs import ChatResult
 from langchain_openai import ChatOpenAI

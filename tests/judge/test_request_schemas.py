@@ -4,8 +4,8 @@ import json
 
 import pytest
 from helpers.each import each
-from helpers.servers.brain import METRICS, RICH, offline, rag_samples, says_the_same
-from helpers.servers.openai_server import OpenAIServer
+from helpers.offline import METRICS, RICH, offline, rag_samples, says_the_same
+from helpers.servers.endpoints import OpenAIServer
 
 from langchain_rageval import ConfigError, HashingEmbeddings, Judge, evaluate, faithfulness
 from langchain_rageval.judge.parser import strict_schema

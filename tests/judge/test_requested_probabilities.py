@@ -1,10 +1,10 @@
 """Requests for token log-probabilities: what a server receives, and what happens if it refuses or ignores them."""
 
 import pytest
-from helpers.servers.brain import offline
+from helpers.offline import offline
 from helpers.servers.chat import ChatServer
+from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Refused
-from helpers.servers.openai_server import OpenAIServer
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Judge, RetryPolicy, aspect_critique, evaluate, faithfulness

@@ -6,21 +6,20 @@ from typing import Any, TypedDict
 
 import pytest
 from helpers.each import each
-from helpers.munich import (
-    ANSWER,
-    CONTEXTS,
-    DOCUMENTS,
-    QUESTION,
-    REFUSAL,
-    SAMPLE,
-    TRUE_SAMPLE,
+from helpers.offline import offline
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, rag_chain
+from helpers.scripted import (
+    Scripted,
+    absent,
+    answering,
     broken_judge,
-    rag_chain,
+    human_of,
     recording_judge,
+    scripted,
+    supported,
+    verdicts,
 )
-from helpers.scripted import Scripted, absent, answering, human_of, scripted, supported, verdicts
-from helpers.servers.brain import offline
-from helpers.servers.faults import Faults
+from helpers.servers.chat import Faults
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumpd, dumps
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage

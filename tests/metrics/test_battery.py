@@ -1,4 +1,4 @@
-"""What holds for every metric; a new one is a line in METRICS of helpers/servers/brain.py."""
+"""What holds for every metric; a new one is a line in METRICS of helpers/offline.py."""
 
 import inspect
 import json
@@ -8,12 +8,11 @@ from functools import cache, partial
 from typing import Any, ClassVar
 
 import pytest
-from helpers.each import each
-from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, SAMPLE, broken_judge, recording_judge
-from helpers.public_tests import cases_of, rules_of
-from helpers.scripted import Vectors, human_of
-from helpers.servers.brain import EMBEDDED, UNJUDGED, Build, claim_score, offline
-from helpers.servers.brain import METRICS as BUILDERS_BY_SCORE
+from helpers.each import cases_of, each, rules_of
+from helpers.offline import EMBEDDED, UNJUDGED, Build, claim_score, offline
+from helpers.offline import METRICS as BUILDERS_BY_SCORE
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, SAMPLE
+from helpers.scripted import Vectors, broken_judge, human_of, recording_judge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.language_models import BaseChatModel

@@ -2,8 +2,8 @@ import subprocess
 import sys
 
 import pytest
-from helpers.by_letters import ENGLISH, LONG, RUSSIAN, value
 from helpers.each import each
+from helpers.texts import ENGLISH, LONG, RUSSIAN, value
 from hypothesis import assume, given
 from sacrebleu import sentence_bleu
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a

@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from helpers.by_letters import LONG, RUSSIAN, scored, value
 from helpers.each import each
-from helpers.servers.brain import BY_LETTERS, METRICS
+from helpers.offline import BY_LETTERS, METRICS
+from helpers.texts import LONG, RUSSIAN, scored, value
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

@@ -1,6 +1,6 @@
 import pytest
-from helpers.by_letters import ENGLISH, RUSSIAN, scored, value
 from helpers.each import each
+from helpers.texts import ENGLISH, RUSSIAN, scored, value
 from hypothesis import assume, given
 from sacrebleu import sentence_chrf
 

@@ -1,8 +1,8 @@
 """Citations: what counts as one, which statement it stands behind, and what precision and recall make of them."""
 
 from helpers.each import each
-from helpers.munich import SAMPLE, recording_judge
-from helpers.scripted import scripted, supported, verdict
+from helpers.samples import SAMPLE
+from helpers.scripted import recording_judge, scripted, supported, verdict
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,11 +4,10 @@ import asyncio
 import threading
 
 import pytest
-from helpers.claim_world import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World
+from helpers.claims import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World, ragchecker
 from helpers.each import each
-from helpers.ragchecker import ragchecker
+from helpers.offline import RICH, rag_samples
 from helpers.scripted import answering, classification, human_of
-from helpers.servers.brain import RICH, rag_samples
 from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph

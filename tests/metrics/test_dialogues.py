@@ -4,7 +4,7 @@ import json
 from collections import Counter
 
 import pytest
-from helpers.dialogues import dialogues, labelled_judge, whole
+from helpers.claims import dialogues, labelled_judge, whole
 from helpers.each import each
 from helpers.scripted import scripted
 

@@ -1,5 +1,5 @@
-from helpers.by_letters import scored, value
 from helpers.each import each
+from helpers.texts import scored, value
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -12,8 +12,8 @@ import cloudpickle
 import numpy as np
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE
 from helpers.own.short_enough import short_enough
+from helpers.samples import SAMPLE
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import (

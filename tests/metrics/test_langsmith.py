@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 import requests
-from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL, offline_reply, recording_judge
-from helpers.scripted import Scripted, answering, human_of
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL
+from helpers.scripted import Scripted, answering, human_of, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage

@@ -4,7 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from helpers.munich import CONTEXTS
+from helpers.samples import CONTEXTS
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough

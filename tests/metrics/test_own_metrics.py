@@ -8,13 +8,13 @@ from pathlib import Path
 import cloudpickle
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE
 from helpers.own import politeness as politeness_module
 from helpers.own import short_enough as short_enough_module
 from helpers.own import tone as tone_module
 from helpers.own.politeness import politeness
 from helpers.own.short_enough import short_enough
 from helpers.own.tone import tone
+from helpers.samples import SAMPLE
 from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict

@@ -10,8 +10,7 @@ from math import inf, nan
 
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE as MUNICH
-from helpers.munich import offline_reply, recording_judge
+from helpers.samples import SAMPLE as MUNICH
 from helpers.scripted import (
     PairScores,
     Scripted,
@@ -26,7 +25,9 @@ from helpers.scripted import (
     grades,
     human_of,
     needed,
+    offline_reply,
     questions,
+    recording_judge,
     scripted,
     statements,
     supported,

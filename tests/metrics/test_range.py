@@ -4,7 +4,7 @@ import math
 
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE
+from helpers.samples import SAMPLE
 from helpers.scripted import PairScores
 from langchain_core.runnables import RunnableLambda
 

@@ -3,8 +3,7 @@ from functools import partial
 
 import pytest
 from helpers.each import each
-from helpers.munich import recording_judge
-from helpers.scripted import PairScores, relevance, scripted
+from helpers.scripted import PairScores, recording_judge, relevance, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document

@@ -2,8 +2,7 @@ import math
 
 import pytest
 from helpers.each import each
-from helpers.munich import recording_judge
-from helpers.scripted import PairScores
+from helpers.scripted import PairScores, recording_judge
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough

@@ -1,8 +1,8 @@
 import re
 
 import pytest
-from helpers.by_letters import ENGLISH, RUSSIAN, scored, value
 from helpers.each import each
+from helpers.texts import ENGLISH, RUSSIAN, scored, value
 from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 from helpers.each import each
+from helpers.offline import RICH
 from helpers.scripted import answering, graded, scripted
-from helpers.servers.brain import RICH
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda

@@ -1,6 +1,6 @@
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE
+from helpers.samples import SAMPLE
 from helpers.scripted import scripted
 from langchain_core.runnables import RunnableLambda
 

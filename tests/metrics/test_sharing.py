@@ -4,13 +4,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from helpers.munich import recording_judge
 from helpers.scripted import (
     PairScores,
     Scripted,
     Vectors,
     answering,
     human_of,
+    recording_judge,
     scripted,
     statements,
     supported,

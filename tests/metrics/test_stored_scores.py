@@ -1,9 +1,9 @@
 """What every metric tells about small samples in English and Russian, scored offline and compared whole."""
 
-from helpers.dialogues import dialogues, whole
+from helpers.claims import dialogues, whole
 from helpers.each import each
-from helpers.munich import REFUSAL, SAMPLE
-from helpers.servers.brain import METRICS, RICH
+from helpers.offline import METRICS, RICH
+from helpers.samples import REFUSAL, SAMPLE
 from helpers.stored import assert_stored, told
 
 from langchain_rageval import (

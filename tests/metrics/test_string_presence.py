@@ -1,7 +1,7 @@
 import re
 
-from helpers.by_letters import RUSSIAN, scored, value
 from helpers.each import each
+from helpers.texts import RUSSIAN, scored, value
 from hypothesis import assume, given
 from hypothesis import strategies as st
 

@@ -1,4 +1,5 @@
-from helpers.munich import SAMPLE, broken_judge
+from helpers.samples import SAMPLE
+from helpers.scripted import broken_judge
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import Metric, OfflineJudge, Value, claim_metrics, exact_match, faithfulness, suite

@@ -3,8 +3,8 @@ import threading
 from typing import Any
 
 import pytest
-from helpers.munich import ANSWER, QUESTION, REFUSAL, SAMPLE, broken_judge, offline_reply, rag_chain, recording_judge
-from helpers.scripted import answering
+from helpers.samples import ANSWER, QUESTION, REFUSAL, SAMPLE, rag_chain
+from helpers.scripted import answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableParallel, RunnablePassthrough
 

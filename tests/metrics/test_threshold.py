@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 from helpers.each import each
-from helpers.munich import ANSWER, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, broken_judge, rag_chain
+from helpers.samples import ANSWER, QUESTION, REFUSAL, SAMPLE, TRUE_SAMPLE, rag_chain
+from helpers.scripted import broken_judge
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.each import each
-from helpers.servers.brain import RICH, offline, rag_samples, says_the_same
-from helpers.servers.embedder import Embedder
-from helpers.servers.faults import Faults
+from helpers.offline import RICH, offline, rag_samples, says_the_same
+from helpers.servers.chat import Embedder, Faults
 
 from langchain_rageval import (
     Judge,

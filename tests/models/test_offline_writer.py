@@ -4,8 +4,8 @@ import json
 import re
 
 import pytest
-from helpers.corpus import corpus
 from helpers.each import each
+from helpers.texts import corpus
 from hypothesis import given
 from hypothesis import strategies as st
 

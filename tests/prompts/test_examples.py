@@ -6,7 +6,7 @@ from string import ascii_uppercase
 
 import pytest
 from helpers.each import each
-from helpers.packaged import OWN
+from helpers.texts import OWN
 
 from langchain_rageval import PromptSet
 from langchain_rageval.metrics import ASPECTS

@@ -10,8 +10,8 @@ from string import Formatter
 import pytest
 import yaml
 from helpers.each import each
-from helpers.packaged import JUDGING, LANGUAGES, OWN
 from helpers.scripted import scripted
+from helpers.texts import JUDGING, LANGUAGES, OWN
 from helpers.waiting import PATIENCE
 from hypothesis import given, settings
 from hypothesis import strategies as st

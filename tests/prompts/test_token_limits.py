@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.each import each
-from helpers.packaged import LANGUAGES, OWN
+from helpers.texts import LANGUAGES, OWN
 
 from langchain_rageval import PromptSet
 from langchain_rageval.prompts.layout import RequestContent, lay_out

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.servers.brain import offline
-from helpers.servers.chat import Brain, ChatRequest
-from helpers.servers.embedder import Embedder
-from helpers.servers.faults import Faults
-from helpers.servers.openai_server import OpenAIServer
+from helpers.offline import offline
+from helpers.servers.chat import Brain, ChatRequest, Embedder, Faults
+from helpers.servers.endpoints import OpenAIServer
 
 from langchain_rageval import (
     Budget,

@@ -6,8 +6,7 @@ from math import inf
 import numpy as np
 import pytest
 from helpers.each import each
-from helpers.pages import HOSTILE, Tags
-from helpers.reports import failed, report_of, row, scored, unscored
+from helpers.reports import HOSTILE, Tags, failed, report_of, row, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
 

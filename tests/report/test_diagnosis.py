@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 from helpers.each import each
-from helpers.pages import HOSTILE, Tags
-from helpers.reports import failed, row
+from helpers.reports import HOSTILE, Tags, failed, row
 from helpers.scripted import answering, classification, human_of, statements, verdict, verdicts
 
 from langchain_rageval import (

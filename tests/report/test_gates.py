@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from helpers.benchmarks import load_benchmark
 from helpers.each import each
+from helpers.manual import load_benchmark
 from helpers.reports import failed, report_of, row, scored, unscored
 
 from langchain_rageval import BelowThreshold, ConfigError, OfflineJudge, Report, evaluate, faithfulness

@@ -1,6 +1,6 @@
 """What a printed report says about scores that are missing."""
 
-from helpers.pages import report, sample, score
+from helpers.reports import report, sample, score
 
 from langchain_rageval import Report, Row, Score
 from langchain_rageval.data.schema import Failure

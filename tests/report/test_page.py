@@ -11,10 +11,10 @@ from typing import get_args
 
 import pytest
 import yaml
-from helpers.corpus import corpus
 from helpers.each import each
-from helpers.pages import report, sample, score
+from helpers.reports import report, sample, score
 from helpers.stored import assert_stored, page_text
+from helpers.texts import corpus
 
 from langchain_rageval import ConfigError, Report, Row, Score
 from langchain_rageval.data.instrument import Instrument, Provenance

@@ -8,10 +8,21 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
-from helpers.chats import QUESTION, STANDALONE, judged_as, turn_row
-from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
-from helpers.pages import FINDINGS, report, sample, score
-from helpers.reports import START, row, scored, stream
+from helpers.reports import (
+    FINDINGS,
+    QUESTION,
+    STANDALONE,
+    START,
+    judged_as,
+    report,
+    row,
+    sample,
+    score,
+    scored,
+    stream,
+    turn_row,
+)
+from helpers.screens import EVIL, NEEDS_CHROMIUM, Axe, expect
 
 from langchain_rageval import Finding, Report, Row, Sample, Score, trend
 from langchain_rageval.data.notes import Note

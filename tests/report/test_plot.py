@@ -7,8 +7,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.each import each
-from helpers.pages import report, sample
-from helpers.reports import scored, unscored
+from helpers.reports import report, sample, scored, unscored
 from helpers.stored import assert_stored, described
 from matplotlib.image import imread
 
@@ -112,7 +111,7 @@ def test_a_notebook_gets_a_picture():
 def test_no_display_no_pyplot_and_no_global_state():
     script = """
 import sys
-from helpers.pages import report
+from helpers.reports import report
 figure = report([0.5, 1.0]).plot()
 figure.savefig("/dev/null", format="png")
 assert "matplotlib.pyplot" not in sys.modules

@@ -2,10 +2,9 @@ import math
 
 import pytest
 from helpers.each import each
-from helpers.pages import HOSTILE, Tags
-from helpers.reports import LOST, failed, report_of, row, scored, unscored
-from helpers.servers.brain import offline
-from helpers.servers.faults import Faults
+from helpers.offline import offline
+from helpers.reports import HOSTILE, LOST, Tags, failed, report_of, row, scored, unscored
+from helpers.servers.chat import Faults
 
 from langchain_rageval import BelowThreshold, ConfigError, Judge, OfflineJudge, Report, evaluate, faithfulness
 

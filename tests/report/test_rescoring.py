@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 from helpers.each import each
-from helpers.munich import offline_reply
+from helpers.offline import RICH, rag_samples
 from helpers.reports import row, scored
 from helpers.scripted import (
     PairScores,
@@ -13,13 +13,13 @@ from helpers.scripted import (
     classification,
     contradicted,
     human_of,
+    offline_reply,
     scripted,
     statements,
     supported,
     verdicts,
 )
 from helpers.scripted import absent as not_there
-from helpers.servers.brain import RICH, rag_samples
 
 from langchain_rageval import (
     Budget,

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 from helpers.each import each
+from helpers.offline import rag_samples
 from helpers.reports import report_of, scored
-from helpers.servers.brain import rag_samples
 from helpers.waiting import PATIENCE, until
 from langchain_core.runnables import RunnableLambda
 

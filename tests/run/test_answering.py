@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 from helpers.chains import FOUND
-from helpers.munich import CONTEXTS
+from helpers.samples import CONTEXTS, rag
 from helpers.waiting import PATIENCE
-from helpers.watched import rag
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import ConfigError, answered_by

@@ -4,8 +4,7 @@ import time
 
 import pytest
 from helpers.each import each
-from helpers.pauses import Pauses
-from helpers.waiting import PATIENCE, until
+from helpers.waiting import PATIENCE, Pauses, until
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 

@@ -15,13 +15,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from helpers.each import each
-from helpers.endpoints import crossed
-from helpers.pauses import Pauses
-from helpers.servers.brain import EMBEDDED, METRICS, RICH, offline, says_the_same
-from helpers.servers.embedder import Embedder
-from helpers.servers.faults import Faults
-from helpers.waiting import PATIENCE, auntil
+from helpers.each import crossed, each
+from helpers.offline import EMBEDDED, METRICS, RICH, offline, says_the_same
+from helpers.servers.chat import Embedder, Faults
+from helpers.waiting import PATIENCE, Pauses, auntil
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 

@@ -5,11 +5,10 @@ import re
 import time
 
 import pytest
-from helpers.servers.brain import METRICS, RICH, offline, rag_samples, says_the_same
-from helpers.servers.embedder import Embedder
-from helpers.servers.faults import Faults
+from helpers.offline import METRICS, RICH, offline, rag_samples, says_the_same
+from helpers.servers.chat import Embedder, Faults
+from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Refused
-from helpers.servers.openai_server import OpenAIServer
 from helpers.waiting import until
 from langchain_core.caches import InMemoryCache
 from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter

@@ -7,7 +7,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from helpers.munich import SAMPLE, broken_judge
+from helpers.samples import SAMPLE
+from helpers.scripted import broken_judge
 from helpers.waiting import PATIENCE
 
 from langchain_rageval import OfflineJudge, aevaluate, evaluate, faithfulness

@@ -1,8 +1,8 @@
 """The error of a call that takes too long names the model and the seconds, whoever ends the call."""
 
 import pytest
-from helpers.servers.brain import offline, rag_samples
-from helpers.servers.faults import Faults
+from helpers.offline import offline, rag_samples
+from helpers.servers.chat import Faults
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from langchain_rageval import HashingEmbeddings, RetryPolicy, aevaluate, evaluate, faithfulness

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 from helpers.each import each
-from helpers.servers.brain import rag_samples, says_the_same
+from helpers.offline import rag_samples, says_the_same
 from helpers.waiting import PATIENCE, auntil, until
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings

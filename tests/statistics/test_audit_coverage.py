@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from helpers.benchmarks import load_benchmark
+from helpers.manual import load_benchmark
 
 
 @pytest.fixture(scope="module")

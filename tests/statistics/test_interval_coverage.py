@@ -1,8 +1,8 @@
 """Coverage and level of the paired comparison, by the benchmark that writes the tables of the documentation."""
 
 import pytest
-from helpers.benchmarks import load_benchmark
 from helpers.each import each
+from helpers.manual import load_benchmark
 
 benchmark = load_benchmark("interval_coverage")
 KINDS = {kind.name: kind for kind in benchmark.KINDS}

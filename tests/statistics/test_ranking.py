@@ -4,7 +4,7 @@ import ir_measures
 import numpy as np
 import pytest
 from helpers.each import each
-from helpers.trec import expected, sample_of
+from helpers.texts import expected, sample_of
 from hypothesis import given
 from hypothesis import strategies as st
 from ir_measures import AP, RR, P, R, Success, nDCG

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers.claim_world import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
+from helpers.claims import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
 from helpers.each import each
 from helpers.scripted import PairScores, answering, statements
 from hypothesis import given

@@ -2,7 +2,7 @@
 
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE
+from helpers.samples import SAMPLE
 from helpers.scripted import absent, contradicted, critique, grades, statements, supported, verdicts
 
 from langchain_rageval import (

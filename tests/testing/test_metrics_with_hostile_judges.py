@@ -6,11 +6,10 @@ A metric and a step run as users run them. The gate holds each rule over all oth
 import inspect
 
 import pytest
-from helpers.each import each
+from helpers.each import cases_of, each, rules_of
+from helpers.offline import METRICS, UNJUDGED
 from helpers.own.politeness import politeness
 from helpers.own.tone import tone
-from helpers.public_tests import cases_of, rules_of
-from helpers.servers.brain import METRICS, UNJUDGED
 
 from langchain_rageval import (
     HashingEmbeddings,

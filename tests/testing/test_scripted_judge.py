@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from helpers.each import each
-from helpers.munich import SAMPLE
+from helpers.samples import SAMPLE
 from helpers.scripted import absent, grades, statements, supported, verdicts
 from langchain_core.messages import AIMessage
 from pydantic import BaseModel

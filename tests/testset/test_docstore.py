@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from helpers.corpus import corpus
 from helpers.each import each
 from helpers.scripted import Vectors
+from helpers.texts import corpus
 from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
@@ -189,7 +189,7 @@ def test_ids_are_of_source_place_and_text_and_the_same_in_every_process():
     ids = [passage.id for passage in Docstore(WIKI).passages]
     assert len(set(ids)) == len(ids)
     script = (
-        "from helpers.corpus import corpus; from langchain_rageval.testset.docstore import Docstore;"
+        "from helpers.texts import corpus; from langchain_rageval.testset.docstore import Docstore;"
         "from langchain_rageval.testset.sampling import draw_order;"
         "passages = Docstore(corpus('ru_wiki')).passages;"
         "print(*[p.id for p in passages], *[p.id for p in draw_order(passages, 3)])"

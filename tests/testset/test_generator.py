@@ -9,9 +9,9 @@ from collections import Counter
 from math import inf
 
 import pytest
-from helpers.corpus import corpus
 from helpers.each import each
 from helpers.stored import assert_stored, plain
+from helpers.texts import corpus
 from helpers.writers import Ring, Writer, documents
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from helpers.servers.openai_server import OpenAIServer
+from helpers.servers.endpoints import OpenAIServer
 from helpers.waiting import PATIENCE, until
 
 from langchain_rageval.models.offline_judge import answer_offline
@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 RUN = """
 import sys
 sys.path[:0] = sys.argv[1:3]
-from helpers.corpus import corpus
+from helpers.texts import corpus
 from langchain_openai import ChatOpenAI
 from langchain_rageval import HashingEmbeddings, TestsetGenerator
 model = ChatOpenAI(base_url=sys.argv[3], api_key="x", model="m", max_retries=0)

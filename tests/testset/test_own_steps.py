@@ -5,9 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.corpus import corpus
 from helpers.each import each
 from helpers.scripted import scripted
+from helpers.texts import corpus
 from helpers.writers import Ring, Writer, documents, passage
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from helpers.corpus import corpus
 from helpers.each import each
+from helpers.texts import corpus
 from helpers.writers import Ring, Writer, documents, rejecting
 from langchain_core.documents import Document
 

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from helpers.chromium import EVIL, NEEDS_CHROMIUM, Axe, expect
+from helpers.screens import EVIL, NEEDS_CHROMIUM, Axe, expect
 
 from langchain_rageval import ConfigError
 from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial

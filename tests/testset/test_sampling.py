@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from helpers.corpus import corpus
 from helpers.each import each
+from helpers.texts import corpus
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document

@@ -7,9 +7,9 @@ from threading import Lock
 
 import pytest
 from helpers.each import each
+from helpers.offline import offline
 from helpers.oracle import answer, coins, oracle, truth, yes
 from helpers.scripted import Vectors, answering, human_of
-from helpers.servers.brain import offline
 from langchain_core.caches import InMemoryCache
 from langchain_core.embeddings import Embeddings
 

@@ -11,11 +11,8 @@ import httpx
 import openai
 import pytest
 from gigachat import exceptions as gigachat_errors
-from helpers.servers.chat import ChatRequest
-from helpers.servers.embedder import Embedder
-from helpers.servers.faults import EMBEDDING_FAULTS, FAULTS, Faults
-from helpers.servers.gigachat_server import TOKEN
-from helpers.servers.openai_server import OpenAIServer
+from helpers.servers.chat import EMBEDDING_FAULTS, FAULTS, ChatRequest, Embedder, Faults
+from helpers.servers.endpoints import TOKEN, OpenAIServer
 from helpers.waiting import PATIENCE, until
 from langchain_core.exceptions import ModelConnectionError, ModelRateLimitError, OutputParserException
 from langchain_gigachat import GigaChatEmbeddings

@@ -1,4 +1,4 @@
-"""Answers of the servers: those of the offline judge, so that scores over HTTP can be compared with an offline run."""
+"""All metrics, real samples, and what the offline judge says of them, to which runs over HTTP are compared."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.models.offline_judge import answer_offline
 
-ROWS = Path(__file__).parents[2] / "fixtures" / "rag_answers" / "rows.jsonl.gz"
+ROWS = Path(__file__).parents[1] / "fixtures" / "rag_answers" / "rows.jsonl.gz"
 
 Build = Callable[..., Metric]
 

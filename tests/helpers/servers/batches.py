@@ -1,15 +1,16 @@
-"""Batch APIs of OpenAI and Anthropic on loopback servers, which answer each request of a batch as a live one."""
+"""Batch APIs of OpenAI and Anthropic on loopback servers, and a runner of batch files as `vllm run-batch`."""
 
 import json
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email import message_from_bytes
+from pathlib import Path
 from typing import Any
 
 from helpers.servers.chat import Brain
+from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Received, Refused, Response
-from helpers.servers.openai_server import OpenAIServer
 from helpers.servers.vendors import VendorServer
 
 
@@ -257,3 +258,30 @@ class AnthropicBatchServer(VendorServer):
             kind = "invalid_request_error" if outcome == "invalid" else "api_error"
             result["error"] = {"type": "error", "error": {"type": kind, "message": "refused by a filter"}}
         return {"custom_id": item["custom_id"], "result": result}
+
+
+class BatchRunner(OpenAIServer):
+    """Answers files of requests; it opens no connection.
+
+    Args:
+        reply: answers chat requests.
+    """
+
+    def __init__(self, reply):
+        super().__init__(reply)
+        self._server.server_close()
+
+    def run(self, source, target, *, leave_out=(), status=200):
+        lines = [json.loads(line) for line in Path(source).read_text(encoding="utf-8").splitlines()]
+        with Path(target).open("w", encoding="utf-8") as file:
+            for place, line in enumerate(lines):
+                if place not in leave_out:
+                    file.write(json.dumps(self.reply_to(line, status), ensure_ascii=False) + "\n")
+        return target
+
+    def reply_to(self, line, status):
+        assert line.keys() == {"custom_id", "method", "url", "body"}
+        assert line["method"] == "POST"
+        body = json.loads(self.routes[line["url"]](Received(line["url"], {}, line["body"], b"")).content)
+        response = {"status_code": status, "request_id": "vllm-batch", "body": body}
+        return {"id": "vllm-1", "custom_id": line["custom_id"], "response": response, "error": None}

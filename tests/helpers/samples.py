@@ -1,10 +1,9 @@
-"""Chains about Munich with a `RagEvalCallback`, and rows as sinks receive them."""
+"""Samples about Munich as mappings, documents, chains, and as the rows that sinks receive."""
 
 from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from helpers.munich import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
@@ -15,6 +14,19 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrou
 
 from langchain_rageval import OfflineJudge, RagEvalCallback, Row, Sample, Score, faithfulness
 from langchain_rageval.data.schema import Failure, Usage
+
+QUESTION = "When was Munich founded?"
+ANSWER = "Munich was founded in 1158. A million elephants live there."
+CONTEXTS = ["Munich was founded in 1158 by Henry the Lion.", "It lies on the Isar."]
+DOCUMENTS = [Document(text) for text in CONTEXTS]
+SAMPLE: dict[str, Any] = {"question": QUESTION, "answer": ANSWER, "contexts": CONTEXTS}
+TRUE_SAMPLE = {**SAMPLE, "answer": "Munich was founded in 1158."}
+REFUSAL = {**SAMPLE, "answer": "I do not know."}
+
+
+def rag_chain() -> Runnable[str, dict[str, Any]]:
+    """Return a chain with the output of LangChain's retrieval chains: input, context and answer."""
+    return RunnableLambda(lambda question: {"input": question, "context": DOCUMENTS, "answer": ANSWER})
 
 
 class Search(BaseRetriever):

@@ -1,5 +1,0 @@
-"""Fixtures of the tests of evaluations."""
-
-from helpers.certificates import certificates
-
-__all__ = ["certificates"]
