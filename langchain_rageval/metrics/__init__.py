@@ -11,26 +11,10 @@ _FILES: Mapping[str, str] = {
 BUILDERS: Mapping[str, str] = {
     name: f"langchain_rageval.metrics.{_FILES.get(name, name)}"
     for name in (
-        "faithfulness",
-        "answer_relevance",
-        "context_precision",
-        "context_recall",
-        "context_relevance",
-        "answer_similarity",
-        "answer_correctness",
-        "aspect_critique",
-        "claim_metrics",
-        "citations",
-        "noise_sensitivity",
-        "context_entity_recall",
-        "abstention",
-        "exact_match",
-        "string_presence",
-        "rouge",
-        "bleu",
-        "chrf",
-        "rubric",
-        "conversation_metrics",
+        *("faithfulness", "answer_relevance", "context_precision", "context_recall", "context_relevance"),
+        *("answer_similarity", "answer_correctness", "aspect_critique", "claim_metrics", "citations"),
+        *("noise_sensitivity", "context_entity_recall", "abstention", "exact_match", "string_presence", "rouge"),
+        *("bleu", "chrf", "rubric", "conversation_metrics"),
     )
 }
 """Module of each builder, by the name of the builder; read by the command line."""
@@ -44,18 +28,9 @@ PRESETS: Mapping[str, Sequence[str]] = {
 
 SCORES: Mapping[str, Sequence[str]] = {
     "claim_metrics": (
-        "claim_precision",
-        "claim_recall",
-        "claim_f1",
-        "claim_context_recall",
-        "claim_context_precision",
-        "claim_context_utilization",
-        "claim_noise_relevant",
-        "claim_noise_irrelevant",
-        "claim_hallucination",
-        "claim_self_knowledge",
-        "claim_faithfulness",
-        "claim_contradiction",
+        *("claim_precision", "claim_recall", "claim_f1", "claim_context_recall", "claim_context_precision"),
+        *("claim_context_utilization", "claim_noise_relevant", "claim_noise_irrelevant", "claim_hallucination"),
+        *("claim_self_knowledge", "claim_faithfulness", "claim_contradiction"),
     ),
     "citations": ("citation_precision", "citation_recall"),
     "conversation_metrics": ("conversation_consistency", "conversation_retention", "conversation_resolution"),

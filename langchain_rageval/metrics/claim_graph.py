@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from langchain_rageval._internal.cached import cached_property
@@ -86,17 +87,12 @@ class ClaimGraph:
         return [claim for claim in self.reference if claim.supported]
 
 
-@dataclass(frozen=True)
-class ReasonWording:
-    """Phrases of the reason of a share, such as "The contexts support 2 of 5 statements; unsupported: …".
+ReasonWording = tuple[str, str]
+"""Phrases of the reason of a share: for the items that were counted, and for the others, which the reason then quotes.
 
-    Attributes:
-        counted: phrase for the items that were counted.
-        exceptions: phrase for the other items, which the reason then quotes; if empty, it quotes the counted ones.
-    """
-
-    counted: str
-    exceptions: str = ""
+The reason quotes the counted items if the second phrase is empty: "Chunks that support the reference: 2 of 5; of no
+use: ...".
+"""
 
 
 @dataclass(frozen=True)
@@ -131,16 +127,16 @@ class ShareFormula:
 
     def reason(self, graph: ClaimGraph, russian: bool) -> str:
         """Return the reason of the value, without the final full stop."""
-        wording, items = (self.ru if russian else self.en), self._items(graph)
+        (counted, exceptions), items = (self.ru if russian else self.en), self._items(graph)
         count = sum(self.holds(graph, item) for item in items)
-        summary = f"{wording.counted}: {count} {'из' if russian else 'of'} {len(items)}"
-        quoted = [item for item in items if self.holds(graph, item) != bool(wording.exceptions)]
+        summary = f"{counted}: {count} {'из' if russian else 'of'} {len(items)}"
+        quoted = [item for item in items if self.holds(graph, item) != bool(exceptions)]
         if not quoted:
             return summary
         quotes = [quote(item.text) if isinstance(item, Claim) else f"[{item}]" for item in quoted[:_MAX_QUOTED]]
         more = f", {'и ещё' if russian else 'and'} {len(quoted) - _MAX_QUOTED}" if len(quoted) > _MAX_QUOTED else ""
         more += " more" if more and not russian else ""
-        return f"{summary}{f'; {wording.exceptions}: ' if wording.exceptions else ': '}{', '.join(quotes)}{more}"
+        return f"{summary}{f'; {exceptions}: ' if exceptions else ': '}{', '.join(quotes)}{more}"
 
     def _items(self, graph: ClaimGraph) -> Sequence[Any]:
         return range(1, graph.chunks + 1) if self.over == "chunks" else getattr(graph, self.over)
@@ -186,125 +182,97 @@ def _precision_and_recall(graph: ClaimGraph) -> tuple[float, float]:
     return precision, recall
 
 
-def _shared(_: ClaimGraph, claim: Claim) -> bool:
-    return claim.shared
-
-
-def _supported(_: ClaimGraph, claim: Claim) -> bool:
-    return claim.supported
-
-
-def _contradicted(_: ClaimGraph, claim: Claim) -> bool:
-    return claim.verdict == "contradicted"
-
-
-def _relevant(graph: ClaimGraph, chunk: int) -> bool:
-    return chunk in graph.relevant_chunks
-
-
-def _misled_by_relevant(graph: ClaimGraph, claim: Claim) -> bool:
-    return not claim.shared and not claim.supporting_chunks.isdisjoint(graph.relevant_chunks)
-
-
-def _misled_by_irrelevant(graph: ClaimGraph, claim: Claim) -> bool:
-    return (
-        not claim.shared and bool(claim.supporting_chunks) and claim.supporting_chunks.isdisjoint(graph.relevant_chunks)
-    )
-
-
-def _hallucinated(_: ClaimGraph, claim: Claim) -> bool:
-    return not claim.shared and not claim.supported
-
-
-def _from_self_knowledge(_: ClaimGraph, claim: Claim) -> bool:
-    return claim.shared and not claim.supported
+def _noise(graph: ClaimGraph, claim: Claim, *, relevant: bool) -> bool:
+    """Return True for a wrong statement that relevant chunks support, or that only other chunks do."""
+    chunks = claim.supporting_chunks
+    return not claim.shared and bool(chunks) and chunks.isdisjoint(graph.relevant_chunks) != relevant
 
 
 FORMULAS: Mapping[str, ClaimFormula] = {
     "precision": ShareFormula(
         "answer",
-        _shared,
+        lambda _, claim: claim.shared,
         ["classifications"],
-        ReasonWording("Right statements of the answer", "not in the reference"),
-        ReasonWording("Верных утверждений ответа", "нет в эталоне"),
+        ("Right statements of the answer", "not in the reference"),
+        ("Верных утверждений ответа", "нет в эталоне"),
     ),
     "recall": ShareFormula(
         "reference",
-        _shared,
+        lambda _, claim: claim.shared,
         ["classifications"],
-        ReasonWording("Statements of the reference that the answer says", "not in the answer"),
-        ReasonWording("Утверждений эталона в ответе", "нет в ответе"),
+        ("Statements of the reference that the answer says", "not in the answer"),
+        ("Утверждений эталона в ответе", "нет в ответе"),
     ),
     "f1": F1Formula(),
     "context_recall": ShareFormula(
         "reference",
-        _supported,
+        lambda _, claim: claim.supported,
         ["reference_verdicts"],
-        ReasonWording("Statements of the reference that the contexts support", "not supported"),
-        ReasonWording("Утверждений эталона, подтверждённых контекстами", "не подтверждено"),
+        ("Statements of the reference that the contexts support", "not supported"),
+        ("Утверждений эталона, подтверждённых контекстами", "не подтверждено"),
     ),
     "context_precision": ShareFormula(
         "chunks",
-        _relevant,
+        lambda graph, chunk: chunk in graph.relevant_chunks,
         ["reference_verdicts"],
-        ReasonWording("Chunks that support the reference", "of no use"),
-        ReasonWording("Фрагментов, подтверждающих эталон", "лишние"),
+        ("Chunks that support the reference", "of no use"),
+        ("Фрагментов, подтверждающих эталон", "лишние"),
         by_chunk=True,
     ),
     "context_utilization": ShareFormula(
         "recalled",
-        _shared,
+        lambda _, claim: claim.shared,
         ["reference_verdicts", "classifications"],
-        ReasonWording("Retrieved statements of the reference that the answer says", "not in the answer"),
-        ReasonWording("Найденных утверждений эталона в ответе", "нет в ответе"),
+        ("Retrieved statements of the reference that the answer says", "not in the answer"),
+        ("Найденных утверждений эталона в ответе", "нет в ответе"),
         by_chunk=True,
     ),
     "noise_relevant": ShareFormula(
         "answer",
-        _misled_by_relevant,
+        partial(_noise, relevant=True),
         ["answer_verdicts", "reference_verdicts", "classifications"],
-        ReasonWording("Wrong statements from relevant chunks"),
-        ReasonWording("Ошибочных утверждений из полезных фрагментов"),
+        ("Wrong statements from relevant chunks", ""),
+        ("Ошибочных утверждений из полезных фрагментов", ""),
         direction="lower",
         by_chunk=True,
     ),
     "noise_irrelevant": ShareFormula(
         "answer",
-        _misled_by_irrelevant,
+        partial(_noise, relevant=False),
         ["answer_verdicts", "reference_verdicts", "classifications"],
-        ReasonWording("Wrong statements from irrelevant chunks"),
-        ReasonWording("Ошибочных утверждений из посторонних фрагментов"),
+        ("Wrong statements from irrelevant chunks", ""),
+        ("Ошибочных утверждений из посторонних фрагментов", ""),
         direction="lower",
         by_chunk=True,
     ),
     "hallucination": ShareFormula(
         "answer",
-        _hallucinated,
+        lambda _, claim: not claim.shared and not claim.supported,
         ["answer_verdicts", "classifications"],
-        ReasonWording("Wrong statements that no context supports"),
-        ReasonWording("Ошибочных утверждений без опоры в контекстах"),
+        ("Wrong statements that no context supports", ""),
+        ("Ошибочных утверждений без опоры в контекстах", ""),
         direction="lower",
     ),
     "self_knowledge": ShareFormula(
         "answer",
-        _from_self_knowledge,
+        lambda _, claim: claim.shared and not claim.supported,
         ["answer_verdicts", "classifications"],
-        ReasonWording("Right statements that no context supports"),
-        ReasonWording("Верных утверждений без опоры в контекстах"),
+        ("Right statements that no context supports", ""),
+        ("Верных утверждений без опоры в контекстах", ""),
     ),
     "faithfulness": ShareFormula(
         "answer",
-        _supported,
+        lambda _, claim: claim.supported,
         ["answer_verdicts"],
-        ReasonWording("Statements of the answer that the contexts support", "not supported"),
-        ReasonWording("Утверждений ответа, подтверждённых контекстами", "не подтверждено"),
+        ("Statements of the answer that the contexts support", "not supported"),
+        ("Утверждений ответа, подтверждённых контекстами", "не подтверждено"),
     ),
     "contradiction": ShareFormula(
         "answer",
-        _contradicted,
+        lambda _, claim: claim.verdict == "contradicted",
         ["answer_verdicts"],
-        ReasonWording("Statements of the answer that the contexts contradict"),
-        ReasonWording("Утверждений ответа, которым противоречат контексты"),
+        ("Statements of the answer that the contexts contradict", ""),
+        ("Утверждений ответа, которым противоречат контексты", ""),
         direction="lower",
     ),
 }

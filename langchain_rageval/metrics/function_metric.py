@@ -9,7 +9,7 @@ from functools import partial, update_wrapper
 from importlib import import_module
 from numbers import Real
 from operator import attrgetter
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -27,30 +27,22 @@ _RESULT = "result"
 _Function = Callable[[Sample], Any]
 
 
+class _Options(TypedDict, total=False):
+    aspect: Aspect
+    name: str | None
+    direction: Direction
+    range: tuple[float, float]
+    version: str | None
+
+
 @overload
 def metric(
-    function: None = None,
-    *,
-    reads: Iterable[str],
-    aspect: Aspect = ...,
-    name: str | None = ...,
-    direction: Direction = ...,
-    range: tuple[float, float] = ...,
-    version: str | None = ...,
+    function: None = None, *, reads: Iterable[str], **options: Unpack[_Options]
 ) -> Callable[[_Function], Metric]: ...
 
 
 @overload
-def metric(
-    function: _Function,
-    *,
-    reads: Iterable[str],
-    aspect: Aspect = ...,
-    name: str | None = ...,
-    direction: Direction = ...,
-    range: tuple[float, float] = ...,
-    version: str | None = ...,
-) -> Metric: ...
+def metric(function: _Function, *, reads: Iterable[str], **options: Unpack[_Options]) -> Metric: ...
 
 
 def metric(

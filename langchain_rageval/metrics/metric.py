@@ -26,12 +26,12 @@ from langchain_rageval.errors import ConfigError, SampleError, config_error_of, 
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 from langchain_rageval.judge.panels import map_members
 from langchain_rageval.metrics.adapters import Adapters, OnMissing, require_threshold, route_by_threshold
-from langchain_rageval.metrics.standalone import question_notes, rewriting_of
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
 from langchain_rageval.metrics.supported import (
     LACKS_FIELD,
     Value,
     extraction_findings,
+    rewriting_of,
     split_extraction,
     with_extraction,
 )
@@ -205,19 +205,8 @@ class Metric(Traced[Any, Score], Adapters):
         if any(own.probabilities for own in self.judges):
             other = map_members(other, with_probabilities)
         steps = [step.judged_by(other) if isinstance(step, Stage) else step for step in sequential_steps(self)]
-        judged = Metric(
-            self.name,
-            aspect=self.aspect,
-            reads=self.reads,
-            steps=reduce(or_, steps),
-            reduce=self.reduce,
-            direction=self.direction,
-            options=self.options,
-            version=self.version,
-            state_from_findings=self.state_from_findings,
-            range=self.range,
-        )
-        judged._is_optional = self._is_optional
+        judged = self.model_copy(update={"steps": reduce(or_, steps)})
+        judged.update_provenance()
         return judged
 
     def optional(self) -> Metric:
@@ -271,7 +260,8 @@ class Metric(Traced[Any, Score], Adapters):
         Returns:
             The score, or None if the findings do not suffice.
         """
-        if self.state_from_findings is None and not self.models and not _has_chain(self):
+        follows_chain = any(isinstance(stage, ChainStep) for stage in stages_of(self))  # models may not be in its graph
+        if self.state_from_findings is None and not self.models and not follows_chain:
             return self.invoke(sample).model_copy(update={"usage": score.usage})
         items, extraction = split_extraction(score.findings)
         if score.unscored == NO_MAJORITY:
@@ -347,7 +337,7 @@ class Metric(Traced[Any, Score], Adapters):
 
     def _finished(self, state: State, sample: Sample, usage: Usage) -> Score:
         """Return the score of a state; the reducer gets the sample with its own question."""
-        found = [*extraction_findings(state), *question_notes(state), *state.get(CUT, ())]
+        found = [*extraction_findings(state), *state.get("question_findings", ()), *state.get(CUT, ())]
         if undecided := state.get(UNDECIDED):
             value = Value.without(NO_MAJORITY, undecided)
         else:
@@ -404,17 +394,19 @@ class Metric(Traced[Any, Score], Adapters):
         return min(max(number, low), high)
 
     def _described(self) -> Instrument:
+        parts: list[dict[str, Any] | None] = []
         problems = []
-        found_by = counted_by = None
-        try:
-            found_by = {"steps": [describe_step(step) for step in sequential_steps(self)], "package": __version__}
-        except NotDescribable as error:
-            problems.append(str(error))
-        try:
-            counted_by = {**self._counting(), "package": __version__}
-        except NotDescribable as error:
-            problems.append(str(error))
+        for part in (self._finding, self._counting):
+            try:
+                parts.append({**part(), "package": __version__})
+            except NotDescribable as error:
+                parts.append(None)
+                problems.append(str(error))
+        found_by, counted_by = parts
         return Instrument.of(found_by, counted_by, "; ".join(problems))
+
+    def _finding(self) -> dict[str, Any]:
+        return {"steps": [describe_step(step) for step in sequential_steps(self)]}
 
     def _counting(self) -> dict[str, Any]:
         name = _qualified_name(self.reduce)
@@ -453,11 +445,6 @@ def _described_options(options: Mapping[str, Any]) -> Any:
     except NotDescribable as error:
         remedy = "use options that are plain data, or give functions a text attribute `version`"
         raise NotDescribable(f"its options cannot be identified ({error}): {remedy}") from None
-
-
-def _has_chain(metric: Metric) -> bool:
-    """Return True if a step invokes a chain of the user, whose models its graph may not show."""
-    return any(isinstance(stage, ChainStep) for stage in stages_of(metric))
 
 
 def _check_own_steps(metric: str, stages: Iterable[Stage[Any]]) -> None:

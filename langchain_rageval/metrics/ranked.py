@@ -278,38 +278,30 @@ def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
         best = "Лучшая оценка {}, средняя {}; в счёт идут первые {} из {}".format(*grades)
     else:
         best = "Best grade {}, mean {}; the first {} of {} chunks count".format(*grades)
-    relative = _basis_ru(ranked, basis) if russian else _basis(ranked, basis)
-    return f"{best}; {relative}." if relative else f"{best}."
+    point = _REFERENCE_POINTS.get((basis, ranked.complete or basis == "threshold"))
+    if point is None:
+        return f"{best}."
+    known = {"judged": len(ranked.judged), "relevant": ranked.relevant, "threshold": ranked.threshold}
+    return f"{best}; {point[russian].format(**known)}."
 
 
-def _basis(ranked: RankedList, basis: Basis) -> str:
-    match basis:
-        case "ideal" if ranked.complete:
-            return f"the ideal is over all {len(ranked.judged)} judged chunks"
-        case "ideal":
-            return "the ideal is over the retrieved chunks only"
-        case "relevant" if ranked.complete:
-            return f"{ranked.relevant} relevant chunks are known, from grade {ranked.threshold:g} on"
-        case "relevant":
-            return f"of {ranked.relevant} relevant chunks that were retrieved, from grade {ranked.threshold:g} on"
-        case "threshold":
-            return f"relevant from grade {ranked.threshold:g} on"
-    return ""
-
-
-def _basis_ru(ranked: RankedList, basis: Basis) -> str:
-    match basis:
-        case "ideal" if ranked.complete:
-            return f"идеал — по всем оценённым фрагментам ({len(ranked.judged)})"
-        case "ideal":
-            return "идеал — только по найденным фрагментам"
-        case "relevant" if ranked.complete:
-            return f"известно подходящих фрагментов: {ranked.relevant}, с оценки {ranked.threshold:g}"
-        case "relevant":
-            return f"относительно подходящих среди найденных ({ranked.relevant}), с оценки {ranked.threshold:g}"
-        case "threshold":
-            return f"подходящие — с оценки {ranked.threshold:g}"
-    return ""
+_REFERENCE_POINTS: Mapping[tuple[Basis, bool], tuple[str, str]] = {
+    ("ideal", True): (
+        "the ideal is over all {judged} judged chunks",
+        "идеал — по всем оценённым фрагментам ({judged})",
+    ),
+    ("ideal", False): ("the ideal is over the retrieved chunks only", "идеал — только по найденным фрагментам"),
+    ("relevant", True): (
+        "{relevant} relevant chunks are known, from grade {threshold:g} on",
+        "известно подходящих фрагментов: {relevant}, с оценки {threshold:g}",
+    ),
+    ("relevant", False): (
+        "of {relevant} relevant chunks that were retrieved, from grade {threshold:g} on",
+        "относительно подходящих среди найденных ({relevant}), с оценки {threshold:g}",
+    ),
+    ("threshold", True): ("relevant from grade {threshold:g} on", "подходящие — с оценки {threshold:g}"),
+}
+"""Reference point in English and Russian, by basis and whether the judged chunks include chunks not retrieved."""
 
 
 def _threshold(kind: str, grader: Grader, threshold: float | None) -> float:

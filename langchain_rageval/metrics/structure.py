@@ -20,7 +20,7 @@ from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._internal.redaction import LONGEST_MESSAGE, cut_middle, redact_secrets
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument
-from langchain_rageval.data.schema import Aspect, Direction, Failure, Sample, Score, Usage
+from langchain_rageval.data.schema import Direction, Failure, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError, JudgeOutputError, SampleError, message_of, step_of
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
@@ -37,28 +37,12 @@ class Scorer(Protocol):
         """Key of the score."""
 
     @property
-    def aspect(self) -> Aspect:
-        """Aspect of the sample that is scored."""
-
-    @property
     def direction(self) -> Direction:
         """Direction that is better, "higher" or "lower"."""
 
     @property
     def steps(self) -> Runnable[State, State]:
         """Runnable that adds the judge's answers to the state."""
-
-    @property
-    def instrument(self) -> str:
-        """Hash of the configuration that affects the scores; identifies the metric in reports and journals."""
-
-    @property
-    def judges(self) -> Sequence[Judge]:
-        """Judges of the steps, in order."""
-
-    @property
-    def models(self) -> Sequence[Any]:
-        """Models that the steps call."""
 
     def get_name(self) -> str:
         """Return the key of the score."""

@@ -1,15 +1,15 @@
-"""Value of a metric, the share of statements that contexts support, and findings on their extraction."""
+"""Value of a metric, the share of statements that contexts support, and findings on extraction and question."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, get_args
 
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, Score
-from langchain_rageval.metrics.standalone import KIND, is_refusal
 from langchain_rageval.prompts.answer_schemas import VerdictLabel
-from langchain_rageval.steps.stage import State
+from langchain_rageval.steps.questions import REFUSED, rewrite_question
+from langchain_rageval.steps.stage import SharedSteps, Stage, State
 from langchain_rageval.text.language import detect_language
 
 NO_FACTS = "the answer states no facts"
@@ -108,6 +108,9 @@ def _reason(count: int, unsupported: Sequence[Finding], language: str) -> str:
 MOST_UNMENTIONED = 1 / 3
 """Share of the content words and numbers of a text that its statements may leave out before the score says so."""
 
+KIND = "standalone_question"
+"""Kind of the finding that holds the question of a conversation as it was judged."""
+
 _HOW = ("extraction", KIND)
 _FEWEST_UNITS = 6  # content words and numbers; of fewer, a share says little
 _IN_RUSSIAN = {"answer": "ответа", "reference": "эталона"}
@@ -148,6 +151,21 @@ def extraction_findings(state: State) -> list[Finding]:
     ]
 
 
+def rewriting_of(sample: Sample, reads: frozenset[str], stages: Iterable[Stage[State]]) -> SharedSteps | None:
+    """Return the step that a metric runs before its own for a sample; None if it judges the question as it is.
+
+    That is so if the sample has no history, if the metric reads the history itself, or if none of its stages shows the
+    question to a judge.
+    """
+    if not sample.history or "history" in reads:
+        return None
+    judge = next((judge for stage in stages if stage.shows_question for judge in stage.judges), None)
+    if judge is None:
+        return None
+    key = (id(judge.model), judge._fingerprint_text)
+    return SharedSteps([rewrite_question(judge)], name="rewrite_question", key=key)
+
+
 def split_extraction(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
     """Return the findings about items, and those about how they were found: the extraction and the question."""
     items = [finding for finding in findings if finding.kind not in _HOW]
@@ -162,7 +180,7 @@ def with_extraction(score: Score, found: Sequence[Finding]) -> Score:
     if score.value is not None:
         parts = [
             score.reason.removesuffix("."),
-            *(finding.reason for finding in found if finding.kind != KIND or is_refusal(finding)),
+            *(finding.reason for finding in found if finding.kind != KIND or finding.verdict == REFUSED),
         ]
         reason = "; ".join(filter(None, parts))
         update["reason"] = f"{reason}." if score.reason.endswith(".") else reason

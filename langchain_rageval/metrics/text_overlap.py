@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.metrics.answer_similarity import OVERLAP, answer_and_references, blank_value, similarity_findings
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.similarity import OVERLAP, answer_and_references, blank_value, similarity_findings
 from langchain_rageval.metrics.supported import Value
 from langchain_rageval.steps.measure_similarity import TextMeasure, compare_texts
 from langchain_rageval.steps.stage import State
@@ -35,14 +35,8 @@ def contains_whole_words(whole: str, text: str) -> bool:
 
     In scripts without spaces between words, any occurrence counts.
     """
-    return bool(text) and any(_is_bounded(whole, at, at + len(text)) for at in _occurrences(text, whole))
-
-
-def _occurrences(text: str, whole: str) -> Iterator[int]:
-    at = whole.find(text)
-    while at >= 0:
-        yield at
-        at = whole.find(text, at + 1)
+    places = (match.start() for match in re.finditer(f"(?={re.escape(text)})", whole))
+    return bool(text) and any(_is_bounded(whole, at, at + len(text)) for at in places)
 
 
 def _is_bounded(whole: str, start: int, end: int) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._version import __version__
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.metrics.mlflow_scorer import mlflow_key
+from langchain_rageval.metrics.adapters import mlflow_key
 from langchain_rageval.report.files import ReportData, head_of, instruments_of, to_data_frame, write_report
 from langchain_rageval.report.page import write_page
 from langchain_rageval.report.summary import summarise

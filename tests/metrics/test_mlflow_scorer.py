@@ -10,7 +10,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from langchain_rageval import ConfigError, OfflineJudge, exact_match, faithfulness, recall_at, suite
-from langchain_rageval.metrics.mlflow_scorer import _fields, mlflow_key
+from langchain_rageval.metrics.adapters import _fields, mlflow_key
 from langchain_rageval.testing import ScriptedJudge
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own use of SQLAlchemy, pandas and Pydantic

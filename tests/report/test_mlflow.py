@@ -9,7 +9,7 @@ from helpers.each import each
 from helpers.reports import FACTLESS, failed, report_of, scored, unscored
 
 from langchain_rageval import ConfigError, Report, __version__
-from langchain_rageval.metrics.mlflow_scorer import mlflow_key
+from langchain_rageval.metrics.adapters import mlflow_key
 
 pytestmark = [
     pytest.mark.gate,
