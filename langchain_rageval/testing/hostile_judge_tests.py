@@ -47,6 +47,8 @@ from langchain_rageval.testing.hostile_judges import (
 
 T = TypeVar("T")
 AnyMetric = Metric | Suite | Runnable[Any, Any]
+AnySample = dict[str, Any] | Sample
+BuildMetric = Callable[[BaseChatModel], AnyMetric]
 
 _MOST_SECONDS = 300.0  # of a run and of its calls, on a machine however busy
 _HANG_SECONDS = 60.0  # of a run with a judge that hangs
@@ -57,7 +59,7 @@ _LARGEST_SCORE = 100_000  # characters
 _CRASHES = (AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ZeroDivisionError)
 _NAMES_OF_CRASHES = {error.__name__ for error in (*_CRASHES, IndexError, KeyError, UnboundLocalError)}
 _CHECK_THE_REPLY = "read replies with a Step or StrictJsonOutputParser, and let their errors pass"
-_DOORS = ("invoke", "ainvoke", "evaluate", "aevaluate")
+_ENTRY_POINTS = ("invoke", "ainvoke", "evaluate", "aevaluate")
 _RUNS = ("evaluate", "aevaluate")
 
 
@@ -92,14 +94,14 @@ class HostileJudgeTests:
         return OfflineJudge()
 
     @property
-    def sample(self) -> dict[str, Any] | Sample:
+    def sample(self) -> AnySample:
         """The sample that the metric scores."""
         return SAMPLE
 
     # pytest collects fixtures in alphabetical order: with the underscore, a subclass's own fixtures override these.
 
     @pytest.fixture(name="build_metric")
-    def _default_build_metric(self) -> Callable[[BaseChatModel], AnyMetric]:
+    def _default_build_metric(self) -> BuildMetric:
         return self.build_metric
 
     @pytest.fixture(name="judge")
@@ -107,19 +109,17 @@ class HostileJudgeTests:
         return self.judge
 
     @pytest.fixture(name="sample")
-    def _default_sample(self) -> dict[str, Any] | Sample:
+    def _default_sample(self) -> AnySample:
         return self.sample
 
     @pytest.fixture
-    def battery(
-        self, build_metric: Callable[[BaseChatModel], AnyMetric], judge: JudgeLike, sample: dict[str, Any] | Sample
-    ) -> _Battery:
+    def runs(self, build_metric: BuildMetric, judge: JudgeLike, sample: AnySample) -> _Runs:
         """Return what the tests share: the metric's builder, the valid judge and the sample."""
-        return _Battery(build_metric, judge, Sample.parse(sample))
+        return _Runs(build_metric, judge, Sample.parse(sample))
 
-    def test_a_valid_judge_gives_a_score(self, battery: _Battery) -> None:
+    def test_a_valid_judge_gives_a_score(self, runs: _Runs) -> None:
         """Check that the metric calls the judge and does not fail; otherwise the other tests would show nothing."""
-        outcome, judge = battery.run("evaluate", "")
+        outcome, judge = runs.run("evaluate", "")
         assert outcome.error is None, f"the metric ended the run with {_describe(outcome.error)}"
         for score in outcome.scores:
             assert score.failure is None, (
@@ -132,32 +132,32 @@ class HostileJudgeTests:
         )
 
     @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-    def test_no_error_and_no_invalid_reply_becomes_a_number(self, battery: _Battery, behaviour: str) -> None:
+    def test_no_error_and_no_invalid_reply_becomes_a_number(self, runs: _Runs, behaviour: str) -> None:
         """Check that a score is a failure with a reason, or what a valid reply gives, after bounded calls.
 
         Every reply is hostile, through each way of calling the metric; then only those to one of its later requests.
         """
-        for door in _DOORS:
-            _assert_none(f"by {door}, {problem}" for problem in battery.problems(door, behaviour))
-        for title in battery.titles[1:]:
-            problems = battery.problems("evaluate", behaviour, title=title)
+        for entry_point in _ENTRY_POINTS:
+            _assert_none(f"by {entry_point}, {problem}" for problem in runs.problems(entry_point, behaviour))
+        for title in runs.titles[1:]:
+            problems = runs.problems("evaluate", behaviour, title=title)
             _assert_none(f"after a hostile reply to the request for {title}, {problem}" for problem in problems)
 
     @pytest.mark.parametrize("behaviour", HUGE_REPLIES)
-    def test_a_huge_reply_leaves_a_small_score(self, battery: _Battery, behaviour: str) -> None:
+    def test_a_huge_reply_leaves_a_small_score(self, runs: _Runs, behaviour: str) -> None:
         """Check that a megabyte from the judge is a failure, and does not get into the report."""
-        outcome, judge = battery.run("evaluate", behaviour)
-        _assert_none(battery.problems_of(outcome, judge))
+        outcome, judge = runs.run("evaluate", behaviour)
+        _assert_none(runs.problems_of(outcome, judge))
         for score in outcome.scores:
             size = len(score.model_dump_json())
             assert size <= _LARGEST_SCORE, f"{score.metric} has {size:,} characters: cut the texts that a score quotes"
 
-    @pytest.mark.parametrize("door", _RUNS)
+    @pytest.mark.parametrize("entry_point", _RUNS)
     @pytest.mark.parametrize("behaviour", ["500 to every call", "prose", "missing item"])
-    def test_other_samples_and_metrics_are_not_affected(self, battery: _Battery, behaviour: str, door: str) -> None:
+    def test_other_samples_and_metrics_are_not_affected(self, runs: _Runs, behaviour: str, entry_point: str) -> None:
         """Check that one bad sample does not change the scores of others, nor those of another metric."""
-        expected, _ = battery.run_many(door, "")
-        outcome, judge = battery.run_many(door, behaviour)
+        expected, _ = runs.run_many(entry_point, "")
+        outcome, judge = runs.run_many(entry_point, behaviour)
         assert outcome.error is None, (
             f"a hostile reply for one sample ended the run with {_describe(outcome.error)}: raise an Exception, which "
             "the run records as a failure of that sample"
@@ -171,13 +171,13 @@ class HostileJudgeTests:
                     f"{valid.scores[name]}: keep no state between samples"
                 )
 
-    @pytest.mark.parametrize("door", _DOORS)
+    @pytest.mark.parametrize("entry_point", _ENTRY_POINTS)
     @pytest.mark.parametrize("error", ENDINGS)
-    def test_an_error_that_is_no_exception_gives_no_score(self, battery: _Battery, error: str, door: str) -> None:
+    def test_an_error_that_is_no_exception_gives_no_score(self, runs: _Runs, error: str, entry_point: str) -> None:
         """Check that a run ends if a judge raises what `except Exception` does not catch, and that Ctrl-C ends it."""
-        outcome, _ = battery.run(door, error)
+        outcome, _ = runs.run(entry_point, error)
         for score in outcome.scores:
-            assert score.failure or battery.is_independent(score), (
+            assert score.failure or runs.is_independent(score), (
                 f"{score.metric} {_outcome_in_words(score)}, although the judge raised {error}: catch Exceptions only, "
                 "and do not use `except:` without a class"
             )
@@ -187,18 +187,18 @@ class HostileJudgeTests:
                 "the metric caught KeyboardInterrupt, so that Ctrl-C does not end a run: catch Exceptions only"
             )
 
-    @pytest.mark.parametrize("door", _RUNS)
-    def test_a_judge_that_hangs_is_abandoned(self, battery: _Battery, door: str) -> None:
+    @pytest.mark.parametrize("entry_point", _RUNS)
+    def test_a_judge_that_hangs_is_abandoned(self, runs: _Runs, entry_point: str) -> None:
         """Check that the timeout of a run ends a call that is never answered."""
-        _assert_none(battery.problems(door, HANG, timeout=_TIMEOUT))
+        _assert_none(runs.problems(entry_point, HANG, timeout=_TIMEOUT))
 
-    @pytest.mark.parametrize("door", _DOORS)
+    @pytest.mark.parametrize("entry_point", _ENTRY_POINTS)
     @pytest.mark.parametrize("behaviour", [name for name in BEHAVIOURS if "API key" in name])
     def test_the_api_key_appears_nowhere(
         self,
-        battery: _Battery,
+        runs: _Runs,
         behaviour: str,
-        door: str,
+        entry_point: str,
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
         capfd: pytest.CaptureFixture[str],
@@ -208,13 +208,13 @@ class HostileJudgeTests:
         The client's own error may contain it: `invoke` raises that error unchanged.
         """
         caplog.set_level(logging.DEBUG)
-        files = {"journal": tmp_path / "run.db", "out": tmp_path / "report.jsonl"} if door in _RUNS else {}
-        outcome, judge = battery.run(door, behaviour, files=files)
+        files = {"journal": tmp_path / "run.db", "out": tmp_path / "report.jsonl"} if entry_point in _RUNS else {}
+        outcome, judge = runs.run(entry_point, behaviour, files=files)
         texts = {
             "a score": " ".join(score.model_dump_json() + repr(score) for score in outcome.scores),
             "the report": repr(outcome.report) + outcome.report._repr_html_() if outcome.report else "",
             "an error of the metric": "" if judge.raised(outcome.error) else _describe(outcome.error),
-            "repr(metric)": repr(battery.build_metric(judge)),
+            "repr(metric)": repr(runs.build_metric(judge)),
             "the log": caplog.text,
             "the output": "".join(capfd.readouterr()),
             **{path.name: path.read_bytes().decode("utf-8", "replace") for path in tmp_path.iterdir()},
@@ -254,7 +254,7 @@ class _Outcome:
 
 
 @dataclass(frozen=True)
-class _Battery:
+class _Runs:
     """Runs of one metric with hostile judges.
 
     Attributes:
@@ -263,7 +263,7 @@ class _Battery:
         sample: the sample to score.
     """
 
-    build_metric: Callable[[BaseChatModel], AnyMetric]
+    build_metric: BuildMetric
     judge: JudgeLike
     sample: Sample
 
@@ -274,27 +274,29 @@ class _Battery:
 
     def run(
         self,
-        door: str,
+        entry_point: str,
         behaviour: str,
         *,
         title: str | None = None,
         timeout: float = _MOST_SECONDS,
         files: Mapping[str, Path] | None = None,
     ) -> tuple[_Outcome, HostileJudge]:
-        """Score the sample by one of the doors; return the outcome and the judge."""
+        """Score the sample by one of the entry points; return the outcome and the judge."""
         judge = self._hostile_judge(behaviour, title=title)
-        return _run(door, self.build_metric(judge), [self.sample], judge, timeout=timeout, **(files or {})), judge
+        return _run(
+            entry_point, self.build_metric(judge), [self.sample], judge, timeout=timeout, **(files or {})
+        ), judge
 
-    def run_many(self, door: str, behaviour: str) -> tuple[_Outcome, HostileJudge]:
+    def run_many(self, entry_point: str, behaviour: str) -> tuple[_Outcome, HostileJudge]:
         """Score three samples, the first with hostile replies, by the metric and another one."""
         judge = self._hostile_judge(behaviour, marker=_MARKER)
         samples = list(islice(vary_sample(self.sample.model_dump(exclude={"id"}, exclude_none=True)), 3))
         metrics = [self.build_metric(judge), RunnableLambda(_score_one, name=_OTHER)]
-        return _run(door, metrics, samples, judge, timeout=_MOST_SECONDS), judge
+        return _run(entry_point, metrics, samples, judge, timeout=_MOST_SECONDS), judge
 
-    def problems(self, door: str, behaviour: str, **options: Any) -> Iterator[str]:
+    def problems(self, entry_point: str, behaviour: str, **options: Any) -> Iterator[str]:
         """Yield what is wrong with the outcome of a run with a hostile judge."""
-        yield from self.problems_of(*self.run(door, behaviour, **options))
+        yield from self.problems_of(*self.run(entry_point, behaviour, **options))
 
     def problems_of(self, outcome: _Outcome, judge: HostileJudge) -> Iterator[str]:
         """Yield what is wrong with an outcome, given the judge."""
@@ -348,24 +350,24 @@ class _Battery:
         return low, high
 
 
-def _run(door: str, metric: Any, samples: list[Any], judge: HostileJudge, **options: Any) -> _Outcome:
+def _run(entry_point: str, metric: Any, samples: list[Any], judge: HostileJudge, **options: Any) -> _Outcome:
     """Score samples in another thread, so that neither a hanging run nor a SystemExit ends the test session."""
     retry = RetryPolicy(attempts=2, initial=0.0, max_wait=0.0)
-    doors: dict[str, Callable[[], Any]] = {
+    calls: dict[str, Callable[[], Any]] = {
         "invoke": lambda: metric.invoke(samples[0]),
         "ainvoke": lambda: asyncio.run(metric.ainvoke(samples[0])),
         "evaluate": lambda: evaluate(samples, metric, progress=False, retry=retry, **options),
         "aevaluate": lambda: asyncio.run(aevaluate(samples, metric, progress=False, retry=retry, **options)),
     }
     future: Future[Any] = Future()
-    threading.Thread(target=_settle, args=(future, doors[door]), daemon=True).start()
+    threading.Thread(target=_settle, args=(future, calls[entry_point]), daemon=True).start()
     seconds = _HANG_SECONDS if judge.behaviour == HANG else _MOST_SECONDS
     try:
         ended = wait([future], seconds).done
     finally:
         judge.release()
     assert ended, (
-        f"{door} did not end within {seconds:g} s: limit the attempts, and call the judge in a Step, or in "
+        f"{entry_point} did not end within {seconds:g} s: limit the attempts, and call the judge in a Step, or in "
         "Step.from_chain, to which the timeout of the run applies"
     )
     return _Outcome.of(future)

@@ -7,12 +7,11 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, NoReturn
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -179,23 +178,6 @@ class Unprintable(Exception):
         raise TypeError("__str__ returned non-string (type NoneType)")
 
 
-@dataclass
-class _Record:
-    """Requests that a hostile judge has received so far; shared by its copies.
-
-    Attributes:
-        titles: titles of the requested answer schemas, in order; None for a request without a schema.
-        hostile_replies: number of hostile replies.
-        errors: errors that the judge has raised.
-        released: set to end all hanging calls.
-    """
-
-    titles: list[str | None] = field(default_factory=list)
-    hostile_replies: int = 0
-    errors: list[BaseException] = field(default_factory=list)
-    released: threading.Event = field(default_factory=threading.Event)
-
-
 class HostileJudge(BaseChatModel):
     """Chat model that shows one hostile behaviour, and otherwise replies like a well-behaved judge.
 
@@ -212,7 +194,10 @@ class HostileJudge(BaseChatModel):
     marker: str = ""
     api_key: SecretStr = SecretStr(KEY)
     default_headers: Mapping[str, str] = Field({"Authorization": f"Bearer {KEY}"}, repr=False)
-    _record: _Record = PrivateAttr(default_factory=_Record)
+    _titles: list[str | None] = PrivateAttr(default_factory=list)
+    _hostile: list[str | None] = PrivateAttr(default_factory=list)  # titles of the requests with hostile replies
+    _errors: list[BaseException] = PrivateAttr(default_factory=list)
+    _released: threading.Event = PrivateAttr(default_factory=threading.Event)
 
     @property
     def _llm_type(self) -> str:
@@ -221,25 +206,25 @@ class HostileJudge(BaseChatModel):
     @property
     def titles(self) -> list[str | None]:
         """Titles of the requested answer schemas so far, in order; None for a request without a schema."""
-        return list(self._record.titles)
+        return list(self._titles)
 
     @property
     def hostile_replies(self) -> int:
         """Number of hostile replies so far."""
-        return self._record.hostile_replies
+        return len(self._hostile)
 
     @property
     def names_of_errors(self) -> set[str]:
         """Class names of the errors that the judge has raised."""
-        return {type(error).__name__ for error in self._record.errors}
+        return {type(error).__name__ for error in self._errors}
 
     def raised(self, error: BaseException | None) -> bool:
         """Return True if an error is one that the judge has raised."""
-        return any(error is own for own in self._record.errors)
+        return any(error is own for own in self._errors)
 
     def release(self) -> None:
         """End all hanging calls."""
-        self._record.released.set()
+        self._released.set()
 
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
@@ -254,27 +239,15 @@ class HostileJudge(BaseChatModel):
         model = self.bind(answer_schema=dereference_refs(convert_to_json_schema(schema)))
         if isinstance(schema, type) and issubclass(schema, BaseModel):
             return model | StrictJsonOutputParser(schema)
-        return model | RunnableLambda(_read_json)
+        return model | RunnableLambda(lambda message: json.loads(message.text))
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
         hostile = self._receive(messages)
         if hostile and self.behaviour == HANG:
-            self._record.released.wait(_LONGEST_HANG)
+            self._released.wait(_LONGEST_HANG)
         return self._result(hostile, self.judge.invoke(messages, **self._options(kwargs)))
 
-    async def _agenerate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
         hostile = self._receive(messages)
         if hostile and self.behaviour == HANG:
             await asyncio.sleep(_LONGEST_HANG)
@@ -292,32 +265,24 @@ class HostileJudge(BaseChatModel):
         """
         texts = [message.text for message in messages]
         title = next((title for text in texts if (title := read_title(text))), None)
-        self._record.titles.append(title)
+        self._titles.append(title)
         if not self.behaviour or self.title not in (None, title) or not any(self.marker in text for text in texts):
             return False
         if self.hostile_replies >= MOST_CALLS:
             raise CallLimitReached(f"more than {MOST_CALLS} calls")
-        self._record.hostile_replies += 1
+        self._hostile.append(title)
         return True
 
     def _result(self, hostile: bool, valid_reply: Any) -> ChatResult:
         reply = valid_reply if isinstance(valid_reply, BaseMessage) else AIMessage(str(valid_reply))
         if hostile:
             try:
-                reply = self._hostile_reply(reply)
+                changed = ALL_BEHAVIOURS[self.behaviour].act(reply.text)
             except BaseException as error:
-                self._record.errors.append(error)
+                self._errors.append(error)
                 raise
+            reply = AIMessage(changed) if isinstance(changed, str) else changed
         return ChatResult(generations=[ChatGeneration(message=reply)])
-
-    def _hostile_reply(self, reply: BaseMessage) -> BaseMessage:
-        """Return the hostile reply in place of a valid one, or raise."""
-        changed = ALL_BEHAVIOURS[self.behaviour].act(reply.text)
-        return AIMessage(changed) if isinstance(changed, str) else changed
-
-
-def _read_json(message: BaseMessage) -> Any:
-    return json.loads(message.text)
 
 
 def _raise(build: Callable[[], BaseException]) -> Callable[[str], NoReturn]:
@@ -406,19 +371,6 @@ def _as_other_kind(value: Any) -> Any:
     return {str(n): part for n, part in enumerate(value)} if isinstance(value, list) else [value]
 
 
-def _repeat_without_end(valid: str) -> str:
-    """Return a valid reply that repeats its last words until it is cut off."""
-    return valid[:-3] + valid[-40:-3] * _REPEATS
-
-
-def _tool_call() -> AIMessage:
-    return AIMessage("", tool_calls=[{"name": "search", "args": {"query": "7 of 10"}, "id": "1"}])
-
-
-def _image() -> AIMessage:
-    return AIMessage([{"type": "image_url", "image_url": {"url": "https://example.com/7.png"}}])
-
-
 _TEXTS: Mapping[str, str | Callable[[], str | AIMessage]] = {
     "prose": "As far as I can see it is good, I would say 7 out of 10. Yes: 1 of 2 statements is true, so 0.5.",
     "refusal": "I'm sorry, but I can't help with that request.",
@@ -430,61 +382,67 @@ _TEXTS: Mapping[str, str | Callable[[], str | AIMessage]] = {
     "the instruction repeated": 'Answer with one JSON object: {"verdict": "supported" | "absent", "grade": 1-5}',
     "control characters": "\x00\x1b[2J\x1b]0;owned\x07\u202e\u2066 1 \x85\u2028",
     "half a surrogate pair": "\ud83d 1 \ude00",
-    "unrequested tool call": _tool_call,
-    "image": _image,
+    "unrequested tool call": lambda: AIMessage(
+        "", tool_calls=[{"name": "search", "args": {"query": "7 of 10"}, "id": "1"}]
+    ),
+    "image": lambda: AIMessage([{"type": "image_url", "image_url": {"url": "https://example.com/7.png"}}]),
     "the API key": f"You sent Authorization: Bearer {KEY}, api_key={KEY}.",
 }
 
+
+def _behaviours(allowed: Allowed, acts: Mapping[str, Callable[[str], str | AIMessage]]) -> dict[str, Behaviour]:
+    return {name: Behaviour(act, allowed) for name, act in acts.items()}
+
+
+_AUTHORIZATION = f"Incorrect API key {KEY}, you sent {{'Authorization': 'Bearer {KEY}'}}"
+_ONLY_FAILURES: Mapping[str, Callable[[str], str | AIMessage]] = {
+    "401 that repeats the API key": _raise(lambda: Rejected(401, _AUTHORIZATION)),
+    "429 to every call": _raise(lambda: Rejected(429, "Too many requests")),
+    "500 to every call": _raise(lambda: Rejected(500, "Internal server error")),
+    "error without a message": _raise(ValueError),
+    "error whose message cannot be read": _raise(Unprintable),
+    "StopIteration": _raise(StopIteration),
+    **{name: _reply(text) for name, text in _TEXTS.items()},
+    "first half of the reply": lambda valid: valid[: len(valid) // 2],
+    "repetition that is cut off": lambda valid: valid[:-3] + valid[-40:-3] * _REPEATS,
+    "deep nesting": _reply(lambda: '{"a": [' * _DEPTH + "]}" * _DEPTH),
+}
+_REPAIRABLE: Mapping[str, Callable[[str], str | AIMessage]] = {
+    "two different replies": lambda valid: f"{valid}\n{_lists(lambda _items: [])(valid)}\n",
+    "reply marked as cut off": lambda valid: AIMessage(valid, response_metadata={"finish_reason": "length"}),
+    "UTF-16 read as Latin-1": lambda valid: valid.encode("utf-16").decode("latin-1"),
+    "list in place of an object": _change_json(_as_other_kind),
+    "null in place of values": _leaves(lambda _leaf: None),
+    "numbers in place of texts": _leaves(lambda leaf: 7 if isinstance(leaf, str) else leaf),
+    "texts in place of numbers": _leaves(lambda leaf: leaf if isinstance(leaf, str) else "several"),
+    "objects in place of values": _leaves(lambda leaf: {"value": leaf}),
+    "NaN in place of numbers": _leaves(lambda leaf: float("nan") if _is_number(leaf) else leaf),
+}
+_PERHAPS_VALID: Mapping[str, Callable[[str], str | AIMessage]] = {
+    "control characters in texts": _leaves(
+        lambda leaf: f"{leaf}\x00\x1b[31m\u202e\ud800" if isinstance(leaf, str) else leaf
+    ),
+    "huge numbers": _leaves(lambda leaf: 10**400 if _is_number(leaf) else leaf),
+    "negative numbers": _leaves(lambda leaf: -5 if _is_number(leaf) else leaf),
+    "no items": _lists(lambda _items: []),
+    "missing item": _lists(lambda items: items[:-1]),
+    "extra item": _lists(_with_extra),
+    "items of the same number": _lists(_with_first_number),
+    "one item 1,000 times": _lists(lambda items: items[:1] * _REPEATS),
+    "1,000 different items": _lists(lambda items: _number_copies(items[0])),
+}
+
 BEHAVIOURS: Mapping[str, Behaviour] = {
-    "401 that repeats the API key": Behaviour(
-        _raise(lambda: Rejected(401, f"Incorrect API key {KEY}, you sent {{'Authorization': 'Bearer {KEY}'}}"))
-    ),
-    "429 to every call": Behaviour(_raise(lambda: Rejected(429, "Too many requests"))),
-    "500 to every call": Behaviour(_raise(lambda: Rejected(500, "Internal server error"))),
-    "error without a message": Behaviour(_raise(ValueError)),
-    "error whose message cannot be read": Behaviour(_raise(Unprintable)),
-    "StopIteration": Behaviour(_raise(StopIteration)),
-    **{name: Behaviour(_reply(text)) for name, text in _TEXTS.items()},
-    "first half of the reply": Behaviour(lambda valid: valid[: len(valid) // 2]),
-    "repetition that is cut off": Behaviour(_repeat_without_end),
-    "two different replies": Behaviour(
-        lambda valid: f"{valid}\n{_lists(lambda _items: [])(valid)}\n", allowed="valid reply"
-    ),
-    "reply marked as cut off": Behaviour(
-        lambda valid: AIMessage(valid, response_metadata={"finish_reason": "length"}), allowed="valid reply"
-    ),
-    "UTF-16 read as Latin-1": Behaviour(lambda valid: valid.encode("utf-16").decode("latin-1"), allowed="valid reply"),
-    "control characters in texts": Behaviour(
-        _leaves(lambda leaf: f"{leaf}\x00\x1b[31m\u202e\ud800" if isinstance(leaf, str) else leaf), allowed="any"
-    ),
-    "list in place of an object": Behaviour(_change_json(_as_other_kind), allowed="valid reply"),
-    "null in place of values": Behaviour(_leaves(lambda _leaf: None), allowed="valid reply"),
-    "numbers in place of texts": Behaviour(
-        _leaves(lambda leaf: 7 if isinstance(leaf, str) else leaf), allowed="valid reply"
-    ),
-    "texts in place of numbers": Behaviour(
-        _leaves(lambda leaf: leaf if isinstance(leaf, str) else "several"), allowed="valid reply"
-    ),
-    "objects in place of values": Behaviour(_leaves(lambda leaf: {"value": leaf}), allowed="valid reply"),
-    "NaN in place of numbers": Behaviour(
-        _leaves(lambda leaf: float("nan") if _is_number(leaf) else leaf), allowed="valid reply"
-    ),
-    "huge numbers": Behaviour(_leaves(lambda leaf: 10**400 if _is_number(leaf) else leaf), allowed="any"),
-    "negative numbers": Behaviour(_leaves(lambda leaf: -5 if _is_number(leaf) else leaf), allowed="any"),
-    "no items": Behaviour(_lists(lambda _items: []), allowed="any"),
-    "missing item": Behaviour(_lists(lambda items: items[:-1]), allowed="any"),
-    "extra item": Behaviour(_lists(_with_extra), allowed="any"),
-    "items of the same number": Behaviour(_lists(_with_first_number), allowed="any"),
-    "deep nesting": Behaviour(_reply(lambda: '{"a": [' * _DEPTH + "]}" * _DEPTH)),
-    "one item 1,000 times": Behaviour(_lists(lambda items: items[:1] * _REPEATS), allowed="any"),
-    "1,000 different items": Behaviour(_lists(lambda items: _number_copies(items[0])), allowed="any"),
+    **_behaviours("failure", _ONLY_FAILURES),
+    **_behaviours("valid reply", _REPAIRABLE),
+    **_behaviours("any", _PERHAPS_VALID),
 }
 """What hostile judges do, by name."""
 
 HUGE_REPLIES: Mapping[str, Behaviour] = {
     "huge error message": Behaviour(_raise(lambda: Rejected(502, "<html>" * (_HUGE // 6)))),
-    "huge text": Behaviour(_reply(lambda: "It is 1 of 2. " * (_HUGE // 14))),
-    "huge list": Behaviour(_reply(lambda: json.dumps([{"number": n, "value": 1} for n in range(_HUGE // 30)]))),
+    "huge text": Behaviour(lambda _: "It is 1 of 2. " * (_HUGE // 14)),
+    "huge list": Behaviour(lambda _: json.dumps([{"number": n, "value": 1} for n in range(_HUGE // 30)])),
 }
 """Replies and errors of a megabyte, by name."""
 

@@ -13,6 +13,7 @@ import os
 import pickle
 import random
 import threading
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
@@ -36,6 +37,10 @@ from langchain_rageval.metrics.structure import metrics_in, names_of, scores_by_
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.testing.hostile_judges import HOSTILE, SAMPLE, insert_everywhere, list_vocabularies, vary_sample
 
+AnyMetric = Metric | Suite
+AnySample = dict[str, Any] | Sample
+Fields = dict[str, Any]
+
 _TIMEOUT = 60.0  # seconds that a sample waits for later ones
 
 
@@ -57,34 +62,34 @@ class MetricTests:
     """
 
     @property
-    def metric(self) -> Metric | Suite:
+    def metric(self) -> AnyMetric:
         """The metric under test; define it in the subclass."""
         raise NotImplementedError(f"{type(self).__name__} must define `metric` as a property or a fixture")
 
     @property
-    def sample(self) -> dict[str, Any] | Sample:
+    def sample(self) -> AnySample:
         """The sample that the metric scores."""
         return SAMPLE
 
     # pytest collects fixtures in alphabetical order: with the underscore, a subclass's own fixtures override these.
 
     @pytest.fixture(name="metric")
-    def _default_metric(self) -> Metric | Suite:
+    def _default_metric(self) -> AnyMetric:
         return self.metric
 
     @pytest.fixture(name="sample")
-    def _default_sample(self) -> dict[str, Any] | Sample:
+    def _default_sample(self) -> AnySample:
         return self.sample
 
     @pytest.fixture
-    def fields(self, sample: dict[str, Any] | Sample) -> dict[str, Any]:
+    def fields(self, sample: AnySample) -> Fields:
         """Return the fields of the sample that have a value, without id and metadata."""
         values = Sample.parse(sample).model_dump(exclude={"id", "metadata"})
         return {name: value for name, value in values.items() if value is not None and value != []}
 
     # Interface
 
-    def test_it_is_a_runnable_and_an_evaluator(self, metric: Metric | Suite) -> None:
+    def test_it_is_a_runnable_and_an_evaluator(self, metric: AnyMetric) -> None:
         """Check that the metric is a LangChain Runnable and a LangSmith evaluator."""
         assert isinstance(metric, Runnable)
         assert isinstance(metric, RunEvaluator)
@@ -92,27 +97,25 @@ class MetricTests:
         assert metric.feedback_keys == names_of(metric)
         assert len(set(metric.feedback_keys)) == len(metric.feedback_keys)
 
-    def test_it_tells_its_name_aspect_direction_and_fields(
-        self, metric: Metric | Suite, fields: dict[str, Any]
-    ) -> None:
+    def test_it_tells_its_name_aspect_direction_and_fields(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that each score carries the metric's name, aspect, direction and configuration hash."""
-        for part, score in zip(metrics_in(metric), _scores(metric.invoke(fields)).values(), strict=True):
+        for part, score in zip(metrics_in(metric), scores_by_name(metric.invoke(fields)).values(), strict=True):
             assert (score.metric, score.aspect, score.direction) == (part.name, part.aspect, part.direction)
             assert score.instrument == part.instrument != ""
             assert part.reads <= set(Sample.model_fields)
             assert part.get_name() == part.name
 
-    def test_it_has_schemas_and_a_graph(self, metric: Metric | Suite) -> None:
+    def test_it_has_schemas_and_a_graph(self, metric: AnyMetric) -> None:
         """Check that input and output schemas and the graph can be generated."""
         assert metric.get_input_jsonschema()["title"]
         assert metric.get_output_jsonschema()["title"]
         assert metric.get_graph().draw_mermaid()
 
     def test_its_score_is_a_number_with_a_reason_and_survives_being_written(
-        self, metric: Metric | Suite, fields: dict[str, Any]
+        self, metric: AnyMetric, fields: Fields
     ) -> None:
         """Check that a score survives JSON and pickle, that it has a reason, and that feedback is never NaN."""
-        for score in _scores(metric.invoke(fields)).values():
+        for score in scores_by_name(metric.invoke(fields)).values():
             assert score.failure is None, f"the metric failed on its own sample: {score.comment}"
             assert score.value is None or math.isfinite(score.value)
             assert score.comment, "a score must give its reason in one sentence"
@@ -123,7 +126,7 @@ class MetricTests:
 
     # Ways of calling
 
-    def test_every_way_of_calling_gives_the_same_score(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
+    def test_every_way_of_calling_gives_the_same_score(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that invoke, batch, stream and their asynchronous forms return equal scores."""
         expected = _content(metric.invoke(fields))
         both = [expected, expected]
@@ -140,9 +143,9 @@ class MetricTests:
         assert [_content(score) for _, score in metric.batch_as_completed([fields, fields])] == both
         assert [*map(_content, metric.transform(iter([fields])))] == [expected]
 
-    @pytest.mark.parametrize("door", ["batch", "abatch"])
+    @pytest.mark.parametrize("entry_point", ["batch", "abatch"])
     def test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest(
-        self, metric: Metric | Suite, fields: dict[str, Any], door: str
+        self, metric: AnyMetric, fields: Fields, entry_point: str
     ) -> None:
         """Check that batches return scores in the order of the samples, not of completion."""
         samples = list(vary_sample(fields))
@@ -150,33 +153,30 @@ class MetricTests:
         if all(one == expected[0] for one in expected):
             pytest.skip("all samples have equal scores, so their order cannot be tested")
         turn = _ReverseOrder(len(samples))
-        configs: list[RunnableConfig] = [{"callbacks": [turn.handler(number)]} for number in range(len(samples))]
-        scores: list[Any] = (
-            metric.batch(samples, configs) if door == "batch" else asyncio.run(metric.abatch(samples, configs))
-        )
+        configs: list[RunnableConfig] = [{"callbacks": [_WaitForLater(turn, number)]} for number in range(len(samples))]
+        batch = metric.batch if entry_point == "batch" else _awaited(metric.abatch)
+        scores = batch(samples, configs)
         assert turn.finished == [*reversed(range(len(samples)))]
         assert [*map(_content, scores)] == expected
 
-    @pytest.mark.parametrize("door", ["batch", "abatch"])
+    @pytest.mark.parametrize("entry_point", ["batch", "abatch"])
     def test_two_bad_samples_in_a_batch_do_not_affect_a_third(
-        self, metric: Metric | Suite, fields: dict[str, Any], door: str
+        self, metric: AnyMetric, fields: Fields, entry_point: str
     ) -> None:
         """Check that `return_exceptions=True` puts each error in its own place."""
         samples: list[Any] = [{"answer": "No question."}, fields, "no sample"]
-        if door == "batch":
-            results: list[Any] = metric.batch(samples, return_exceptions=True)
-        else:
-            results = asyncio.run(metric.abatch(samples, return_exceptions=True))
+        batch = metric.batch if entry_point == "batch" else _awaited(metric.abatch)
+        results = batch(samples, return_exceptions=True)
         assert isinstance(results[0], SampleError)
         assert isinstance(results[2], SampleError)
         assert _content(results[1]) == _content(metric.invoke(fields))
 
-    def test_every_door_gives_the_same_score(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
+    def test_every_entry_point_gives_the_same_score(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that chains, wrappers, parallel runs, suites, graph nodes and `evaluate` return the same score."""
         expected = _content(metric.invoke(fields))
         chain: Runnable[Any, Any] = RunnableLambda(lambda _: fields)
         itself: Runnable[Any, Any] = metric
-        doors: list[Runnable[Any, Any]] = [
+        for entry_point in (
             chain | metric,
             chain | metric.with_retry(),
             chain | itself.with_fallbacks([itself]),
@@ -185,20 +185,19 @@ class MetricTests:
             chain | RunnableParallel(mine=metric, other=metric) | itemgetter("mine"),
             chain | suite(metric),
             chain | metric.as_node(),
-        ]
-        for door in doors:
-            assert _content(door.invoke("?")) == expected
-            assert _content(asyncio.run(door.ainvoke("?"))) == expected
+        ):
+            assert _content(entry_point.invoke("?")) == expected
+            assert _content(asyncio.run(entry_point.ainvoke("?"))) == expected
         assert _content(evaluate([fields], metric, progress=False).rows[0].scores) == expected
         assert _content(asyncio.run(aevaluate([fields], metric, progress=False)).rows[0].scores) == expected
 
-    def test_a_node_writes_under_the_key_it_was_given(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
+    def test_a_node_writes_under_the_key_it_was_given(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that a node returns a state update; LangGraph would read the fields of a bare score as updates."""
         update = metric.as_node("judgement").invoke(fields)
         assert update.keys() == {"judgement"}
         assert _content(update["judgement"]) == _content(metric.invoke(fields))
 
-    def test_a_threshold_lets_pass_what_reaches_it(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
+    def test_a_threshold_lets_pass_what_reaches_it(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that `require` and `route` respect value and direction, and `missing` if there is no value."""
         for part in metrics_in(metric):
             value = part.invoke(fields).value
@@ -216,11 +215,9 @@ class MetricTests:
                 assert routed.invoke(fields) == way
                 assert asyncio.run(routed.ainvoke(fields)) == way
 
-    def test_feedback_is_the_same_through_openevals_and_langsmith(
-        self, metric: Metric | Suite, fields: dict[str, Any]
-    ) -> None:
+    def test_feedback_is_the_same_through_openevals_and_langsmith(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that both interfaces return the same key, score and comment."""
-        expected = {name: (score.value, score.comment) for name, score in _scores(metric.invoke(fields)).items()}
+        expected = {name: (score.value, score.comment) for name, score in scores_by_name(metric.invoke(fields)).items()}
         inputs = {"question": fields["question"]}
         rest = {name: value for name, value in fields.items() if name not in ("question", "answer", "references")}
         outputs = {"answer": fields.get("answer")} | rest
@@ -240,40 +237,37 @@ class MetricTests:
 
     # Inputs
 
-    def test_every_vocabulary_is_understood(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
+    def test_every_vocabulary_is_understood(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that samples of ragas, retrieval chains, openevals and LangGraph are scored if they have all fields."""
-        expected = {name: score.value for name, score in _scores(metric.invoke(fields)).items()}
+        expected = {name: score.value for name, score in scores_by_name(metric.invoke(fields)).items()}
         read = frozenset[str]().union(*(part.reads for part in metrics_in(metric)))
         for vocabulary, sample in list_vocabularies(fields):
             if read <= Sample.parse(sample).model_fields_set:
-                values = {name: score.value for name, score in _scores(metric.invoke(sample)).items()}
+                values = {name: score.value for name, score in scores_by_name(metric.invoke(sample)).items()}
                 assert values == expected, f"in the vocabulary of {vocabulary}"
 
     def test_a_missing_field_raises_before_any_call_and_says_what_to_do(
-        self, metric: Metric | Suite, fields: dict[str, Any]
+        self, metric: AnyMetric, fields: Fields
     ) -> None:
         """Check that no call is made for a sample that cannot be scored."""
         for part in metrics_in(metric):
             for field in sorted(part.reads - {"question", "history"}):
                 lacking = {name: value for name, value in fields.items() if name != field}
-                for method in ("invoke", "ainvoke"):
+                for method in (part.invoke, _awaited(part.ainvoke)):
                     recorder = _StepRecorder()
-                    config: RunnableConfig = {"callbacks": [recorder]}
                     with pytest.raises(SampleError, match="fill it in or drop the metric") as caught:
-                        part.invoke(lacking, config) if method == "invoke" else asyncio.run(
-                            part.ainvoke(lacking, config)
-                        )
+                        method(lacking, {"callbacks": [recorder]})
                     assert caught.value.field == field
                     assert recorder.children == [], "a step had started"
 
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=list(HOSTILE))
-    def test_hostile_content_stays_data(self, metric: Metric | Suite, fields: dict[str, Any], text: str) -> None:
+    def test_hostile_content_stays_data(self, metric: AnyMetric, fields: Fields, text: str) -> None:
         """Check that braces, control characters, injections and forged numbers in fields do not disturb the metric."""
         sample = insert_everywhere(text, fields)
         recorder = _StepRecorder()
         scored = metric.invoke(sample, {"callbacks": [recorder]})
         assert _content(asyncio.run(metric.ainvoke(sample))) == _content(scored)
-        for score in _scores(scored).values():
+        for score in scores_by_name(scored).values():
             assert Score.model_validate_json(score.model_dump_json()) == score
             assert json.dumps(score.feedback(text), allow_nan=False)
         for message in recorder.messages:
@@ -281,7 +275,7 @@ class MetricTests:
 
     # Side effects
 
-    def test_the_users_sample_is_not_changed(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
+    def test_the_users_sample_is_not_changed(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that neither the mapping nor a Document in it changes."""
         documents = [Document(text, metadata={"a": 1}) for text in fields.get("contexts", [])]
         sample = fields | ({"contexts": documents} if documents else {})
@@ -290,7 +284,7 @@ class MetricTests:
         asyncio.run(metric.ainvoke(sample))
         assert sample == before
 
-    def test_nothing_is_kept_between_calls(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
+    def test_nothing_is_kept_between_calls(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that scores do not depend on earlier calls, and that the metric's attributes do not change."""
         attributes = {name: id(value) for name, value in vars(metric).items()}
         first = _content(metric.invoke(fields))
@@ -299,7 +293,7 @@ class MetricTests:
         assert _content(metric.invoke(fields)) == first
         assert {name: id(value) for name, value in vars(metric).items()} == attributes
 
-    def test_the_process_stays_as_it_was(self, metric: Metric | Suite, fields: dict[str, Any]) -> None:
+    def test_the_process_stays_as_it_was(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that scoring changes no environment variable, working directory or global random state."""
         before = (dict(os.environ), os.getcwd(), random.getstate(), str(np.random.get_state()))
         metric.invoke(fields)
@@ -309,7 +303,7 @@ class MetricTests:
 
     @pytest.mark.parametrize("way", ["copy", "deepcopy", "pickle"])
     def test_a_copy_scores_the_same_under_the_same_instrument(
-        self, metric: Metric | Suite, fields: dict[str, Any], way: str
+        self, metric: AnyMetric, fields: Fields, way: str
     ) -> None:
         """Check that copies of the metric, as Ray and process pools make them, give the same score."""
         expected = metric.invoke(fields)
@@ -342,7 +336,7 @@ class _StepRecorder(BaseCallbackHandler):
 
 
 class _ReverseOrder:
-    """Callback source that makes samples finish in reverse order.
+    """State of callback handlers that make samples finish in reverse order.
 
     Args:
         count: number of samples.
@@ -353,13 +347,9 @@ class _ReverseOrder:
         self.count = count
         self.turn = threading.Condition()
 
-    def handler(self, number: int) -> BaseCallbackHandler:
-        """Return a callback handler that delays the start of a sample until all later ones have finished."""
-        return _WaitForLater(self, number)
-
 
 class _WaitForLater(BaseCallbackHandler):
-    """Callback handler that delays the run of one sample.
+    """Callback handler that delays the start of one sample until all later ones have finished.
 
     LangChain calls it in a separate thread, so it does not block an event loop.
     """
@@ -370,7 +360,7 @@ class _WaitForLater(BaseCallbackHandler):
         self.order, self.number = order, number
 
     def on_chain_start(self, *_: Any, parent_run_id: UUID | None = None, **__: Any) -> None:
-        """Wait until the later samples have finished, so that samples finish in reverse order."""
+        """Wait until the later samples have finished."""
         if parent_run_id is None:
             with self.order.turn:
                 later = self.order.count - 1 - self.number
@@ -384,13 +374,14 @@ class _WaitForLater(BaseCallbackHandler):
                 self.order.turn.notify_all()
 
 
-def _scores(result: Any) -> dict[str, Score]:
-    return scores_by_name(result)
+def _awaited(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    """Return an async function as one that runs on an event loop of its own."""
+    return lambda *given, **options: asyncio.run(function(*given, **options))
 
 
 def _content(result: Any) -> dict[str, Any]:
     """Return the scores by name as dictionaries, without usage."""
-    return {name: score.model_dump(exclude={"usage"}) for name, score in _scores(result).items()}
+    return {name: score.model_dump(exclude={"usage"}) for name, score in scores_by_name(result).items()}
 
 
 def _pickle_copy(metric: Any) -> Any:

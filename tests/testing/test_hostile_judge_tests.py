@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from langchain_rageval import Metric, OfflineJudge, Prompt, Sample, Score, Step, Value, exact_match, faithfulness
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.testing import HostileJudgeTests, ScriptedJudge, hostile_judge_tests
-from langchain_rageval.testing.hostile_judge_tests import _Battery
+from langchain_rageval.testing.hostile_judge_tests import _Runs
 from langchain_rageval.testing.hostile_judges import SAMPLE
 
 NUMBERS = "test_no_error_and_no_invalid_reply_becomes_a_number"
@@ -314,7 +314,7 @@ def key_in_the_repr(judge):
 
 
 def battery_of(build, valid='{"reason": "Thanks.", "grade": 4}'):
-    return _Battery(build, ScriptedJudge(valid, repeat=True), Sample.parse(SAMPLE))
+    return _Runs(build, ScriptedJudge(valid, repeat=True), Sample.parse(SAMPLE))
 
 
 def message_of(test, *arguments):

@@ -22,7 +22,7 @@ from langchain_rageval import (
     suite,
 )
 from langchain_rageval.testing import HostileJudgeTests
-from langchain_rageval.testing.hostile_judge_tests import _Battery
+from langchain_rageval.testing.hostile_judge_tests import _Runs
 from langchain_rageval.testing.hostile_judges import SAMPLE
 
 POLICY = Sample(question="Сколько стоит полис?", answer="Спасибо за вопрос! Тысячу рублей.")
@@ -60,7 +60,7 @@ SIZE = "test_a_huge_reply_leaves_a_small_score"  # takes seconds; the parser is 
 @pytest.mark.parametrize("rule", [rule for rule in rules_of(HostileJudgeTests) if rule != SIZE])
 def test_every_other_metric_passes(rule, name, tmp_path, caplog, capfd):
     test = getattr(HostileJudgeTests(), rule)
-    battery = _Battery(OTHERS[name], OfflineJudge(), Sample.parse(SAMPLE))
+    battery = _Runs(OTHERS[name], OfflineJudge(), Sample.parse(SAMPLE))
 
     @each("number, case", enumerate(cases_of(test)))
     def passes(number, case):
@@ -78,4 +78,4 @@ def test_every_other_metric_passes(rule, name, tmp_path, caplog, capfd):
 @pytest.mark.gate
 @each("behaviour", [case["behaviour"] for case in cases_of(getattr(HostileJudgeTests, SIZE))])
 def test_a_huge_reply_to_the_step_of_the_guide_leaves_a_small_score(behaviour):
-    getattr(HostileJudgeTests(), SIZE)(_Battery(politeness, OfflineJudge(), POLICY), behaviour)
+    getattr(HostileJudgeTests(), SIZE)(_Runs(politeness, OfflineJudge(), POLICY), behaviour)
