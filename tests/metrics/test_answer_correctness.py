@@ -1,4 +1,3 @@
-import asyncio
 from fractions import Fraction
 from math import inf, nan
 
@@ -8,7 +7,7 @@ from helpers.scripted import PairScores, Vectors, classification, scripted, stat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, SampleError, answer_correctness, evaluate
+from langchain_rageval import ConfigError, Judge, Sample, SampleError, answer_correctness, evaluate
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.answer_correctness import StatementCounts, weighted_correctness
 
@@ -94,21 +93,6 @@ def test_f_is_what_exact_fractions_say(tp, fp, covered, fn, beta):
         assert f_score(tp, fp, covered, fn, float(beta), "precision_recall") == pytest.approx(float(f))
 
 
-@given(some, some, some, st.floats(0.1, 10))
-def test_where_each_fact_is_told_once_the_formulas_agree(tp, fp, fn, beta):
-    assert f_score(tp, fp, tp, fn, beta) == pytest.approx(f_score(tp, fp, tp, fn, beta, "precision_recall"))
-
-
-@given(some, some, some, some, st.floats(1e-3, 1e3), st.sampled_from(["counts", "precision_recall"]))
-def test_f_is_from_0_to_1_and_1_only_when_nothing_is_wrong_or_missed(tp, fp, covered, fn, beta, formula):
-    f = f_score(tp, fp, covered, fn, beta, formula)
-    assert 0.0 <= f <= 1.0 + 1e-12
-    if tp and covered and not fp and not fn:
-        assert f == 1.0
-    if fp and tp and not fn:
-        assert f < 1.0
-
-
 @given(
     st.tuples(st.floats(0, 100), st.floats(0, 100)).filter(sum),
     st.floats(0.1, 10),
@@ -183,21 +167,6 @@ def test_references_that_are_blank_are_no_measure_of_similarity():
 def test_references_that_are_blank_are_no_measure_of_facts(weights):
     score = scored(statements("a"), sample=SAMPLE.model_copy(update={"references": [""]}), weights=weights)
     assert (score.value, score.unscored, score.usage.calls) == (None, "the references are blank", 1)
-
-
-@each("beta", [1e200, 1e-200, float("inf"), float("nan")])
-def test_a_beta_that_cannot_be_squared_is_refused_when_the_metric_is_built(beta):
-    with pytest.raises(ConfigError, match="beta must be a number above 0"):
-        answer_correctness(scripted(), Vectors({}), beta=beta)
-
-
-@pytest.mark.parametrize("field", ["references", "answer"])
-def test_a_missing_field_raises_before_any_call(field):
-    sample = {"question": "?", "answer": "A.", "references": ["R."]}
-    del sample[field]
-    with pytest.raises(SampleError, match=rf"lacks \['{field}'\]") as caught:
-        scored(sample=sample)
-    assert caught.value.field == field
 
 
 def test_an_empty_list_of_references_is_missing():
@@ -304,15 +273,10 @@ def test_weights_out_of_range_are_refused_when_the_metric_is_built(weights):
         answer_correctness(scripted(), NEAR, weights=weights)
 
 
-@each("beta", [0, -1, nan, inf, "1", None])
+@each("beta", [0, -1, nan, inf, 1e200, 1e-200, "1", None])
 def test_a_beta_out_of_range_is_refused_when_the_metric_is_built(beta):
     with pytest.raises(ConfigError, match=r"beta must be a number above 0, got"):
         answer_correctness(scripted(), NEAR, beta=beta)
-
-
-def test_another_formula_is_refused_when_the_metric_is_built():
-    with pytest.raises(ConfigError, match="""formula is "counts" or "precision_recall", got 'f1'"""):
-        answer_correctness(scripted(), NEAR, formula="f1")
 
 
 def test_a_part_with_weight_needs_its_model_when_the_metric_is_built():
@@ -371,11 +335,6 @@ def test_extras_are_rescored_by_the_other_rule_without_a_call():
     assert again.rows[0].scores["answer_correctness"].value == 1.0
 
 
-def test_another_rule_for_extras_is_refused():
-    with pytest.raises(ConfigError, match='extra is "count" or "ignore", got \'half\''):
-        answer_correctness(scripted(), NEAR, extra="half")
-
-
 def test_the_instrument_tells_the_options_apart():
     judge = scripted()
     options = [
@@ -422,24 +381,6 @@ def test_rates_of_agreement_do_not_count():
     assert [finding.kind for finding in score.findings] == [
         "statement", "reference_statement", "agreement", "agreement",
     ]  # fmt: skip
-
-
-@each("bad", [[0, 0], [nan, 1], [inf, 0]])
-async def test_vectors_without_a_direction_are_a_failure_not_nan(bad):
-    metric = answer_correctness(
-        scripted(statements("a"), statements("c"), classification({1: [1]})), Vectors({"A.": bad, "R.": [1, 0]})
-    )
-    (row,) = (await asyncio.to_thread(evaluate, [SAMPLE], metric, progress=False)).rows
-    score = row.scores["answer_correctness"]
-    assert (score.value, score.failure.error, score.failure.step) == (None, "ModelOutputError", "measure_similarity")
-    assert score.usage.calls == 3
-
-
-def test_a_judge_that_cannot_be_read_raises_with_its_step():
-    judge = Judge(scripted(statements("a"), statements("c"), "no", "never"), attempts=2)
-    with pytest.raises(JudgeOutputError) as caught:
-        answer_correctness(judge, NEAR).invoke(SAMPLE)
-    assert (caught.value.step, caught.value.raw_output) == ("classify_statements", "never")
 
 
 def test_many_statements_are_compared_in_slices_each_with_each():

@@ -4,26 +4,19 @@ import asyncio
 import threading
 
 import pytest
-from helpers.claims import CONTEXTS, FIRE, FLOOD, METEOR, QUESTION, SAMPLE, THEFT, WAR, World, ragchecker
+from helpers.claims import CONTEXTS, FIRE, FLOOD, METEOR, SAMPLE, THEFT, WAR, World, ragchecker
 from helpers.each import each
 from helpers.offline import RICH, rag_samples
 from helpers.scripted import answering, classification, human_of
 from helpers.waiting import PATIENCE
-from langchain_core.runnables import RunnableLambda
-from langgraph.graph import END, START, StateGraph
-from langsmith.run_trees import RunTree
-from langsmith.schemas import Example
-from typing_extensions import TypedDict
 
 from langchain_rageval import (
     Budget,
     ConfigError,
     Finding,
     Judge,
-    JudgeOutputError,
     OfflineJudge,
     Sample,
-    SampleError,
     Score,
     aevaluate,
     answer_correctness,
@@ -305,14 +298,6 @@ def test_of_several_references_what_any_says_is_right_and_their_statements_are_u
     ]
 
 
-@each("field", ["answer", "contexts", "references"])
-def test_a_missing_field_raises_before_any_call(field):
-    judge = World().judge()
-    with pytest.raises(SampleError, match=rf"lacks \['{field}'\]"):
-        claim_metrics(judge).invoke(SAMPLE.model_copy(update={field: [] if field == "references" else None}))
-    assert judge.asked == []
-
-
 @each(
     ("options", "complaint"),
     [
@@ -378,13 +363,6 @@ def test_a_step_that_fails_takes_only_those_with_it_that_need_it_and_is_not_aske
     attempts = Judge(judge).attempts
     assert asked <= attempts * {"answer_statements": 1, "statements": 2, "text": 3}[step]
     assert sum(score.usage.calls for score in scores_of(report).values()) == len(judge.asked)
-
-
-async def test_the_runnable_methods_raise():
-    with pytest.raises(JudgeOutputError):
-        claim_metrics(stuck("text")).invoke(SAMPLE)
-    with pytest.raises(JudgeOutputError):
-        await claim_metrics(stuck("text")).ainvoke(SAMPLE)
 
 
 # Journal, resume, rescore, plan, budget
@@ -463,64 +441,7 @@ def test_a_plan_tells_what_it_will_cost(attribution):
     assert plan([*ROWS, *EDGES], metrics).calls == sum(paid(metrics.invoke(sample)) for sample in [*ROWS, *EDGES])
 
 
-def test_a_budget_leaves_out_what_it_has_no_room_for():
-    judge = World().judge()
-    samples = [SAMPLE, *(Sample(**{**SAMPLE.model_dump(exclude={"id"}), "answer": text}) for text in (FIRE, WAR))]
-    report = evaluate(samples, claim_metrics(judge), progress=False, budget=Budget(calls=11), max_concurrency=1)
-    assert len(judge.asked) <= 11
-    scored = {(row.index, name) for row in report.rows for name in row.scores}
-    assert scored | {*report.left_out} == {(index, name) for index in range(3) for name in NAMES}
-    assert scored
-    assert report.left_out
-
-
 # Doors
-
-
-def chain():
-    """From a question to what a retrieval chain yields."""
-    yielded = SAMPLE.model_dump(include={"question", "answer", "contexts", "references"})
-    return RunnableLambda(lambda question: {**yielded, "question": question})
-
-
-async def test_it_ends_a_chain_alone_or_in_a_suite():
-    judge = World().judge()
-    for runnable in (claim_metrics(judge), suite(claim_metrics(judge), faithfulness(judge))):
-        for scores in [(chain() | runnable).invoke(QUESTION), await (chain() | runnable).ainvoke(QUESTION)]:
-            assert {name: scores[name].value for name in NAMES} == pytest.approx(EXPECTED)
-    assert len(claim_metrics(judge).batch([SAMPLE, SAMPLE])) == len(await claim_metrics(judge).abatch([SAMPLE] * 2))
-
-
-def test_langsmith_and_openevals_get_twelve_feedbacks():
-    given = {"outputs": {"answer": SAMPLE.answer, "contexts": SAMPLE.contexts}}
-    run = RunTree(name="rag", run_type="chain", inputs={"question": QUESTION}, **given)
-    example = Example(id=run.id, inputs={"question": QUESTION}, outputs={"reference": SAMPLE.references[0]})
-    results = claim_metrics(World().judge()).evaluate_run(run, example)["results"]
-    assert {result.key: result.score for result in results} == pytest.approx(EXPECTED)
-    called = claim_metrics(World().judge())(
-        inputs={"question": QUESTION},
-        outputs={"answer": SAMPLE.answer},
-        context=SAMPLE.contexts,
-        reference_outputs={"reference": SAMPLE.references[0]},
-    )
-    assert {feedback["key"]: feedback["score"] for feedback in called} == pytest.approx(EXPECTED)
-
-
-class State(TypedDict, total=False):
-    question: str
-    answer: str
-    contexts: list
-    references: list
-    judged: dict
-
-
-def test_it_is_a_node_of_a_graph():
-    graph = StateGraph(State)
-    graph.add_node("judge", claim_metrics(World().judge()).as_node("judged"))
-    graph.add_edge(START, "judge")
-    graph.add_edge("judge", END)
-    state = graph.compile().invoke(SAMPLE.model_dump(include={"question", "answer", "contexts", "references"}))
-    assert values(state["judged"]) == pytest.approx(EXPECTED)
 
 
 async def test_its_graph_and_its_events_name_the_steps():

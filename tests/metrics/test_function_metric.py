@@ -4,8 +4,6 @@ import asyncio
 import importlib
 import pickle
 import threading
-from decimal import Decimal
-from fractions import Fraction
 from functools import partial
 
 import cloudpickle
@@ -170,15 +168,6 @@ def test_a_function_without_the_decorator_is_refused_with_the_remedy(function, d
     with pytest.raises(ConfigError) as raised:
         suite(function)
     assert str(raised.value) == "a suite takes metrics, got function: decorate it with @metric(reads=...)"
-
-
-@each("number", [Fraction(1, 4), Decimal("0.25"), np.float32(0.25), 0.25])
-def test_every_kind_of_number_is_a_value(number):
-    def own(_):
-        return number
-
-    score = scored(own)
-    assert (type(score.value), score.value, score.reason) == (float, 0.25, "own returned 0.25.")
 
 
 def test_a_metric_is_not_decorated_again():

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 import requests
-from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, REFUSAL
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
 from helpers.scripted import Scripted, answering, human_of, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
 from langchain_core.documents import Document
@@ -26,15 +26,7 @@ from langsmith.run_trees import RunTree
 from langsmith.schemas import Example
 from langsmith.utils import get_env_var
 
-from langchain_rageval import (
-    HashingEmbeddings,
-    Metric,
-    OfflineJudge,
-    answer_relevance,
-    claim_metrics,
-    faithfulness,
-    suite,
-)
+from langchain_rageval import HashingEmbeddings, Metric, OfflineJudge, answer_relevance, faithfulness, suite
 from langchain_rageval.integrations.langsmith import summary_evaluator
 from langchain_rageval.metrics.suite import Suite
 
@@ -128,13 +120,6 @@ async def test_a_metric_is_an_evaluator_that_finds_the_contexts_in_the_retriever
     assert [finding["verdict"] for finding in feedback.metadata["findings"]] == ["supported", "absent"]
     assert [inputs["question"] for inputs in judge.inputs] == [QUESTION, QUESTION]
     assert f"[1.1] {CONTEXTS[0]}\n[2]\n[2.1] {CONTEXTS[1]}" in human_of(judge.asked[1])
-
-
-@both_entry_points
-async def test_contexts_that_the_target_returns_are_read(entry_point, client):
-    target = RunnableLambda(lambda _: {"answer": ANSWER, "context": DOCUMENTS})
-    ((feedback,),) = await experiment(entry_point, client, target, faithfulness(OfflineJudge()), examples(QUESTION))
-    assert feedback.score == 0.5
 
 
 class Searching(MessagesState, total=False):
@@ -240,17 +225,6 @@ async def test_a_suite_gives_several_feedbacks(entry_point, client):
 
 
 @both_entry_points
-async def test_claim_metrics_give_twelve_feedbacks_for_five_calls(entry_point, client):
-    judge = recording_judge()
-    claims = claim_metrics(judge)
-    (feedback,) = await experiment(entry_point, client, answers_alone(), claims, examples(QUESTION))
-    assert [part.key for part in feedback] == claims.feedback_keys
-    assert len(feedback) == 12
-    assert all(part.score is not None or part.comment for part in feedback)
-    assert len(judge.asked) <= 5
-
-
-@both_entry_points
 async def test_a_judge_that_fails_leaves_no_score_but_the_cause_on_its_row_alone(entry_point, client):
     def moody(messages: list[BaseMessage]) -> Any:
         return ConnectionError("reset by peer") if "Berlin" in human_of(messages) else offline_reply(messages)
@@ -260,13 +234,6 @@ async def test_a_judge_that_fails_leaves_no_score_but_the_cause_on_its_row_alone
     assert [feedback.score for (feedback,) in rows] == [0.5, None, 0.5]
     assert rows[1][0].comment == "ConnectionError: reset by peer"
     assert rows[1][0].metadata["failure"]["step"] == "extract_statements"
-
-
-@both_entry_points
-async def test_an_answer_without_facts_says_so_in_the_comment(entry_point, client):
-    target = RunnableLambda(lambda _: {"answer": REFUSAL["answer"], "context": DOCUMENTS})
-    ((feedback,),) = await experiment(entry_point, client, target, faithfulness(OfflineJudge()), examples(QUESTION))
-    assert (feedback.score, feedback.comment) == (None, "the answer states no facts")
 
 
 @both_entry_points

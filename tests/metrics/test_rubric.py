@@ -4,26 +4,13 @@ import warnings
 
 import pytest
 from helpers.each import each
-from helpers.offline import RICH
 from helpers.scripted import answering, graded, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
-from langchain_rageval import (
-    ConfigError,
-    Criterion,
-    Judge,
-    OfflineJudge,
-    Report,
-    Sample,
-    evaluate,
-    faithfulness,
-    jury,
-    plan,
-    rubric,
-)
+from langchain_rageval import ConfigError, Criterion, Judge, OfflineJudge, Report, Sample, evaluate, jury, rubric
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.rubric import _weighted, weighted_grade
 
@@ -233,26 +220,6 @@ def test_other_criteria_or_grades_off_the_new_scale_are_not_restored(criteria, s
         report.rescore(rubric(scripted(), criteria, scale))
 
 
-def test_what_is_in_the_journal_is_not_asked_again(tmp_path):
-    model = answering(by_answer)
-    runs = [evaluate(ANSWERS, rubric(model), journal=tmp_path / "j.db", progress=False) for _ in range(2)]
-    assert len(model.asked) == 4
-    values = [[row.scores["rubric"].value for row in run.rows] for run in runs]
-    assert values[0] == values[1] == pytest.approx([0.4, 1.6 / 3, 2 / 3, 0.8])
-    evaluate(ANSWERS, rubric(model, examples="none"), journal=tmp_path / "j.db", progress=False)
-    assert len(model.asked) == 8
-
-
-def test_the_plan_is_what_the_run_then_costs():
-    metrics = [rubric(OfflineJudge()), faithfulness(OfflineJudge())]
-    planned, paid = plan(RICH, metrics)["rubric"], evaluate(RICH, metrics, progress=False).summary()["rubric"]
-    assert (planned.calls, planned.input_tokens, planned.output_tokens) == (
-        paid.calls,
-        paid.input_tokens,
-        paid.output_tokens,
-    )
-
-
 def test_the_instrument_changes_with_whatever_could_change_a_grade():
     judge = OfflineJudge()
     three = [Criterion("a", "d"), Criterion("b", "d"), Criterion("c", "d")]
@@ -268,14 +235,6 @@ def test_the_instrument_changes_with_whatever_could_change_a_grade():
     ]
     assert len({metric.instrument for metric in metrics}) == len(metrics)
     assert rubric(judge, name="mine").instrument == rubric(judge).instrument
-
-
-def test_a_judge_that_grades_nothing_is_a_failure_on_its_own_sample():
-    def reply(messages):
-        return "Well." if "number 2" in messages[1].text else by_answer(messages)
-
-    report = evaluate(ANSWERS, rubric(answering(reply)), progress=False)
-    assert [row.scores["rubric"].failure is None for row in report.rows] == [True, True, False, True]
 
 
 # Offline

@@ -3,10 +3,10 @@ import threading
 from typing import Any
 
 import pytest
-from helpers.samples import ANSWER, QUESTION, REFUSAL, SAMPLE, rag_chain
+from helpers.samples import REFUSAL, SAMPLE
 from helpers.scripted import answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
-from langchain_core.runnables import RunnableParallel, RunnablePassthrough
+from langchain_core.runnables import RunnableParallel
 
 from langchain_rageval import (
     ConfigError,
@@ -14,7 +14,6 @@ from langchain_rageval import (
     JudgeOutputError,
     Metric,
     OfflineJudge,
-    SampleError,
     Score,
     Value,
     evaluate,
@@ -67,16 +66,6 @@ async def test_every_entry_point_of_a_suite_gives_all_scores_and_pays_for_each_s
     assert [values(scores) for scores in both.stream(SAMPLE)] == [BOTH]
     assert [values(scores) async for scores in both.astream(SAMPLE)] == [BOTH]
     assert len(model.asked) == 2 * 6
-
-
-@pytest.mark.parametrize("call", ["invoke", "ainvoke"])
-async def test_a_suite_works_in_a_chain_and_beside_others(call):
-    model = recording_judge()
-    chain = rag_chain() | RunnableParallel(scores=pair(model), given=RunnablePassthrough())
-    out = chain.invoke(QUESTION) if call == "invoke" else await chain.ainvoke(QUESTION)
-    assert values(out["scores"]) == BOTH
-    assert out["given"]["answer"] == ANSWER
-    assert len(model.asked) == 2
 
 
 @pytest.mark.parametrize("call", ["invoke", "ainvoke"])
@@ -135,18 +124,6 @@ async def test_what_failed_is_not_asked_again_for_the_others_beyond_their_attemp
     assert sum(score.usage.calls for score in scores.values()) == len(model.asked)
 
 
-async def test_a_sample_that_lacks_a_field_raises_before_any_call():
-    model = recording_judge()
-    for input in ({"question": QUESTION}, "no sample"):
-        with pytest.raises(SampleError):
-            pair(model).invoke(input)
-        with pytest.raises(SampleError):
-            await pair(model).ainvoke(input)
-        with pytest.raises(SampleError):
-            collect_scores(pair(model), input)
-    assert model.asked == []
-
-
 def test_an_unscored_metric_stays_in_the_result():
     scores = suite(faithfulness(OfflineJudge())).invoke(REFUSAL)
     assert scores["faithfulness"].unscored == "the answer states no facts"
@@ -171,12 +148,6 @@ def test_a_suite_of_two_metrics_of_one_name_is_refused():
         suite(metric.with_retry())
     with pytest.raises(ConfigError, match=r"got list; pass them as suite\(one, two\)"):
         suite([metric, metric])
-
-
-def test_a_suite_draws_the_steps_of_all_its_metrics():
-    drawn = pair(OfflineJudge()).get_graph().draw_mermaid()
-    assert drawn.count("(extract_statements)") == 2
-    assert "(supported_share)" in drawn
 
 
 def test_a_suite_has_schemas_and_shows_its_metrics():
