@@ -1,8 +1,8 @@
 """The twelve numbers against RAGChecker's own definitions, written out once more with loops over plain tables."""
 
 import pytest
-from helpers.claims import ragchecker
 from helpers.each import each
+from helpers.labelled import ragchecker
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,8 +4,8 @@ import asyncio
 import threading
 
 import pytest
-from helpers.claims import CONTEXTS, FIRE, FLOOD, METEOR, SAMPLE, THEFT, WAR, World, ragchecker
 from helpers.each import each
+from helpers.labelled import CONTEXTS, FIRE, FLOOD, METEOR, SAMPLE, THEFT, WAR, World, ragchecker
 from helpers.offline import RICH, rag_samples
 from helpers.scripted import answering, classification, human_of
 from helpers.waiting import PATIENCE

@@ -4,8 +4,8 @@ import json
 from collections import Counter
 
 import pytest
-from helpers.claims import dialogues, labelled_judge, whole
 from helpers.each import each
+from helpers.labelled import dialogues, labelled_judge, whole
 from helpers.scripted import scripted
 
 from langchain_rageval import Judge, OfflineJudge, Sample, conversation_metrics, evaluate

@@ -1,7 +1,7 @@
 """What every metric tells about small samples in English and Russian, scored offline and compared whole."""
 
-from helpers.claims import dialogues, whole
 from helpers.each import each
+from helpers.labelled import dialogues, whole
 from helpers.offline import METRICS, RICH
 from helpers.samples import REFUSAL, SAMPLE
 from helpers.stored import assert_stored, told

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from helpers.claims import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
 from helpers.each import each
+from helpers.labelled import CONTEXTS, FIRE, METEOR, QUESTION, SAMPLE, THEFT, World
 from helpers.scripted import PairScores, answering, statements
 from hypothesis import given
 from hypothesis import strategies as st

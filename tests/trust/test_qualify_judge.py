@@ -7,8 +7,8 @@ from threading import Lock
 
 import pytest
 from helpers.each import each
+from helpers.labelled import answer, coins, oracle, truth, yes
 from helpers.offline import offline
-from helpers.oracle import answer, coins, oracle, truth, yes
 from helpers.scripted import Vectors, answering, human_of
 from langchain_core.caches import InMemoryCache
 from langchain_core.embeddings import Embeddings

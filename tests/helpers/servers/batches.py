@@ -10,7 +10,7 @@ from typing import Any
 
 from helpers.servers.chat import Brain
 from helpers.servers.endpoints import OpenAIServer
-from helpers.servers.loopback import Received, Refused, Response
+from helpers.servers.loopback import Received, Response
 from helpers.servers.vendors import VendorServer
 
 
@@ -77,17 +77,9 @@ class BatchServer(OpenAIServer):
                 return Response.json(self.error_body(429, "too many questions"), 429, {"Retry-After": "0"})
             case ["batches", name]:
                 return Response.json(self._poll(name))
-        response = self._answer(received)
+        response = self.routed(received)
         self.on_state("live")
         return response
-
-    def _answer(self, received: Received) -> Response:
-        try:
-            if received.path not in self.routes:
-                raise Refused(404, f"No route {received.path}")
-            return self.routes[received.path](received)
-        except Refused as refused:
-            return Response.json(self.error_body(refused.status, refused.message), refused.status, refused.headers)
 
     def _upload(self, received: Received) -> dict[str, Any]:
         name = f"file-{len(self.files) + 1}"
@@ -170,7 +162,7 @@ class BatchServer(OpenAIServer):
                 "response": {"status_code": 400, "request_id": "r", "body": self.error_body(400, "refused by a filter")}
             }
         received = Received(line["url"], {}, line["body"], json.dumps(line["body"]).encode())
-        response = self._answer(received)
+        response = self.routed(received)
         with self._lock:
             self.answered[line["custom_id"]] += 1
         body = json.loads(response.content)

@@ -16,7 +16,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Self
 
-from helpers.servers.loopback import Loopback, Received, Refused, ResetConnection, Response
+from helpers.servers.loopback import Loopback, ProxyPage, Received, Refused, ResetConnection, Response
 
 from langchain_rageval import HashingEmbeddings
 
@@ -209,7 +209,7 @@ class Embedder:
         self.refused = 0
         self._in_flight = 0
         self._lock = threading.Lock()
-        self._brain = HashingEmbeddings()
+        self._model = HashingEmbeddings()
 
     @property
     def texts(self) -> list[str]:
@@ -232,7 +232,7 @@ class Embedder:
         fault = self.faults.draw(received.raw)
         if fault:
             server.count(self.faulted, fault)
-            _apply_fault(fault, self.faults, received, server)
+            apply_fault(fault, self.faults, received, server)
         if any(map(self.refuse, texts)):
             with self._lock:
                 self.refused += 1
@@ -240,15 +240,11 @@ class Embedder:
         server.pause(self.latency)
         if fault == "misshapen":
             return None
-        vectors = self._brain.embed_documents(texts)
+        vectors = self._model.embed_documents(texts)
         return VECTOR_SPOILERS[fault](vectors) if fault in VECTOR_SPOILERS else vectors
 
 
-class ProxyPage(Exception):
-    """Raised to answer with a page of HTML."""
-
-
-def _apply_fault(fault: str, faults: Faults, received: Received, server: Loopback) -> None:
+def apply_fault(fault: str, faults: Faults, received: Received, server: Loopback) -> None:
     """Raise the fault that replaces the answer, or wait."""
     match fault:
         case "429":
@@ -311,7 +307,6 @@ class ChatRequest:
         return last
 
 
-PROXY_PAGE = Response(200, b"<html><body>Welcome to the proxy</body></html>", "text/html")
 Brain = Callable[[ChatRequest], dict[str, Any] | str]
 
 
@@ -388,8 +383,6 @@ class ChatServer(Loopback, ABC):
             number = self.calls
         request = ChatRequest.of(received.body, self.wanted(received.body))
         fault = self._fault(request, received)
-        if fault == "html":
-            return PROXY_PAGE
         self._check(request)
         if request.rung in self.ignored:
             request = ChatRequest.of(received.body, Format("prompt"))
@@ -401,10 +394,7 @@ class ChatServer(Loopback, ABC):
     def embed(self, received: Received) -> Response:
         texts = received.body["input"]
         texts = [texts] if isinstance(texts, str) else texts
-        try:
-            vectors = self.embedder.vectors(texts, received, self)
-        except ProxyPage:
-            return PROXY_PAGE
+        vectors = self.embedder.vectors(texts, received, self)
         return Response.json({"object": "list"} if vectors is None else self.embedding(received.body, texts, vectors))
 
     def _fault(self, request: ChatRequest, received: Received) -> str | None:
@@ -413,19 +403,9 @@ class ChatServer(Loopback, ABC):
         if fault is None or (fault == "refused_format" and request.rung == "prompt"):
             return None
         self.count(self.faulted, fault)
-        match fault:
-            case "429":
-                raise Refused(429, "Rate limit reached", {"Retry-After": self.faults.retry_after})
-            case "500":
-                raise Refused(500, "The server had an error while processing your request")
-            case "unauthorized":
-                raise Refused(401, f"Incorrect credentials provided: {received.headers.get('authorization')}")
-            case "refused_format":
-                raise Refused(400, f"{request.rung} is not supported by this model")
-            case "reset":
-                raise ResetConnection
-            case "hang":
-                self.pause(self.faults.hang_seconds)
+        if fault == "refused_format":
+            raise Refused(400, f"{request.rung} is not supported by this model")
+        apply_fault(fault, self.faults, received, self)
         return fault
 
     def _check(self, request: ChatRequest) -> None:

@@ -46,11 +46,20 @@ class Response:
 class Refused(Exception):
     """Raised by a route to answer with an error status; the server builds the body in the format of its API."""
 
+    response: Response | None = None  # in place of the server's own
+
     def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None):
         super().__init__(message)
-        self.status = status
-        self.message = message
-        self.headers = headers
+        self.status, self.message, self.headers = status, message, headers
+
+
+class ProxyPage(Refused):
+    """Raised by a route to answer with a page of HTML."""
+
+    response = Response(200, b"<html><body>Welcome to the proxy</body></html>", "text/html")
+
+    def __init__(self) -> None:
+        super().__init__(200, "a proxy")
 
 
 class ResetConnection(Exception):
@@ -108,12 +117,18 @@ class Loopback:
         """Return the response; raise `ResetConnection`, or `ConnectionError` to close without an answer."""
         with self._lock:
             self.requests.append(received)
+        return self.routed(received)
+
+    def routed(self, received: Received) -> Response:
+        """Return the response of the route, or the refusal that it raised."""
         try:
             if received.path not in self.routes:
                 raise Refused(404, f"No route {received.path}")
             return self.routes[received.path](received)
         except Refused as refused:
-            return Response.json(self.error_body(refused.status, refused.message), refused.status, refused.headers)
+            return refused.response or Response.json(
+                self.error_body(refused.status, refused.message), refused.status, refused.headers
+            )
 
     def error_body(self, status: int, message: str) -> object:
         return {"status": status, "message": message}
@@ -187,9 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.loopback.record_error(error)
             raise
 
-    def do_GET(self) -> None:
-        """Answer like a POST without a body."""
-        self.do_POST()
+    do_GET = do_PATCH = do_POST
 
     def reset(self) -> None:
         # With a linger time of zero, closing sends RST where it would send FIN.

@@ -4,22 +4,20 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from math import isnan
 from typing import Any
 
 import httpx
 import openai
 import pytest
 from gigachat import exceptions as gigachat_errors
-from helpers.servers.chat import EMBEDDING_FAULTS, FAULTS, ChatRequest, Embedder, Faults
+from helpers.each import each
+from helpers.servers.chat import ChatRequest, Embedder, Faults
 from helpers.servers.endpoints import TOKEN, OpenAIServer
+from helpers.servers.prefix_cache import PrefixCache, chat_prompt
 from helpers.waiting import PATIENCE, until
-from langchain_core.exceptions import ModelConnectionError, ModelRateLimitError, OutputParserException
 from langchain_gigachat import GigaChatEmbeddings
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
-from pydantic import BaseModel, ValidationError
-
-from langchain_rageval import HashingEmbeddings
+from pydantic import BaseModel
 
 
 class Names(BaseModel):
@@ -112,106 +110,8 @@ class TestOpenAIServer:
         assert httpx.post(openai_server(reply).url + "/chat/completions", json={}).status_code == 404
 
 
-OPENAI_FAULTS = {
-    "429": ("json_schema", ModelRateLimitError),
-    "500": ("json_schema", openai.InternalServerError),
-    "unauthorized": ("json_schema", openai.AuthenticationError),
-    "reset": ("json_schema", ModelConnectionError),
-    "hang": ("json_schema", openai.APITimeoutError),
-    "html": ("json_schema", AttributeError),
-    "refused_format": ("json_schema", openai.BadRequestError),
-    "truncated": ("json_schema", openai.LengthFinishReasonError),
-    "truncated_silent": ("json_schema", ValidationError),
-    "prose": ("json_schema", ValidationError),
-    "malformed": ("json_mode", OutputParserException),
-    "wrong_type": ("function_calling", ValidationError),
-    "text_instead_of_tool": ("function_calling", None),
-}
-
-# The parser behind langchain-gigachat closes what was cut off and takes it for the whole answer.
-CUT = Names(names=["А"])
-
-GIGACHAT_FAULTS = {
-    "429": ("json_schema", gigachat_errors.RateLimitError),
-    "500": ("json_schema", gigachat_errors.ServerError),
-    "unauthorized": ("json_schema", gigachat_errors.AuthenticationError),
-    "reset": ("json_schema", httpx.ReadError),
-    "hang": ("json_schema", httpx.ReadTimeout),
-    "html": ("json_schema", json.JSONDecodeError),
-    "refused_format": ("function_calling", gigachat_errors.BadRequestError),
-    "truncated": ("json_schema", CUT),
-    "truncated_silent": ("json_schema", CUT),
-    "prose": ("function_calling", None),
-    "malformed": ("json_schema", OutputParserException),
-    "wrong_type": ("function_calling", ValidationError),
-    "text_instead_of_tool": ("function_calling", None),
-}
-
-
-# What the clients for embeddings make of a fault: an error, or what they return for two texts.
-OPENAI_EMBEDDING_FAULTS = {
-    "429": openai.RateLimitError,
-    "500": openai.InternalServerError,
-    "unauthorized": openai.AuthenticationError,
-    "reset": openai.APIConnectionError,
-    "hang": openai.APITimeoutError,
-    "html": AttributeError,
-    "misshapen": ValueError,
-    "fewer": 1,
-    "zero": 2,
-    "nan": 2,
-}
-GIGACHAT_EMBEDDING_FAULTS = {
-    "429": gigachat_errors.RateLimitError,
-    "500": gigachat_errors.ServerError,
-    "unauthorized": gigachat_errors.AuthenticationError,
-    "reset": httpx.ReadError,
-    "hang": httpx.ReadTimeout,
-    "html": json.JSONDecodeError,
-    "misshapen": ValidationError,
-    "fewer": 1,
-    "zero": 2,
-    "nan": 2,
-}
-
-
 class TestEmbeddingFaults:
     """One fault, then good vectors."""
-
-    def test_every_fault_is_tried(self):
-        assert OPENAI_EMBEDDING_FAULTS.keys() == GIGACHAT_EMBEDDING_FAULTS.keys() == EMBEDDING_FAULTS
-
-    @pytest.mark.gate
-    @pytest.mark.parametrize("fault", OPENAI_EMBEDDING_FAULTS)
-    def test_what_openai_embeddings_make_of_it(self, openai_server, openai_embeddings, fault):
-        embedder = Embedder(faults=Faults.script([fault], hang_seconds=30))
-        embeddings = openai_embeddings(openai_server(reply, embedder=embedder), timeout=2 if fault == "hang" else 10)
-        self.check(embedder, embeddings, fault, OPENAI_EMBEDDING_FAULTS[fault])
-
-    @pytest.mark.gate
-    @pytest.mark.parametrize("fault", GIGACHAT_EMBEDDING_FAULTS)
-    def test_what_gigachat_embeddings_make_of_it(self, gigachat_server, gigachat_embeddings, fault):
-        again = [fault] if fault == "unauthorized" else []  # the client fetches another token and asks again by itself
-        embedder = Embedder(faults=Faults.script([fault, *again], hang_seconds=30))
-        server = gigachat_server(reply, embedder=embedder)
-        embeddings = gigachat_embeddings(server, timeout=2 if fault == "hang" else 10)
-        self.check(embedder, embeddings, fault, GIGACHAT_EMBEDDING_FAULTS[fault])
-
-    def check(self, embedder, embeddings, fault, outcome):
-        if isinstance(outcome, int):
-            vectors = embeddings.embed_documents(["one", "two"])
-            assert len(vectors) == outcome
-            if outcome == 2:
-                assert not any(vectors[0]) if fault == "zero" else isnan(vectors[0][0])
-        else:
-            with pytest.raises(outcome):
-                embeddings.embed_documents(["one", "two"])
-        vectors = embeddings.embed_documents(["one", "two"])
-        assert vectors == [
-            pytest.approx(vector, abs=1e-6) for vector in HashingEmbeddings().embed_documents(["one", "two"])
-        ]
-        assert embedder.faulted.keys() == {fault}
-        assert set(embedder.texts) == {"one", "two"}
 
     def test_a_text_that_is_refused(self, openai_server, openai_embeddings):
         embedder = Embedder(refuse=lambda text: text == "bad")
@@ -224,35 +124,6 @@ class TestEmbeddingFaults:
 
 class TestFaults:
     """One fault, then a good answer; where no error comes, the client returns what is named here."""
-
-    def test_every_fault_is_tried(self):
-        assert OPENAI_FAULTS.keys() == GIGACHAT_FAULTS.keys() == FAULTS
-
-    @pytest.mark.parametrize(
-        "fault", [pytest.param(name, marks=pytest.mark.gate if name == "hang" else ()) for name in OPENAI_FAULTS]
-    )
-    def test_what_chat_openai_makes_of_it(self, openai_server, fault, chat_openai):
-        method, outcome = OPENAI_FAULTS[fault]
-        server = openai_server(reply, faults=Faults.script([fault], hang_seconds=30))
-        model = chat_openai(server, timeout=2 if fault == "hang" else 10).with_structured_output(Names, method=method)
-        self.check(server, model, fault, outcome)
-
-    @pytest.mark.gate
-    @pytest.mark.parametrize("fault", GIGACHAT_FAULTS)
-    def test_what_gigachat_makes_of_it(self, gigachat_server, fault, gigachat):
-        method, outcome = GIGACHAT_FAULTS[fault]
-        server = gigachat_server(reply, faults=Faults.script([fault], hang_seconds=30))
-        model = gigachat(server, timeout=2 if fault == "hang" else 10).with_structured_output(Names, method=method)
-        self.check(server, model, fault, outcome)
-
-    def check(self, server, model, fault, outcome):
-        if isinstance(outcome, type):
-            with pytest.raises(outcome):
-                model.invoke(QUESTION)
-        else:
-            assert model.invoke(QUESTION) == outcome
-        assert model.invoke(QUESTION) == NAMES
-        assert server.faulted == {fault: 1}
 
     def test_unauthorized_repeats_the_secret(self, openai_server, chat_openai):
         server = openai_server(reply, faults=Faults.script(["unauthorized"]))
@@ -367,3 +238,51 @@ class TestLoopback:
     def test_users_settings_do_not_reach_the_tests(self, openai_server):
         with pytest.raises(openai.OpenAIError, match="OPENAI_API_KEY"):
             ChatOpenAI(base_url=openai_server(reply).url, model="m")
+
+
+BLOCK = 64  # bytes
+PAIRS = [digit * 2 * BLOCK for digit in "1234"]
+LONG = "".join(f"{number:04}" for number in range(1, 101))  # 100 tokens: six full blocks, and four tokens
+
+
+@each(
+    "blocks, prompts, served",
+    [
+        (100, [LONG], [0]),
+        (100, [LONG, LONG], [0, 96]),
+        (100, [LONG, "xxxx" + LONG[4:]], [0, 0]),
+        (100, [LONG[: 2 * BLOCK + 20] + "a" * 200, LONG[: 2 * BLOCK + 20] + "b" * 200], [0, 32]),
+        (100, ["a" * BLOCK + LONG, "b" * BLOCK + LONG], [0, 0]),
+        (100, ["a" * (BLOCK - 1)] * 2, [0, 0]),
+        (6, [*PAIRS[:3], PAIRS[0], PAIRS[3], PAIRS[0], PAIRS[2], PAIRS[1]], [0, 0, 0, 32, 0, 32, 32, 0]),
+        (6, [LONG, "x" * 2 * BLOCK, LONG], [0, 0, 4 * 16]),
+        (2, [LONG, LONG], [0, 32]),
+    ],
+    ids=[
+        "a new prompt",
+        "the same prompt: all full blocks",
+        "another first token",
+        "a shared head: up to its last full block",
+        "equal blocks after different heads",
+        "shorter than a block",
+        "the blocks longest unused are evicted first",
+        "the end of a prompt is evicted before its head",
+        "a prompt larger than the cache keeps its head",
+    ],
+)
+def test_shared_full_blocks_at_the_start_of_a_prompt_are_served(blocks, prompts, served):
+    cache = PrefixCache(blocks)
+    assert [cache.read(prompt).served for prompt in prompts] == served
+
+
+@each(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("баня", 2)])
+def test_a_token_is_four_bytes(text, tokens):
+    reading = PrefixCache(1).read(text)
+    assert (reading.prompt, reading.unserved) == (tokens, tokens)
+
+
+def test_messages_are_rendered_with_their_roles():
+    messages = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "This."}]
+    assert chat_prompt(messages) == (
+        "<|im_start|>system\nJudge.<|im_end|>\n<|im_start|>user\nThis.<|im_end|>\n<|im_start|>assistant\n"
+    )
