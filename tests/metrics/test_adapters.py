@@ -186,6 +186,14 @@ class Recorder(BaseCallbackHandler):
         return [(name, names.get(parent)) for _, _, parent, name in self.started]
 
 
+async def recordings(runnable: Any, given: Any = SAMPLE, **config: Any) -> list[Recorder]:
+    """Return what a handler sees of a run by `invoke`, and of one by `ainvoke`."""
+    sync, other = Recorder(), Recorder()
+    runnable.invoke(given, {"callbacks": [sync], **config})
+    await runnable.ainvoke(given, {"callbacks": [other], **config})
+    return [sync, other]
+
+
 ONE_CALL_A_STEP = [
     ("faithfulness", None),
     ("extract_statements", "faithfulness"),
@@ -197,11 +205,7 @@ ONE_CALL_A_STEP = [
 
 @pytest.mark.parametrize("model", [OfflineJudge(), recording_judge()], ids=["async methods", "sync methods only"])
 async def test_a_callback_handler_sees_one_run_per_metric_step_and_call(model):
-    scored = faithfulness(model)
-    for call in ("invoke", "ainvoke"):
-        seen = Recorder()
-        config = {"callbacks": [seen], "tags": ["mine"], "run_name": "faithfulness"}
-        scored.invoke(SAMPLE, config) if call == "invoke" else await scored.ainvoke(SAMPLE, config)
+    for seen in await recordings(faithfulness(model), tags=["mine"], run_name="faithfulness"):
         assert seen.tree == ONE_CALL_A_STEP
         assert seen.ended == {"chain": 3, "model": 2}
         assert "mine" in seen.tags["verify_statements"]
@@ -215,27 +219,18 @@ async def test_with_config_reaches_every_run():
 
 
 async def test_calls_made_together_have_their_step_for_a_parent():
-    for call in ("invoke", "ainvoke"):
-        seen, drawn = Recorder(), faithfulness(Judge(OfflineJudge(), draws=3))
-        config = {"callbacks": [seen]}
-        drawn.invoke(SAMPLE, config) if call == "invoke" else await drawn.ainvoke(SAMPLE, config)
+    for seen in await recordings(faithfulness(Judge(OfflineJudge(), draws=3))):
         assert Counter(seen.tree) == Counter(ONE_CALL_A_STEP + 2 * [("model", "verify_statements")])
 
 
 async def test_in_a_chain_the_chain_is_the_parent():
-    for call in ("invoke", "ainvoke"):
-        seen, chain = Recorder(), rag_chain() | metric
-        config = {"callbacks": [seen]}
-        chain.invoke(QUESTION, config) if call == "invoke" else await chain.ainvoke(QUESTION, config)
+    for seen in await recordings(rag_chain() | metric, QUESTION):
         assert ("faithfulness", "RunnableSequence") in seen.tree
         assert set(ONE_CALL_A_STEP[1:]) < set(seen.tree)
 
 
 async def test_runs_behind_a_gate_belong_to_it():
-    for call in ("invoke", "ainvoke"):
-        seen, gate = Recorder(), metric.require(0.5)
-        config = {"callbacks": [seen]}
-        gate.invoke(SAMPLE, config) if call == "invoke" else await gate.ainvoke(SAMPLE, config)
+    for seen in await recordings(metric.require(0.5)):
         assert seen.tree == [
             ("require_faithfulness", None),
             ("faithfulness", "require_faithfulness"),
@@ -244,10 +239,7 @@ async def test_runs_behind_a_gate_belong_to_it():
 
 
 async def test_runs_of_a_suite_belong_to_it_and_shared_calls_are_seen_once():
-    for call in ("invoke", "ainvoke"):
-        seen, both = Recorder(), suite(metric, faithfulness(metric.judges[0], name="other"))
-        config = {"callbacks": [seen]}
-        both.invoke(SAMPLE, config) if call == "invoke" else await both.ainvoke(SAMPLE, config)
+    for seen in await recordings(suite(metric, faithfulness(metric.judges[0], name="other"))):
         runs = Counter(seen.tree)
         assert runs[("faithfulness", "Suite")] == runs[("other", "Suite")] == 1
         assert runs[("model", "extract_statements")] == runs[("model", "verify_statements")] == 1
@@ -337,10 +329,7 @@ def test_a_checkpoint_gives_the_score_back(caplog):
 
 
 async def test_runs_of_a_node_belong_to_the_graph():
-    for call in ("invoke", "ainvoke"):
-        seen, graph = Recorder(), graph_of(metric.as_node())
-        config = {"callbacks": [seen]}
-        graph.invoke(SAMPLE, config) if call == "invoke" else await graph.ainvoke(SAMPLE, config)
+    for seen in await recordings(graph_of(metric.as_node())):
         roots = [name for name, parent in seen.tree if parent is None]
         assert roots == ["LangGraph"]
         assert [run for run in seen.tree if run in ONE_CALL_A_STEP] == ONE_CALL_A_STEP[1:]

@@ -5,6 +5,7 @@ import json
 from functools import partial
 
 import pytest
+from helpers.offline import METRICS, UNJUDGED
 from helpers.scripted import human_of, scripted
 from pydantic import BaseModel
 
@@ -18,23 +19,15 @@ from langchain_rageval import (
     Report,
     Step,
     Value,
-    abstention,
     aevaluate,
     answer_correctness,
-    answer_relevance,
-    aspect_critique,
     citations,
     claim_metrics,
     context_entity_recall,
     context_precision,
-    context_recall,
-    context_relevance,
     evaluate,
     faithfulness,
-    llm_grader,
     metric,
-    ndcg_at,
-    noise_sensitivity,
     plan,
     rubric,
     samples_of,
@@ -95,20 +88,11 @@ def politeness(judge, **options):
     )
 
 
+OTHERS = {*UNJUDGED, "context_entity_recall", "claim_f1"}
 BUILDERS = {
-    "faithfulness": faithfulness,
-    "answer_relevance": partial(answer_relevance, embeddings=HashingEmbeddings()),
-    "context_precision": context_precision,
-    "context_recall": context_recall,
-    "context_relevance": context_relevance,
-    "answer_correctness": partial(answer_correctness, embeddings=HashingEmbeddings()),
-    "aspect_critique": partial(aspect_critique, aspect="coherence"),
+    **{name: build for name, build in METRICS.items() if name not in OTHERS},
     "claim_metrics": claim_metrics,
     "citations": citations,
-    "noise_sensitivity": noise_sensitivity,
-    "abstention": abstention,
-    "rubric": rubric,
-    "ndcg": lambda judge: ndcg_at(5, llm_grader(judge)),
     "a user's metric": partial(politeness, reads=("question", "answer")),
     "a user's metric with a function": partial(politeness, inputs=lambda s: {"question": s.question, "a": s.answer}),
 }

@@ -4,6 +4,8 @@ import asyncio
 import importlib
 import pickle
 import threading
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 
 import cloudpickle
@@ -65,6 +67,8 @@ def scored(function, sample=ASKED, **options):
         (np.bool_(True), 1.0, "own returned True."),
         (0.25, 0.25, "own returned 0.25."),
         (1, 1.0, "own returned 1."),
+        (Fraction(1, 4), 0.25, "own returned 0.25."),
+        (Decimal("0.25"), 0.25, "own returned 0.25."),
         (np.float32(0.5), 0.5, "own returned 0.5."),
         (None, None, "the function returned None"),
         (Value(0.75, "because"), 0.75, "because"),
@@ -77,6 +81,7 @@ def test_the_result_of_the_function_is_the_value(result, value, comment):
 
     score = scored(own)
     assert (score.value, score.comment, score.metric, score.aspect) == (value, comment, "own", "answer")
+    assert type(score.value) in (float, type(None))
 
 
 def test_the_reason_of_a_russian_sample_is_russian():

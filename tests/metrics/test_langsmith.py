@@ -5,7 +5,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +12,7 @@ import pytest
 import requests
 from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
 from helpers.scripted import Scripted, answering, human_of, offline_reply, recording_judge
+from helpers.servers.loopback import Loopback, Received, Response
 from helpers.waiting import PATIENCE
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -328,50 +328,26 @@ async def test_a_summary_evaluator_gives_the_mean_of_an_experiment(entry_point, 
 # Nothing leaves the process
 
 
-class Watched:
+class Watched(Loopback):
     """A LangSmith of our own on 127.0.0.1, which keeps the names of the runs that are posted to it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.posted: list[str] = []
-        watched = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-                names = re.findall(r'"name":"([^"]+)"', body)
-                watched.posted += names if self.command == "GET" or names else ["unnamed"]
-                self.send_response(200)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            do_GET = do_POST = do_PATCH = answer
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-        self.thread.start()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+    def respond(self, received: Received) -> Response:
+        names = re.findall(r'"name":"([^"]+)"', received.raw.decode())
+        self.posted += names if not received.raw or names else ["unnamed"]
+        return Response.json({})
 
 
 @pytest.fixture
 def watched(monkeypatch) -> Iterator[Watched]:
-    served = Watched()
-    monkeypatch.setenv("LANGSMITH_ENDPOINT", served.url)
-    monkeypatch.setenv("LANGSMITH_API_KEY", "x")
-    get_env_var.cache_clear()
-    yield served
-    served.close()
+    with Watched() as served:
+        monkeypatch.setenv("LANGSMITH_ENDPOINT", served.url)
+        monkeypatch.setenv("LANGSMITH_API_KEY", "x")
+        get_env_var.cache_clear()
+        yield served
     get_env_var.cache_clear()
 
 

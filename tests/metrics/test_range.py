@@ -41,11 +41,6 @@ def always(number, **options):
     )
 
 
-@each("number", [0.0, 0.5, 1.0])
-def test_a_value_within_the_range_is_a_score(number):
-    assert always(number).invoke(SAMPLE).value == number
-
-
 @each(
     ("number", "options", "found"),
     [
@@ -80,13 +75,6 @@ def test_a_declared_range_holds_and_a_rounding_error_is_removed():
     assert always(2.5, range=(0, 4)).invoke(SAMPLE).value == 2.5
     assert always(1.0000000000000002).invoke(SAMPLE).value == 1.0
     assert always(-1e-17).invoke(SAMPLE).value == 0.0
-
-
-@each("bad", [(1, 0), (0, 0), (math.nan, 1)])
-def test_a_range_without_values_is_refused(bad):
-    with pytest.raises(ConfigError) as raised:
-        always(0.5, range=bad)
-    assert str(raised.value) == f"range of own is its lowest and its highest value, such as (0, 1), got {bad!r}"
 
 
 def test_the_range_is_a_public_field_and_not_part_of_the_instrument():
@@ -133,7 +121,7 @@ def test_rescoring_checks_the_range_too():
         doubled.rescore(row.sample, row.scores["faithfulness"])
 
 
-@each("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 1, 2), None])
+@each("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 0), (math.nan, 1), (0, 1, 2), None])
 def test_what_is_not_a_range_is_refused(given):
     with pytest.raises(ConfigError) as raised:
         always(0.5, range=given)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import BelowThreshold, ConfigError, Metric, OfflineJudge, SampleError, Score, Value, faithfulness
-from langchain_rageval.metrics.adapters import below_threshold, reaches
+from langchain_rageval.metrics.adapters import reaches
 
 metric = faithfulness(OfflineJudge())  # 0.5 on SAMPLE, 1.0 on TRUE_SAMPLE, unscored on REFUSAL
 broken = faithfulness(broken_judge())
@@ -142,11 +142,6 @@ def test_another_word_for_missing_is_refused_at_once():
         metric.require(0.5, missing="skip")
     with pytest.raises(ConfigError, match="missing must be 'raise' or 'pass', got None"):
         metric.route(0.5, KEEP, DROP, missing=None)
-
-
-def test_a_below_threshold_says_what_came_and_what_was_asked():
-    score = metric.invoke(SAMPLE)
-    assert str(below_threshold(score, 0.8)) == f"faithfulness is 0.500, at least 0.8 is required: {score.reason}"
 
 
 @each("threshold", ["0.8", None, float("nan")])
