@@ -12,7 +12,6 @@ from typing import Any
 
 import openai
 import pytest
-from helpers.servers.chat import Brain
 from helpers.servers.endpoints import GigaChatServer, OpenAIServer
 from hypothesis import settings
 from langchain_core.embeddings import Embeddings
@@ -70,44 +69,64 @@ def open_file(browser: Any) -> Iterator[Callable[..., Any]]:
         yield open_page
 
 
+def _servers(kind: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    with ExitStack() as servers:
+        yield lambda reply, **options: servers.enter_context(kind(reply, **options))
+
+
 @pytest.fixture
 def openai_server() -> Iterator[Callable[..., OpenAIServer]]:
     """Start OpenAI-compatible servers, `openai_server(reply, **options)`; they stop when the test ends."""
-    with ExitStack() as servers:
-
-        def start(reply: Brain, **options: Any) -> OpenAIServer:
-            return servers.enter_context(OpenAIServer(reply, **options))
-
-        yield start
+    yield from _servers(OpenAIServer)
 
 
 @pytest.fixture
 def gigachat_server() -> Iterator[Callable[..., GigaChatServer]]:
     """Start GigaChat servers, `gigachat_server(reply, **options)`; they stop when the test ends."""
-    with ExitStack() as servers:
-
-        def start(reply: Brain, **options: Any) -> GigaChatServer:
-            return servers.enter_context(GigaChatServer(reply, **options))
-
-        yield start
+    yield from _servers(GigaChatServer)
 
 
-@pytest.fixture
-async def chat_openai() -> AsyncIterator[Callable[..., ChatOpenAI]]:
-    """Build models for a server, `chat_openai(server, **options)`, without retries of their own.
+async def _openai_clients(kind: Callable[..., Any], **defaults: Any) -> AsyncIterator[Callable[..., Any]]:
+    """Build clients of a server whose HTTP clients are closed when the test ends.
 
-    Their HTTP clients are closed when the test ends. The default ones live in a cache keyed by URL: they would outlive
-    the event loop, leave their sockets to the garbage collector, and come back when a port is used again.
+    The default ones live in a cache keyed by URL: they would outlive the event loop, leave their sockets to the garbage
+    collector, and come back when a port is used again.
     """
     async with AsyncExitStack() as clients:
 
-        def build(server: OpenAIServer, **options: Any) -> ChatOpenAI:
+        def build(server: OpenAIServer, **options: Any) -> Any:
             # Plain http needs no certificates; to load them takes 20 ms a client.
             sync, asynchronous = openai.DefaultHttpxClient(verify=False), openai.DefaultAsyncHttpxClient(verify=False)
             clients.enter_context(sync)
             clients.push_async_callback(asynchronous.aclose)
-            settings = {"api_key": "sk-test", "model": "m", "max_retries": 0, **options}
-            return ChatOpenAI(base_url=server.url + "/v1", http_client=sync, http_async_client=asynchronous, **settings)
+            settings = {"api_key": "sk-test", "max_retries": 0, **defaults, **options}
+            return kind(base_url=server.url + "/v1", http_client=sync, http_async_client=asynchronous, **settings)
+
+        yield build
+
+
+@pytest.fixture
+async def chat_openai() -> AsyncIterator[Callable[..., ChatOpenAI]]:
+    """Build models for a server, `chat_openai(server, **options)`, without retries of their own."""
+    async for build in _openai_clients(ChatOpenAI, model="m"):
+        yield build
+
+
+@pytest.fixture
+async def openai_embeddings() -> AsyncIterator[Callable[..., OpenAIEmbeddings]]:
+    """Build embeddings for a server, `openai_embeddings(server, **options)`, as `chat_openai` builds models."""
+    async for build in _openai_clients(OpenAIEmbeddings, model="e", check_embedding_ctx_length=False):
+        yield build
+
+
+async def _gigachat_clients(kind: Callable[..., Any], **defaults: Any) -> AsyncIterator[Callable[..., Any]]:
+    async with AsyncExitStack() as clients:
+
+        def build(server: GigaChatServer, **options: Any) -> Any:
+            access = {"base_url": server.url, "auth_url": server.url + "/oauth", "credentials": "dGVzdDp0ZXN0"}
+            client = kind(**{"verify_ssl_certs": False, **access, **defaults, **options})
+            clients.push_async_callback(client._client.aclose)  # the client itself has no way to close them
+            return client
 
         yield build
 
@@ -115,45 +134,14 @@ async def chat_openai() -> AsyncIterator[Callable[..., ChatOpenAI]]:
 @pytest.fixture
 async def gigachat() -> AsyncIterator[Callable[..., GigaChat]]:
     """Build models for a server, `gigachat(server, **options)`; their HTTP clients are closed when the test ends."""
-    async with AsyncExitStack() as clients:
-
-        def build(server: GigaChatServer, **options: Any) -> GigaChat:
-            access = {"base_url": server.url, "auth_url": server.url + "/oauth", "credentials": "dGVzdDp0ZXN0"}
-            model = GigaChat(**{"model": "GigaChat-2", "verify_ssl_certs": False, **access, **options})
-            clients.push_async_callback(model._client.aclose)  # the model itself has no way to close them
-            return model
-
-        yield build
-
-
-@pytest.fixture
-async def openai_embeddings() -> AsyncIterator[Callable[..., OpenAIEmbeddings]]:
-    """Build embeddings for a server, `openai_embeddings(server, **options)`, as `chat_openai` builds models."""
-    async with AsyncExitStack() as clients:
-
-        def build(server: OpenAIServer, **options: Any) -> OpenAIEmbeddings:
-            sync, asynchronous = openai.DefaultHttpxClient(verify=False), openai.DefaultAsyncHttpxClient(verify=False)
-            clients.enter_context(sync)
-            clients.push_async_callback(asynchronous.aclose)
-            settings = {"api_key": "sk-test", "model": "e", "max_retries": 0, "check_embedding_ctx_length": False}
-            return OpenAIEmbeddings(
-                base_url=server.url + "/v1", http_client=sync, http_async_client=asynchronous, **{**settings, **options}
-            )
-
+    async for build in _gigachat_clients(GigaChat, model="GigaChat-2"):
         yield build
 
 
 @pytest.fixture
 async def gigachat_embeddings() -> AsyncIterator[Callable[..., GigaChatEmbeddings]]:
     """Build embeddings for a server, `gigachat_embeddings(server, **options)`, as `gigachat` builds models."""
-    async with AsyncExitStack() as clients:
-
-        def build(server: GigaChatServer, **options: Any) -> GigaChatEmbeddings:
-            access = {"base_url": server.url, "auth_url": server.url + "/oauth", "credentials": "dGVzdDp0ZXN0"}
-            embeddings = GigaChatEmbeddings(**{"verify_ssl_certs": False, **access, **options})
-            clients.push_async_callback(embeddings._client.aclose)
-            return embeddings
-
+    async for build in _gigachat_clients(GigaChatEmbeddings):
         yield build
 
 

@@ -30,21 +30,8 @@ PAGE = (".html", ".css", ".js")
 
 # The folders, lowest first. A file imports from its own folder, from the folders before it, and from `errors`.
 LAYERS = (
-    *(
-        "_internal",
-        "statistics",
-        "text",
-        "data",
-        "run",
-        "chains",
-        "prompts",
-        "judge",
-        "models",
-        "steps",
-        "metrics",
-        "testset",
-    ),
-    *("report", "evaluation", "callbacks", "trust", "integrations", "testing", "cli"),
+    *("_internal", "statistics", "text", "data", "run", "chains", "prompts", "judge", "models", "steps", "metrics"),
+    *("testset", "report", "evaluation", "callbacks", "trust", "integrations", "testing", "cli"),
 )
 ROOT_MODULES = {"__init__", "__main__", "_version", "errors", "presets", "ranking", "sinks"}
 PUBLIC_PATHS = {"__init__", "__main__", "presets", "ranking", "sinks"}  # of users; no file of the package imports them
@@ -223,24 +210,10 @@ def finished(script: str) -> str:
     return done.stdout
 
 
-HEAVY = (
-    "langchain_core",
-    "langchain_openai",
-    "langchain_community",
-    "langchain_gigachat",
-    "langchain_text_splitters",
-    "langsmith",
-    "matplotlib",
-    "numpy",
-    "openai",
-    "pandas",
-    "pyarrow",
-    "pydantic",
-    "ray",
-    "razdel",
-    "rich",
-    "yaml",
-)
+HEAVY = {
+    *("langchain_core", "langchain_openai", "langchain_community", "langchain_gigachat", "langchain_text_splitters"),
+    *("langsmith", "matplotlib", "numpy", "openai", "pandas", "pyarrow", "pydantic", "ray", "razdel", "rich", "yaml"),
+}
 
 
 def test_importing_loads_nothing_else():

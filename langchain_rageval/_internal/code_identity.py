@@ -21,7 +21,7 @@ _INSTALLED = tuple({f"{Path(path)}/" for name, path in sysconfig.get_paths().ite
 _INSTALLED_PARTS = ("/site-packages/", "/dist-packages/")
 _OWN_FOLDER = f"{Path(__file__).parents[1]}/"
 _MOVED = {
-    "answer_similarity": ["similarity.answer_and_references"],
+    "supported": ["similarity.answer_and_references"],
     "claim_metrics": ["claim_part.claim_value", "claim_part._state_from_findings"],
     "grading": [
         *("graders.cross_encoder_grader.RankGrader", "graders.embedding_grader.SimilarityGrader"),

@@ -20,13 +20,16 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
-from langchain_rageval.metrics.answer_similarity import (
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.supported import (
+    BLANK_REFERENCES,
+    NEITHER_FACTS,
+    Value,
     answer_and_references,
+    quote,
     similarities_from_findings,
     similarity_findings,
 )
-from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import BLANK_REFERENCES, NEITHER_FACTS, Value, quote
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.measure_similarity import measure_similarity

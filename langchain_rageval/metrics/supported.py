@@ -1,4 +1,4 @@
-"""Value of a metric, the share of statements that contexts support, and findings on extraction and question."""
+"""Value of a metric, and what metrics share: shares of supported statements, similarities, findings on extraction."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ BLANK_REFERENCES = "the references are blank"
 LACKS_FIELD = "the sample lacks a field"
 """Cause of a missing value of an optional metric, as those of a preset are."""
 NO_REFERENCE_ENTITIES = "the reference names no entities"
+
+SIMILARITY = "similarity"
+OVERLAP = "overlap"
 
 _MAX_QUOTE_LENGTH = 160
 
@@ -103,6 +106,52 @@ def _reason(count: int, unsupported: Sequence[Finding], language: str) -> str:
     quotes = [f"{labels.get(finding.verdict, missing)}: {quote(finding.text)}" for finding in unsupported[:_MAX_QUOTED]]
     rest = [more.format(len(unsupported) - _MAX_QUOTED)] if len(unsupported) > _MAX_QUOTED else []
     return "; ".join([summary, *quotes, *rest]) + "."
+
+
+def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
+    """Return the answer and the references that are not blank; no references if the answer is blank."""
+    sample: Sample = state["sample"]
+    answer = sample.answer or ""
+    return answer, [reference for reference in sample.references if answer.strip() and reference.strip()]
+
+
+def blank_value(sample: Sample) -> Value | None:
+    """Return the value of a sample whose answer or references are blank, or None if neither is blank.
+
+    Blank references leave the sample unscored; a blank answer is 0.
+    """
+    if not any(reference.strip() for reference in sample.references):
+        return Value.without(BLANK_REFERENCES)
+    if not (sample.answer or "").strip():
+        return Value(0.0, "Ответ пуст." if detect_language(sample.language_text) == "ru" else "The answer is blank.")
+    return None
+
+
+def similarity_findings(sample: Sample, similarities: Sequence[float], *, reason: str = SIMILARITY) -> list[Finding]:
+    """Return a finding for each reference that is not blank, under the number of the reference.
+
+    Args:
+        sample: has the references.
+        similarities: one for each reference that is not blank, in order; empty if the answer is blank.
+        reason: what was measured.
+    """
+    numbered = [(number, text) for number, text in enumerate(sample.references, 1) if text.strip()]
+    return [
+        Finding(kind="criterion", number=number, text=text, verdict=repr(similarity), reason=reason)
+        for (number, text), similarity in zip(numbered, similarities, strict=bool(similarities))
+    ]
+
+
+def similarities_from_findings(sample: Sample, findings: Sequence[Finding]) -> list[float] | None:
+    """Return the similarities that `similarity_findings` stored, or None if the findings lack a needed similarity.
+
+    None is also returned if there are similarities although the answer or the references are blank.
+    """
+    similarities = [
+        float(finding.verdict) for finding in findings if (finding.kind, finding.reason) == ("criterion", SIMILARITY)
+    ]
+    expected = bool((sample.answer or "").strip()) and any(reference.strip() for reference in sample.references)
+    return similarities if bool(similarities) == expected else None
 
 
 MOST_UNMENTIONED = 1 / 3

@@ -11,9 +11,8 @@ from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.metrics.answer_similarity import OVERLAP, answer_and_references, blank_value, similarity_findings
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import Value
+from langchain_rageval.metrics.supported import OVERLAP, Value, answer_and_references, blank_value, similarity_findings
 from langchain_rageval.steps.measure_similarity import TextMeasure, compare_texts
 from langchain_rageval.steps.stage import State
 from langchain_rageval.text.language import detect_language
