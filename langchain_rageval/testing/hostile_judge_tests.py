@@ -113,13 +113,13 @@ class HostileJudgeTests:
         return self.sample
 
     @pytest.fixture
-    def runs(self, build_metric: BuildMetric, judge: JudgeLike, sample: AnySample) -> _Runs:
+    def battery(self, build_metric: BuildMetric, judge: JudgeLike, sample: AnySample) -> _Runs:
         """Return what the tests share: the metric's builder, the valid judge and the sample."""
         return _Runs(build_metric, judge, Sample.parse(sample))
 
-    def test_a_valid_judge_gives_a_score(self, runs: _Runs) -> None:
+    def test_a_valid_judge_gives_a_score(self, battery: _Runs) -> None:
         """Check that the metric calls the judge and does not fail; otherwise the other tests would show nothing."""
-        outcome, judge = runs.run("evaluate", "")
+        outcome, judge = battery.run("evaluate", "")
         assert outcome.error is None, f"the metric ended the run with {_describe(outcome.error)}"
         for score in outcome.scores:
             assert score.failure is None, (
@@ -132,32 +132,32 @@ class HostileJudgeTests:
         )
 
     @pytest.mark.parametrize("behaviour", BEHAVIOURS)
-    def test_no_error_and_no_invalid_reply_becomes_a_number(self, runs: _Runs, behaviour: str) -> None:
+    def test_no_error_and_no_invalid_reply_becomes_a_number(self, battery: _Runs, behaviour: str) -> None:
         """Check that a score is a failure with a reason, or what a valid reply gives, after bounded calls.
 
         Every reply is hostile, through each way of calling the metric; then only those to one of its later requests.
         """
         for entry_point in _ENTRY_POINTS:
-            _assert_none(f"by {entry_point}, {problem}" for problem in runs.problems(entry_point, behaviour))
-        for title in runs.titles[1:]:
-            problems = runs.problems("evaluate", behaviour, title=title)
+            _assert_none(f"by {entry_point}, {problem}" for problem in battery.problems(entry_point, behaviour))
+        for title in battery.titles[1:]:
+            problems = battery.problems("evaluate", behaviour, title=title)
             _assert_none(f"after a hostile reply to the request for {title}, {problem}" for problem in problems)
 
     @pytest.mark.parametrize("behaviour", HUGE_REPLIES)
-    def test_a_huge_reply_leaves_a_small_score(self, runs: _Runs, behaviour: str) -> None:
+    def test_a_huge_reply_leaves_a_small_score(self, battery: _Runs, behaviour: str) -> None:
         """Check that a megabyte from the judge is a failure, and does not get into the report."""
-        outcome, judge = runs.run("evaluate", behaviour)
-        _assert_none(runs.problems_of(outcome, judge))
+        outcome, judge = battery.run("evaluate", behaviour)
+        _assert_none(battery.problems_of(outcome, judge))
         for score in outcome.scores:
             size = len(score.model_dump_json())
             assert size <= _LARGEST_SCORE, f"{score.metric} has {size:,} characters: cut the texts that a score quotes"
 
     @pytest.mark.parametrize("entry_point", _RUNS)
     @pytest.mark.parametrize("behaviour", ["500 to every call", "prose", "missing item"])
-    def test_other_samples_and_metrics_are_not_affected(self, runs: _Runs, behaviour: str, entry_point: str) -> None:
+    def test_other_samples_and_metrics_are_not_affected(self, battery: _Runs, behaviour: str, entry_point: str) -> None:
         """Check that one bad sample does not change the scores of others, nor those of another metric."""
-        expected, _ = runs.run_many(entry_point, "")
-        outcome, judge = runs.run_many(entry_point, behaviour)
+        expected, _ = battery.run_many(entry_point, "")
+        outcome, judge = battery.run_many(entry_point, behaviour)
         assert outcome.error is None, (
             f"a hostile reply for one sample ended the run with {_describe(outcome.error)}: raise an Exception, which "
             "the run records as a failure of that sample"
@@ -173,11 +173,11 @@ class HostileJudgeTests:
 
     @pytest.mark.parametrize("entry_point", _ENTRY_POINTS)
     @pytest.mark.parametrize("error", ENDINGS)
-    def test_an_error_that_is_no_exception_gives_no_score(self, runs: _Runs, error: str, entry_point: str) -> None:
+    def test_an_error_that_is_no_exception_gives_no_score(self, battery: _Runs, error: str, entry_point: str) -> None:
         """Check that a run ends if a judge raises what `except Exception` does not catch, and that Ctrl-C ends it."""
-        outcome, _ = runs.run(entry_point, error)
+        outcome, _ = battery.run(entry_point, error)
         for score in outcome.scores:
-            assert score.failure or runs.is_independent(score), (
+            assert score.failure or battery.is_independent(score), (
                 f"{score.metric} {_outcome_in_words(score)}, although the judge raised {error}: catch Exceptions only, "
                 "and do not use `except:` without a class"
             )
@@ -188,15 +188,15 @@ class HostileJudgeTests:
             )
 
     @pytest.mark.parametrize("entry_point", _RUNS)
-    def test_a_judge_that_hangs_is_abandoned(self, runs: _Runs, entry_point: str) -> None:
+    def test_a_judge_that_hangs_is_abandoned(self, battery: _Runs, entry_point: str) -> None:
         """Check that the timeout of a run ends a call that is never answered."""
-        _assert_none(runs.problems(entry_point, HANG, timeout=_TIMEOUT))
+        _assert_none(battery.problems(entry_point, HANG, timeout=_TIMEOUT))
 
     @pytest.mark.parametrize("entry_point", _ENTRY_POINTS)
     @pytest.mark.parametrize("behaviour", [name for name in BEHAVIOURS if "API key" in name])
     def test_the_api_key_appears_nowhere(
         self,
-        runs: _Runs,
+        battery: _Runs,
         behaviour: str,
         entry_point: str,
         tmp_path: Path,
@@ -209,12 +209,12 @@ class HostileJudgeTests:
         """
         caplog.set_level(logging.DEBUG)
         files = {"journal": tmp_path / "run.db", "out": tmp_path / "report.jsonl"} if entry_point in _RUNS else {}
-        outcome, judge = runs.run(entry_point, behaviour, files=files)
+        outcome, judge = battery.run(entry_point, behaviour, files=files)
         texts = {
             "a score": " ".join(score.model_dump_json() + repr(score) for score in outcome.scores),
             "the report": repr(outcome.report) + outcome.report._repr_html_() if outcome.report else "",
             "an error of the metric": "" if judge.raised(outcome.error) else _describe(outcome.error),
-            "repr(metric)": repr(runs.build_metric(judge)),
+            "repr(metric)": repr(battery.build_metric(judge)),
             "the log": caplog.text,
             "the output": "".join(capfd.readouterr()),
             **{path.name: path.read_bytes().decode("utf-8", "replace") for path in tmp_path.iterdir()},

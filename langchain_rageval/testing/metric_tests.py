@@ -171,7 +171,7 @@ class MetricTests:
         assert isinstance(results[2], SampleError)
         assert _content(results[1]) == _content(metric.invoke(fields))
 
-    def test_every_entry_point_gives_the_same_score(self, metric: AnyMetric, fields: Fields) -> None:
+    def test_every_door_gives_the_same_score(self, metric: AnyMetric, fields: Fields) -> None:
         """Check that chains, wrappers, parallel runs, suites, graph nodes and `evaluate` return the same score."""
         expected = _content(metric.invoke(fields))
         chain: Runnable[Any, Any] = RunnableLambda(lambda _: fields)
