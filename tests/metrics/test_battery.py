@@ -98,12 +98,14 @@ def test_the_battery_holds_every_metric_of_the_package():
 
 
 # test_hostile_content_stays_data is held below, with more about the requests
-RULES = [rule for rule in rules_of(MetricTests) if rule != "test_hostile_content_stays_data"]
+OF_BATCHES = [
+    "test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest",
+    "test_two_bad_samples_in_a_batch_do_not_affect_a_third",
+]
+RULES = [rule for rule in rules_of(MetricTests) if rule not in ("test_hostile_content_stays_data", *OF_BATCHES)]
 
 
-@pytest.mark.parametrize("rule", RULES)
-@every_metric
-def test_every_metric_passes_the_public_tests(rule, build):
+def passes(rule, build):
     test = getattr(MetricTests(), rule)
     fields = {"fields": dict(EVERY_FIELD)} if "fields" in inspect.signature(test).parameters else {}
     for case in cases_of(test):
@@ -111,6 +113,18 @@ def test_every_metric_passes_the_public_tests(rule, build):
             test(build(OfflineJudge()), **fields, **case)
         except pytest.skip.Exception as reason:
             raise AssertionError(f"skipped for {case}: {reason}") from reason
+
+
+@pytest.mark.parametrize("rule", RULES)
+@every_metric
+def test_every_metric_passes_the_public_tests(rule, build):
+    passes(rule, build)
+
+
+@pytest.mark.parametrize("rule", OF_BATCHES)
+@each("name", ["faithfulness", "answer_correctness", "answer_similarity", "claim_f1", "ndcg@5", "rouge"])
+def test_a_metric_of_each_kind_passes_the_public_tests_of_batches(rule, name):
+    passes(rule, METRICS[name])
 
 
 class TestASuite(MetricTests):

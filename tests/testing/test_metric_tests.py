@@ -4,10 +4,10 @@ import os
 import random
 import threading
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-from helpers.scripted import critique, grades, supported, verdicts
+from helpers.scripted import critique, grades
 
 from langchain_rageval import (
     ConfigError,
@@ -22,22 +22,9 @@ from langchain_rageval import (
     testing,
 )
 from langchain_rageval.metrics.structure import sequential_steps
-from langchain_rageval.steps import Statements
 from langchain_rageval.testing import MetricTests, ScriptedJudge
 from langchain_rageval.testing.hostile_judges import SAMPLE
 from langchain_rageval.testing.metric_tests import _pickle_copy
-
-
-class TestAProperty(MetricTests):
-    @property
-    def metric(self) -> Metric:
-        replies = Statements(statements=["Munich was founded in 1158."]), verdicts(supported(1))
-        return faithfulness(ScriptedJudge(*replies, repeat=True))
-
-
-class TestAnAttributeAndASampleOfItsOwn(MetricTests):
-    metric = aspect_critique(OfflineJudge(), "вежливость", definition="Ответ вежлив.")
-    sample: ClassVar = {"question": "Где лежит полис?", "answer": "Полис лежит у страховщика, будьте добры."}
 
 
 class TestFixturesOfAModule(MetricTests):

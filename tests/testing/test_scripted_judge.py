@@ -24,7 +24,6 @@ from langchain_rageval import (
     context_precision,
     evaluate,
     faithfulness,
-    suite,
 )
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.steps import Question, Statements, Verdicts
@@ -109,13 +108,6 @@ def test_replies_may_be_repeated_for_a_metric_that_is_called_often():
     assert len(judge.requests) == 18
     with pytest.raises(AssertionError, match="grade_contexts requests ContextVerdicts, but no unused reply fits"):
         context_precision(judge, against="answer").invoke(SAMPLE)
-
-
-def test_concurrent_metrics_take_each_reply_once():
-    judge = ScriptedJudge(*HALF, grades({1: True, 2: False}))
-    scores = suite(faithfulness(judge), context_precision(judge, against="answer")).invoke(SAMPLE)
-    assert {name: score.value for name, score in scores.items()} == {"faithfulness": 0.5, "context_precision": 1.0}
-    assert judge.left == []
 
 
 def test_many_threads_take_every_reply_once():
