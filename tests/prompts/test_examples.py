@@ -10,9 +10,8 @@ from helpers.texts import OWN
 
 from langchain_rageval import PromptSet
 from langchain_rageval.metrics import ASPECTS
-from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, Question
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import NumberedContexts
-from langchain_rageval.text.sentences import split_sentences
 
 READS = {  # keys of the JSON block
     "answer_unaided": ["question"],
@@ -25,21 +24,8 @@ READS = {  # keys of the JSON block
     "degrade_answer": ["question", "answer"],
     "detect_abstention": ["question", "answer"],
     "detect_answerable": ["question"],
-    "evolve_angry": ["question", "passages"],
-    "evolve_code_mixed": ["question", "passages"],
-    "evolve_conditional": ["question", "passages"],
-    "evolve_conversational": ["question", "passages"],
     "evolve_follow_up": ["question", "passages", "earlier"],
-    "evolve_formal": ["question", "passages"],
-    "evolve_misspelt": ["question", "passages"],
-    "evolve_multi_context": ["question", "passages"],
-    "evolve_numbers": ["question", "passages"],
-    "evolve_off_topic": ["question", "passages"],
     "evolve_persona": ["question", "passages", "persona"],
-    "evolve_reasoning": ["question", "passages"],
-    "evolve_terse": ["question", "passages"],
-    "evolve_unanswerable": ["question", "passages"],
-    "evolve_voice": ["question", "passages"],
     "extract_entities": ["text"],
     "extract_keyphrases": ["passage"],
     "extract_statements": ["question", "text"],
@@ -65,10 +51,8 @@ READS = {  # keys of the JSON block
     "write_answer": ["question", "passages"],
     "write_question": ["passage", "keyphrase"],
 }
+READS = {step: READS.get(step, ["question", "passages"]) for step in ANSWER_SCHEMAS}
 STEPS = [(language, step) for language in OWN for step in READS if step in OWN[language]]
-GRADES = ["clarity", "depth", "structure", "relevance"]
-QUESTIONS = [step for step, answer in ANSWER_SCHEMAS.items() if answer is Question]
-STYLED = {f"evolve_{name}" for name in ("angry", "formal", "misspelt", "persona", "terse", "voice")}
 CITATION = re.compile(r"(?<![A-Za-z])[A-Z]\.\d+")
 ORDER = {
     "en": "Judge,|Ignore (?:your|the)",
@@ -77,14 +61,6 @@ ORDER = {
     "ru": "Судья,|Забудь",
     "zh": "评审，|无视|忘掉",
 }
-UNCLEAR = {  # what nobody understands who sees no passage
-    "en": r"\b(?:text|passage|context|this|these|here)\b",
-    "ru": r"\b(?:текст\w*|отрыв\w*|контекст\w*|эт(?:от|а|о|ого|ой|их)|здесь)\b",
-}
-
-
-def graded(example):
-    return [item["grade"] for item in example.output["grades"]]
 
 
 @dataclass(frozen=True)
@@ -108,11 +84,6 @@ class Shown:
         return [item[kind] for item in self.output[name]]
 
     @property
-    def passages(self):
-        """Number to text."""
-        return {item["passage"]: item["text"] for item in self.input["passages"]}
-
-    @property
     def given(self):
         """Every text of the input."""
         return " ".join(strings(self.input))
@@ -121,27 +92,6 @@ class Shown:
     def told(self):
         """Every text of the output."""
         return " ".join(strings(self.output))
-
-    def values(self, *names):
-        return [self.output[name] for name in names]
-
-    def unclear(self, question):
-        return bool(re.search(UNCLEAR[self.language], question))
-
-
-def figures(*texts):
-    """The numbers written in digits."""
-    return set(re.findall(r"\d+", " ".join(texts)))
-
-
-def words(*texts):
-    """In lower case."""
-    return re.findall(r"\w+", " ".join(texts).lower())
-
-
-def last(example):
-    """The last question of a conversation."""
-    return example.output["question"]
 
 
 def shown(language, step):
@@ -187,10 +137,6 @@ def answered(step):
     return {name for part in [schema, *schema.get("$defs", {}).values()] for name in part["properties"]}
 
 
-def test_every_step_of_the_package_is_checked_here():
-    assert READS.keys() == ANSWER_SCHEMAS.keys()
-
-
 @each(("step", "example"), EXAMPLES)
 def test_an_output_is_a_valid_answer_with_its_fields_in_order(step, example):
     answer = ANSWER_SCHEMAS[step].model_validate(example.output, strict=True).model_dump()
@@ -227,12 +173,6 @@ def test_each_statement_has_one_verdict_and_the_reason_names_the_evidence(step, 
         assert verdict["verdict"] == "absent" or CITATION.findall(verdict["reason"]) == verdict["evidence"]
 
 
-@pytest.mark.parametrize("language", OWN)
-def test_verdicts_are_in_no_order_of_labels_and_one_example_has_only_supported_ones(language):
-    labels = [[verdict["verdict"] for verdict in e.output["verdicts"]] for e in shown(language, "verify_statements")]
-    assert labels == [["contradicted", "absent", "contradicted"], ["supported", "supported"]]
-
-
 @pytest.mark.parametrize(("step", "example"), of("classify_statements"))
 def test_each_answer_statement_is_classified_once_and_each_reference_statement_found_in_full_or_missed(step, example):
     answers = [item["answer"] for item in example.input["answer_statements"]]
@@ -244,14 +184,6 @@ def test_each_answer_statement_is_classified_once_and_each_reference_statement_f
     assert sorted({*cited, *missed}) == references
     assert len(set(missed)) == len(missed)
     assert all(item["references"] for item in example.output["TP"])
-
-
-@each(("step", "example"), of("classify_statements"))
-def test_a_missed_reference_statement_is_named_by_nobody_or_said_in_part(step, example):
-    named = {number for item in (*example.output["TP"], *example.output["FP"]) for number in item["references"]}
-    missed = {item["reference"] for item in example.output["FN"]}
-    assert missed & named
-    assert missed - named
 
 
 @each(("step", "example"), of("classify_statements"))
@@ -282,7 +214,7 @@ def test_each_chunk_has_one_grade_on_the_scale_in_order(step, example):
     numbers = [item["context"] for item in example.output["grades"]]
     assert numbers == list(range(1, len(example.input["contexts"]) + 1))
     lowest, highest = example.input["scale"]
-    assert {lowest, highest} <= set(graded(example)) <= set(range(lowest, highest + 1))
+    assert {lowest, highest} <= {item["grade"] for item in example.output["grades"]} <= set(range(lowest, highest + 1))
 
 
 @each(("step", "example"), of("select_sentences"))
@@ -299,73 +231,8 @@ def test_as_many_questions_as_asked_for_or_none_for_an_evasive_answer(step, exam
     assert all(question.endswith(("?", "？")) for question in questions)
 
 
-@each("step", ["find_entities", "select_sentences", "verify_statements"])
-@each("language", OWN)
-def test_an_instruction_shows_what_the_number_of_a_sentence_looks_like_in_a_request(language, step):
-    assert '"2.3"' in PromptSet.default(language).get(step).instruction
-
-
-@pytest.mark.parametrize(("step", "example"), of("extract_keyphrases"))
-def test_there_are_three_to_five_key_phrases_and_none_is_a_sentence(step, example):
-    phrases = example.output["keyphrases"]
-    assert 3 <= len(set(phrases)) == len(phrases) <= 5
-    assert all(len(words(phrase)) <= 6 and phrase[-1].isalnum() for phrase in phrases)
-
-
-@pytest.mark.parametrize("language", ["en", "ru"])
-def test_each_grade_of_each_kind_is_shown(language):
-    examples = shown(language, "grade_passage")
-    for name in GRADES:
-        assert {example.output[name] for example in examples} == {1, 2, 3}
-
-
-@each(("step", "example"), of(*QUESTIONS))
-def test_a_written_question_is_understood_without_its_passages(step, example):
-    question = example.output["question"]
-    assert not example.unclear(question)
-    assert len(words(question)) <= 30
-    if step not in STYLED:
-        assert split_sentences(question) == [question]
-        assert question.endswith("?") or step == "evolve_conversational"
-
-
-@each(("step", "example"), [case for case in EXAMPLES if "passages" in case[1].input])
-def test_passages_are_numbered_from_one(step, example):
-    assert list(example.passages) == list(range(1, len(example.passages) + 1))
-
-
-@pytest.mark.parametrize(("step", "example"), of("find_passages"))
-def test_needed_passages_are_named_in_order_and_the_reason_speaks_of_every_passage(step, example):
-    named = example.output["passages"]
-    assert named == [number for number in example.passages if number in named]
-    assert figures(example.output["reason"]) == set(map(str, example.passages))
-
-
-@each(("step", "example"), of("write_answer"))
-def test_an_answer_is_written_when_there_is_one_and_its_numbers_are_in_the_passages(step, example):
-    assert bool(example.output["answer"]) is example.output["answerable"]
-    assert figures(example.told) <= figures(*example.passages.values())
-
-
-@each(("step", "example"), of("degrade_answer"))
-def test_an_incomplete_answer_holds_words_of_the_whole_one_and_no_other(step, example):
-    assert {*words(example.told)} < {*words(example.input["answer"])}
-
-
-@pytest.mark.parametrize(("step", "example"), of("pad_context"))
-def test_padding_is_three_sentences_with_none_of_the_facts(step, example):
-    sentences = example.output["sentences"]
-    assert [split_sentences(sentence) for sentence in sentences] == [[sentence] for sentence in sentences]
-    assert len(set(sentences)) == 3
-    assert not figures(example.told) & figures(example.input["context"])
-
-
-WITHOUT_ORDER = {  # whose examples hold no order to the model yet
-    "critique_aspect",
-    "regenerate_turn_questions",
-    "rewrite_question",
-    "extract_turn_statements",
-}
+# Steps whose examples hold no order to the model yet.
+WITHOUT_ORDER = {"critique_aspect", "regenerate_turn_questions", "rewrite_question", "extract_turn_statements"}
 
 
 @each(("language", "step"), STEPS)
@@ -395,19 +262,6 @@ def test_the_examples_show_every_label_that_an_answer_may_have(language, step):
 @each(("language", "step"), STEPS)
 def test_an_instruction_names_the_fields_that_it_speaks_of(language, step):
     named = set(re.findall(r"`(\w+)`", PromptSet.default(language).get(step).instruction))
-    copied = {
-        "verdicts",
-        "statement",
-        "answer",
-        "reference",
-        "entity",
-    }  # item numbers, and the list around the verdicts
+    copied = {"verdicts", "statement", "answer", "reference", "entity"}  # item numbers, and the list around verdicts
     assert named >= {*READS[step], *(answered(step) - copied)}
     assert named <= {*READS[step], *answered(step)}
-
-
-def test_the_check_of_structure_sees_what_it_should():
-    one = {"text": "Some words.", "verdict": "absent", "evidence": ["A.1"], "answer": 1, "useful": True}
-    assert structure(one) == structure({**one, "text": "Иные слова."})
-    for other in ({"verdict": "supported"}, {"evidence": ["A.2"]}, {"answer": 2}, {"useful": False}, {"text": ""}):
-        assert structure(one) != structure({**one, **other})

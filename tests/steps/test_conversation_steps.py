@@ -1,7 +1,5 @@
 """Steps about whole conversations: what the judge reads, which replies count, and how long ones are split."""
 
-import asyncio
-
 import pytest
 from helpers.each import each
 from helpers.scripted import scripted
@@ -231,14 +229,6 @@ def test_a_number_alone_or_null_is_read_as_a_list_of_turns(turns):
     reply = f'{{"verdicts": [{{{verdict}}}]}}'
     found = run(check_needs(scripted(reply)), "need_verdicts")
     assert found[0][4] == (["3"] if turns == "null" else ["3", "4"])
-
-
-def test_sync_and_async_find_the_same():
-    step = check_needs(Judge(scripted(needs((1, "met", [4]))), draws=1))
-    state = {"sample": SAMPLE, "turn_facts": FACTS}
-    found = step.invoke(state)
-    again = check_needs(Judge(scripted(needs((1, "met", [4]))), draws=1))
-    assert asyncio.run(again.ainvoke(state)) == found
 
 
 @pytest.mark.parametrize(("statements", "most"), [(2, 10), (8, 16)])

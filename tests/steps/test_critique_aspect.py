@@ -1,10 +1,8 @@
-import asyncio
-
 import pytest
 from helpers.each import each
-from helpers.scripted import answering, critique, human_of, scripted
+from helpers.scripted import critique, human_of, scripted
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, PromptSet, Sample
+from langchain_rageval import ConfigError, Judge, PromptSet, Sample
 from langchain_rageval.metrics import ASPECTS
 from langchain_rageval.prompts.promptset import Common
 from langchain_rageval.steps.detect import critique_aspect
@@ -67,28 +65,9 @@ def test_a_verdict_that_is_no_boolean_is_asked_again(word):
     assert len(judge.asked[1]) == 4
 
 
-def test_no_verdict_after_all_attempts_is_a_failure():
-    with pytest.raises(JudgeOutputError) as caught:
-        found(Judge(scripted("yes", "no"), attempts=2))
-    assert (caught.value.step, caught.value.raw_output) == ("critique_aspect", "no")
-
-
-def test_each_draw_is_a_call_and_the_majority_holds_with_its_reasons():
-    judge = scripted(critique(True, "x"), critique(False, "y"), critique(True, "z"))
-    finding, agreement = found(Judge(judge, draws=3))
-    assert (finding.verdict, finding.reason, len(judge.asked)) == ("yes", "x z", 3)
-    assert (agreement.kind, agreement.number, agreement.text) == ("agreement", 1, "tone")
-    assert (agreement.verdict, agreement.reason) == ("0.67", "2 of 3 draws")
-
-
 def test_votes_without_a_majority_decide_nothing():
     judge = Judge(scripted(critique(True, "x"), critique(False, "y")))
     object.__setattr__(judge, "draws", 2)  # no judge or jury of the package has an even number of votes
     finding, agreement = found(judge)
     assert (finding.verdict, finding.reason) == ("no majority of the votes", "")
     assert (agreement.verdict, agreement.reason) == ("0.50", "1 of 2 draws: yes, no")
-
-
-def test_sync_and_async_find_the_same():
-    step = critique_aspect(Judge(answering(lambda messages: critique(True)), draws=3), "tone", definition="x")
-    assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})

@@ -1,9 +1,7 @@
-import asyncio
-
 import pytest
-from helpers.scripted import abstains, answering, scripted
+from helpers.scripted import abstains, scripted
 
-from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval import Judge, Sample
 from langchain_rageval.steps.detect import detect_abstention
 
 SAMPLE = Sample(question="How?", answer="Like so.", references=["So.", " ", "I do not know."])
@@ -37,21 +35,3 @@ def test_each_reference_that_is_not_blank_is_asked_about():
         (2, "the reference", "answers"),
         (4, "the reference", "abstains"),
     ]
-
-
-def test_each_draw_is_a_call_and_the_majority_holds_with_its_reasons():
-    judge = scripted(abstains(True, "x"), abstains(False, "y"), abstains(True, "z"))
-    finding, agreement = found(Judge(judge, draws=3))
-    assert (finding.verdict, finding.reason) == ("abstains", "x z")
-    assert (agreement.kind, agreement.number, agreement.verdict) == ("agreement", 1, "0.67")
-
-
-def test_no_verdict_after_all_attempts_is_a_failure():
-    with pytest.raises(JudgeOutputError) as caught:
-        found(Judge(scripted('{"reason": "", "abstains": "maybe"}', "no"), attempts=2))
-    assert (caught.value.step, caught.value.raw_output) == ("detect_abstention", "no")
-
-
-def test_sync_and_async_find_the_same():
-    step = detect_abstention(Judge(answering(lambda _: abstains(True)), draws=3), of="reference")
-    assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})

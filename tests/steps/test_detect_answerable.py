@@ -1,10 +1,7 @@
-import asyncio
-
-import pytest
 from helpers.each import each
 from helpers.scripted import answerable, answering, human_of, scripted
 
-from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval import Judge, Sample
 from langchain_rageval.steps.detect import detect_answerable
 
 SAMPLE = Sample(question="How?", answer="Like so.", contexts=["First. Second.", "Third."])
@@ -39,21 +36,3 @@ def test_one_window_that_answers_is_enough():
     assert (finding.verdict, len(judge.asked)) == ("answer", 3)
     (finding,) = found(Judge(answering(lambda _: answerable(False, "no")), max_context_tokens=4))
     assert (finding.verdict, finding.reason) == ("do not answer", "no")
-
-
-def test_each_draw_is_a_call_and_the_majority_holds_with_its_reasons():
-    judge = scripted(answerable(True, "x"), answerable(False, "y"), answerable(True, "z"))
-    finding, agreement = found(Judge(judge, draws=3))
-    assert (finding.verdict, finding.reason) == ("answer", "x z")
-    assert (agreement.kind, agreement.number, agreement.verdict) == ("agreement", 2, "0.67")
-
-
-def test_no_verdict_after_all_attempts_is_a_failure():
-    with pytest.raises(JudgeOutputError) as caught:
-        found(Judge(scripted("yes", "no"), attempts=2))
-    assert (caught.value.step, caught.value.raw_output) == ("detect_answerable", "no")
-
-
-def test_sync_and_async_find_the_same():
-    step = detect_answerable(Judge(answering(lambda _: answerable(True)), draws=3, max_context_tokens=4))
-    assert asyncio.run(step.ainvoke({"sample": SAMPLE})) == step.invoke({"sample": SAMPLE})

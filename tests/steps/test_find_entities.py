@@ -1,10 +1,7 @@
-import asyncio
-
-import pytest
 from helpers.each import each
 from helpers.scripted import answering, found_in, human_of, scripted
 
-from langchain_rageval import Judge, JudgeOutputError, Sample
+from langchain_rageval import Judge, Sample
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.steps.entities import find_entities
 
@@ -70,12 +67,6 @@ def test_a_second_reply_that_cannot_be_read_leaves_the_first():
     assert len(judge.asked) == 3
 
 
-def test_no_reply_after_all_attempts_is_a_failure():
-    with pytest.raises(JudgeOutputError) as caught:
-        verdicts(Judge(scripted("yes", "no"), attempts=2))
-    assert (caught.value.step, caught.value.raw_output) == ("find_entities", "no")
-
-
 def finding_by_string(messages):
     human = human_of(messages)
     lines = [line for line in human.splitlines() if (line.startswith("[") and ".1]" in line) or ".2]" in line]
@@ -107,9 +98,3 @@ def test_each_draw_is_a_call_and_the_majority_holds_with_its_evidence():
     assert told(findings) == [("found", ["1.1", "1.2"]), *[("not found", [])] * 3]
     agreements = [(f.number, f.text, f.verdict) for f in findings if f.kind == "agreement"]
     assert agreements == [(1, "Anna", "0.67"), (2, "Bert", "0.67"), (3, "Carl", "0.67"), (4, "Dora", "1.00")]
-
-
-def test_sync_and_async_find_the_same():
-    step = find_entities(Judge(answering(finding_by_string), draws=3, max_statements=2))
-    state = {"sample": SAMPLE, "reference_entities": NAMES}
-    assert asyncio.run(step.ainvoke(state)) == step.invoke(state)

@@ -6,8 +6,7 @@ from helpers.scripted import answering, human_of, relevance, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, jury, llm_grader
-from langchain_rageval.steps import RelevanceGrade, RelevanceGrades
+from langchain_rageval import ConfigError, Judge, Sample, llm_grader
 
 CONTEXTS = ["First. Second.", "Third.", "Fourth.", "Fifth."]
 
@@ -120,22 +119,6 @@ def test_a_chunk_without_a_grade_on_the_scale_is_asked_about_again_alone_numbere
     assert chunks(judge.asked[1]) == {1: chunks(judge.asked[0])[4]}
 
 
-def test_grades_that_contradict_each_other_are_asked_for_again_and_agreeing_ones_are_not():
-    doubled = [(1, 3), (1, 3), (2, 0), (2, 4), (3, 1), (4, 1)]
-    reply = RelevanceGrades(grades=[RelevanceGrade(context=n, reason="", grade=g) for n, g in doubled])
-    judge = scripted(reply, relevance({1: 2}))
-    assert sorted(graded(found(judge))) == [1, 1, 2, 3]
-    assert chunks(judge.asked[1]) == {1: chunks(judge.asked[0])[2]}
-
-
-def test_after_the_last_attempt_the_step_fails_and_names_the_chunks():
-    judge = Judge(scripted(relevance({1: 3, 2: 9}), relevance({1: 9})), attempts=2)
-    with pytest.raises(
-        JudgeOutputError, match=r"grade_relevance: no single grade from 0 to 4 for the chunks \[2, 3, 4"
-    ):
-        found(judge)
-
-
 # Votes and windows
 
 
@@ -145,13 +128,6 @@ def test_of_several_draws_the_median_holds_and_their_agreement_is_told():
     assert sorted(graded(findings)) == [0, 3]
     agreed = {f.text: (f.verdict, f.reason) for f in findings if f.kind == "agreement"}
     assert sorted(agreed.values()) == [("0.33", "1 of 3 draws: 4, 1, 3"), ("1.00", "3 of 3 draws")]
-
-
-def test_a_jury_gives_the_median_of_its_judges():
-    judges = [scripted(relevance({1: grade})) for grade in (0, 1, 4)]
-    findings = found(jury(judges), ["One."])
-    assert graded(findings) == [1]
-    assert [f.kind for f in findings] == ["context", "agreement"]
 
 
 def test_a_chunk_cut_by_a_window_gets_the_best_grade_of_its_parts():
@@ -190,8 +166,3 @@ def test_whatever_changes_the_grades_changes_the_instrument():
     graders = [llm_grader(judge), llm_grader(judge, (0, 3)), llm_grader(judge, pointwise=True)]
     assert len({repr(grader.instrument) for grader in graders}) == 3
     assert llm_grader(judge).instrument == graders[0].instrument
-
-
-async def test_the_same_grades_async():
-    state = {"sample": Sample(question="What?", contexts=CONTEXTS)}
-    assert graded((await llm_grader(by_text(BY_TEXT)).ainvoke(state))["grades"]) == [4, 0, 2, 4]

@@ -4,7 +4,7 @@ import pytest
 from helpers.each import each
 from helpers.scripted import graded, scripted
 
-from langchain_rageval import Criterion, Judge, JudgeOutputError, Sample, jury, rubric
+from langchain_rageval import Criterion, Judge, JudgeOutputError, Sample, rubric
 from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
 from langchain_rageval.prompts.criteria import default_criteria
 from langchain_rageval.steps.grade_rubric import grade_rubric
@@ -138,12 +138,6 @@ def test_after_all_attempts_it_fails_and_says_what_is_missing(replies, told):
     assert len(model.asked) == 3
 
 
-def test_all_calls_of_a_vote_count_towards_its_attempts():
-    model = scripted(graded(correctness=3), graded(completeness=1))
-    with pytest.raises(JudgeOutputError, match="readability"):
-        step(Judge(model, attempts=2)).invoke({"sample": SAMPLE})
-
-
 def test_of_several_draws_the_median_holds_with_the_reasons_of_those_who_gave_it():
     replies = [graded(polite_tone=grade, brevity=other) for grade, other in [(0, 1), (3, 3), (2, 1)]]
     findings = step(Judge(scripted(*replies), draws=3), criteria=TWO).invoke({"sample": SAMPLE})["rubric_grades"]
@@ -157,16 +151,6 @@ def test_of_several_draws_the_median_holds_with_the_reasons_of_those_who_gave_it
     assert findings[3].reason == "2 of 3 draws"
 
 
-def test_a_jury_votes_and_the_findings_tell_who_disagreed():
-    judges = [
-        Judge(scripted(graded(polite_tone=g, brevity=1)), language=x) for g, x in [(3, "en"), (3, "ru"), (0, "auto")]
-    ]
-    findings = step(jury(judges), criteria=TWO).invoke({"sample": SAMPLE})["rubric_grades"]
-    assert findings[0].verdict == "3"
-    assert findings[2].reason.startswith("2 of 3 votes; ")
-    assert findings[2].reason.endswith(": 0")
-
-
 @pytest.mark.parametrize("blank", ["", "  \n"])
 def test_a_blank_answer_has_the_lowest_grades_without_a_call(blank):
     sample = SAMPLE.model_copy(update={"answer": blank})
@@ -175,14 +159,6 @@ def test_a_blank_answer_has_the_lowest_grades_without_a_call(blank):
         ("completeness", "1"),
         ("readability", "1"),
     ]
-
-
-async def test_asynchronously_it_asks_and_finds_the_same():
-    replies = [graded(correctness=3, readability=1), graded(completeness=2)]
-    one, other = scripted(*replies), scripted(*replies)
-    state = {"sample": SAMPLE}
-    assert step(one).invoke(state) == await step(other).ainvoke(state)
-    assert one.asked == other.asked
 
 
 def test_two_rubrics_in_one_suite_ask_once_what_is_the_same():

@@ -1,4 +1,3 @@
-import asyncio
 import json
 
 import pytest
@@ -96,11 +95,6 @@ def test_a_second_question_shows_the_judge_its_reply_and_what_was_wrong():
     assert NeededSentences.model_validate_json(again[2].text) == needed("A.1")
 
 
-def test_numbers_without_quotes_are_asked_again_since_1_10_would_be_1_1():
-    judge = scripted('{"reason": "", "sentences": [1.10]}', needed("2.1"))
-    assert chosen(found(judge)) == ["2.1"]
-
-
 def test_unknown_numbers_after_all_attempts_are_a_failure():
     judge = scripted(*[needed("9.9")] * 2)
     with pytest.raises(JudgeOutputError, match=r"9\.9") as caught:
@@ -108,13 +102,6 @@ def test_unknown_numbers_after_all_attempts_are_a_failure():
     assert caught.value.step == "select_sentences"
     assert json.loads(caught.value.raw_output)["sentences"] == ["9.9"]
     assert len(judge.asked) == 2
-
-
-def test_every_call_counts_whatever_was_wrong():
-    replies = ["no", needed("9.9"), needed("1.1")]
-    assert chosen(found(Judge(scripted(*replies), attempts=3))) == ["1.1"]
-    with pytest.raises(JudgeOutputError):
-        found(Judge(scripted(*replies), attempts=2))
 
 
 def test_long_contexts_go_out_in_windows_and_what_any_of_them_needs_is_needed():
@@ -144,13 +131,6 @@ def test_the_majority_of_the_draws_holds_for_each_sentence_and_its_rate_is_told(
     assert [(f.kind, f.number, f.text, f.verdict) for f in findings[3:]] == [
         ("agreement", 1, "First.", "0.67"), ("agreement", 2, "Second.", "0.67"), ("agreement", 3, "Third.", "0.67"),
     ]  # fmt: skip
-
-
-def test_sync_and_async_find_the_same():
-    judge = answering(lambda messages: needed(*[line[1:4] for line in block(messages) if "r" in line]))
-    step = select_sentences(Judge(judge, draws=3, max_context_tokens=8))
-    state = {"sample": Sample(question="What?", contexts=CONTEXTS)}
-    assert asyncio.run(step.ainvoke(state)) == step.invoke(state)
 
 
 def test_the_same_question_by_a_plain_step_is_not_taken_for_this_one():

@@ -1,4 +1,3 @@
-import asyncio
 from itertools import permutations
 from types import SimpleNamespace
 
@@ -49,14 +48,6 @@ def test_statements_go_out_numbered_from_one_beside_the_numbered_contexts():
     assert "[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n" in human_of(judge.asked[0])
 
 
-def test_each_statement_has_one_finding_with_its_evidence():
-    judge = scripted(verdicts(verdict(1, "supported", "1.2", "2.1", reason="said"), absent(2)))
-    first, second = found(judge, "a", "b")
-    assert (first.kind, first.number, first.text, first.verdict) == ("statement", 1, "a", "supported")
-    assert (first.reason, first.cites) == ("said", ["1.2", "2.1"])
-    assert (second.number, second.text, second.verdict, second.cites) == (2, "b", "absent", [])
-
-
 def test_statements_of_references_are_told_apart():
     step = verify_statements(scripted(verdicts(supported(1))), of="reference")
     (finding,) = step.invoke(state("a", of="reference"))["reference_verdicts"]
@@ -75,53 +66,9 @@ def test_without_statements_no_call_is_made():
 # Numbers
 
 
-@given(st.permutations([supported(1), contradicted(2, "1.2"), absent(3), supported(4, "2.1")]))
-def test_the_order_of_the_judges_reply_does_not_matter(given_verdicts):
-    expected = [(1, "supported", ["1.1"]), (2, "contradicted", ["1.2"]), (3, "absent", []), (4, "supported", ["2.1"])]
-    assert brief(found(scripted(verdicts(*given_verdicts)), "a", "b", "c", "d")) == expected
-
-
 def test_agreeing_doubles_collapse():
     judge = scripted(verdicts(supported(1, "1.1"), supported(1, "2.1", "1.1")))
     assert brief(found(judge, "a")) == [(1, "supported", ["1.1", "2.1"])]
-
-
-def test_conflicting_doubles_are_asked_again():
-    judge = scripted(verdicts(supported(1), absent(1), absent(2)), verdicts(contradicted(1)))
-    assert brief(found(judge, "a", "b")) == [(1, "contradicted", ["1.1"]), (2, "absent", [])]
-    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1]]
-
-
-def test_unknown_numbers_are_dropped():
-    judge = scripted(verdicts(absent(0), supported(7), supported(-1), absent(1)))
-    assert brief(found(judge, "a")) == [(1, "absent", [])]
-
-
-def test_missing_numbers_are_asked_again_alone_numbered_from_one():
-    judge = scripted(verdicts(supported(2)), verdicts(absent(2), supported(1)))
-    assert [item[:2] for item in brief(found(judge, "a", "b", "c"))] == [
-        (1, "supported"), (2, "supported"), (3, "absent"),
-    ]  # fmt: skip
-    assert judge.inputs[1]["statements"] == [{"statement": 1, "text": "a"}, {"statement": 2, "text": "c"}]
-
-
-def test_verdicts_are_never_matched_by_position():
-    judge = scripted(verdicts(supported(2), absent(1)), verdicts(supported(1)))
-    assert [item[:2] for item in brief(found(judge, "a", "b"))] == [(1, "absent"), (2, "supported")]
-
-
-def test_a_number_that_was_not_asked_again_does_not_change():
-    judge = scripted(verdicts(supported(1)), verdicts(absent(1), contradicted(2)))
-    assert [item[:2] for item in brief(found(judge, "a", "b"))] == [(1, "supported"), (2, "absent")]
-
-
-def test_a_partial_reask_cannot_hand_one_statement_the_verdict_of_the_next():
-    first = verdicts(supported(1))
-    second = verdicts(verdict(1, "supported", "1.2", reason="of b"), verdict(2, "contradicted", "2.1", reason="of c"))
-    findings = found(scripted(first, second), "a", "b", "c")
-    assert [(f.number, f.text, f.verdict, f.reason) for f in findings] == [
-        (1, "a", "supported", "because"), (2, "b", "supported", "of b"), (3, "c", "contradicted", "of c"),
-    ]  # fmt: skip
 
 
 def test_a_partial_question_is_a_fresh_one_with_the_same_head():
@@ -133,39 +80,13 @@ def test_a_partial_question_is_a_fresh_one_with_the_same_head():
     assert first[1].text.partition('\n{"question"')[0] == second[1].text.partition('\n{"question"')[0]
 
 
-def test_numbers_still_missing_after_all_attempts_are_a_failure():
-    judge = scripted(verdicts(supported(1), supported(3)), verdicts(supported(1)), verdicts(supported(3)))
-    with pytest.raises(
-        JudgeOutputError, match=r"^verify_statements: no single verdict for the statements \[4\]$"
-    ) as caught:
-        found(Judge(judge, attempts=3), *"abcd")
-    assert caught.value.step == "verify_statements"
-    assert Verdicts.model_validate_json(caught.value.raw_output) == verdicts(supported(3))
-    assert len(judge.asked) == 3
-
-
 # Attempts
-
-
-def test_every_call_counts_whatever_it_is_asked_for():
-    replies = ["no JSON", verdicts(supported(1)), verdicts(absent(1))]
-    assert [item[:2] for item in brief(found(Judge(scripted(*replies), attempts=3), "a", "b"))] == [
-        (1, "supported"), (2, "absent"),
-    ]  # fmt: skip
-    with pytest.raises(JudgeOutputError):
-        found(Judge(scripted(*replies), attempts=2), "a", "b")
 
 
 def test_each_slice_has_attempts_of_its_own():
     replies = ["no", verdicts(supported(1)), "no", verdicts(supported(1))]
     judge = Judge(scripted(*replies), attempts=2, max_statements=1)
     assert [finding.verdict for finding in found(judge, "a", "b")] == ["supported", "supported"]
-
-
-def test_each_window_has_attempts_of_its_own():
-    replies = ["no", verdicts(absent(1)), "no", verdicts(supported(1, "2.1"))]
-    judge = Judge(scripted(*replies), attempts=2, max_context_tokens=8)
-    assert brief(found(judge, "a")) == [(1, "supported", ["2.1"])]
 
 
 # Citations
@@ -348,24 +269,6 @@ def test_the_majority_of_the_draws_holds_and_without_one_the_statement_is_absent
     assert agreement.verdict == f"{counts[0] / len(labels):.2f}"
 
 
-def test_a_three_way_tie_is_absent():
-    finding, agreement = drawn("supported", "contradicted", "absent")
-    assert (finding.verdict, finding.cites) == ("absent", [])
-    assert (agreement.kind, agreement.number, agreement.text, agreement.verdict) == ("agreement", 1, "a", "0.33")
-
-
-def test_agreement_follows_the_statements_one_for_each():
-    replies = [
-        verdicts(supported(1), absent(2)),
-        verdicts(supported(1), supported(2)),
-        verdicts(supported(1), absent(2)),
-    ]
-    findings = found(Judge(scripted(*replies), draws=3), "a", "b")
-    assert [(f.kind, f.number, f.verdict) for f in findings] == [
-        ("statement", 1, "supported"), ("statement", 2, "absent"), ("agreement", 1, "1.00"), ("agreement", 2, "0.67"),
-    ]  # fmt: skip
-
-
 def test_a_single_draw_has_no_agreement_to_tell():
     assert [finding.kind for finding in drawn("supported")] == ["statement"]
 
@@ -388,21 +291,7 @@ def test_the_first_draw_uses_the_models_cache_and_later_ones_pass_it_by():
     assert model.cache is before
 
 
-def test_draws_in_one_run_are_not_taken_for_one_question():
-    judge = answering(lambda messages: verdicts(supported(1)))
-    found(Judge(judge, draws=5), "a")
-    assert len(judge.asked) == 5
-
-
 # Together with others
-
-
-def test_sync_and_async_find_the_same():
-    def answer(messages):
-        return verdicts(*(supported(n) if n % 2 else absent(n) for n in numbers(read_inputs(human_of(messages)))))
-
-    step = verify_statements(Judge(answering(answer), max_statements=2, max_context_tokens=8, draws=3), of="answer")
-    assert asyncio.run(step.ainvoke(state(*"abcde"))) == step.invoke(state(*"abcde"))
 
 
 def test_the_same_question_by_a_plain_step_is_not_taken_for_this_one():

@@ -1,0 +1,255 @@
+"""What every step about numbered items holds to: votes, repeated questions, numbers, attempts."""
+
+import asyncio
+from collections.abc import Callable
+from hashlib import sha256
+from itertools import permutations
+from typing import Any, NamedTuple
+
+import pytest
+from helpers.each import each
+from helpers.scripted import (
+    abstains,
+    answerable,
+    answering,
+    critique,
+    found_in,
+    grades,
+    needed,
+    relevance,
+    scripted,
+    verdict,
+    verdicts,
+)
+
+from langchain_rageval import Criterion, Judge, JudgeOutputError, Sample, Turn, jury, llm_grader
+from langchain_rageval.prompts.answer_schemas import (
+    FactVerdict,
+    FactVerdicts,
+    NeedVerdict,
+    NeedVerdicts,
+    RubricGrade,
+    RubricGrades,
+    TurnFact,
+    TurnFacts,
+)
+from langchain_rageval.steps.check_turns import check_needs, check_user_facts
+from langchain_rageval.steps.detect import critique_aspect, detect_abstention, detect_answerable
+from langchain_rageval.steps.entities import find_entities
+from langchain_rageval.steps.grade_contexts import grade_contexts, select_sentences
+from langchain_rageval.steps.grade_rubric import grade_rubric
+from langchain_rageval.steps.verify_statements import verify_statements
+
+# Chunks in the order of their hashes, in which they are graded.
+SAMPLE = Sample(
+    question="What?",
+    answer="So.",
+    contexts=sorted(["First.", "Second.", "Third."], key=lambda text: sha256(text.encode()).digest()),
+    history=[Turn(role="user", text="I ask."), Turn(role="assistant", text="I tell.")],
+)
+SAID = [TurnFact(turn=1, text=text) for text in "abc"]
+STATE = {
+    "sample": SAMPLE,
+    "answer_statements": [*"abc"],
+    "reference_entities": [*"abc"],
+    "turn_facts": TurnFacts(statements=[], facts=SAID, needs=SAID),
+}
+CRITERIA = {"en": [Criterion(name, "What it says.") for name in "abc"]}
+
+
+class Case(NamedTuple):
+    """A step, two of its labels, and what replies with a label for each number; `names` tells that items are listed."""
+
+    step: Callable[[Any], Any]
+    key: str
+    labels: tuple[str, str]
+    reply: Callable[[list[tuple[int, str]]], Any]
+    items: str = ""
+
+
+def turn_verdicts(kind, verdicts_kind, number):
+    return lambda given: verdicts_kind(
+        verdicts=[kind(**{number: n}, reason=f"{label} {n}", verdict=label, turns=[4]) for n, label in given]
+    )
+
+
+def rubric_grades(given):
+    return RubricGrades(
+        grades=[RubricGrade(criterion="?abc"[n], reason=f"{label} {n}", grade=int(label)) for n, label in given]
+    )
+
+
+def single(reply, label):
+    return lambda given: reply(given[0][1] == label, f"{given[0][1]} 1")
+
+
+CASES = {
+    "verify_statements": Case(
+        lambda judge: verify_statements(judge, of="answer"),
+        "answer_verdicts",
+        ("supported", "contradicted"),
+        lambda given: verdicts(*(verdict(n, label, "1.1", reason=f"{label} {n}") for n, label in given)),
+        "statements",
+    ),
+    "grade_contexts": Case(
+        lambda judge: grade_contexts(judge, against=lambda sample: "so"),
+        "context_verdicts",
+        ("useful", "not useful"),
+        lambda given: doubled(grades({}), [grades({n: label == "useful"}) for n, label in given], given),
+        "chunks",
+    ),
+    "grade_relevance": Case(
+        llm_grader,
+        "grades",
+        ("3", "1"),
+        lambda given: doubled(relevance({}), [relevance({n: int(label)}) for n, label in given], given),
+        "chunks",
+    ),
+    "check_user_facts": Case(
+        check_user_facts,
+        "fact_verdicts",
+        ("ignored", "kept"),
+        turn_verdicts(FactVerdict, FactVerdicts, "fact"),
+        "facts",
+    ),
+    "check_needs": Case(
+        check_needs, "need_verdicts", ("met", "unmet"), turn_verdicts(NeedVerdict, NeedVerdicts, "need"), "needs"
+    ),
+    "grade_rubric": Case(
+        lambda judge: grade_rubric(judge, CRITERIA, (0, 3), with_examples=False),
+        "rubric_grades",
+        ("3", "1"),
+        rubric_grades,
+    ),
+    "find_entities": Case(
+        find_entities,
+        "entity_verdicts",
+        ("found", "not found"),
+        lambda given: found_in({n: ["1.1"] for n, label in given if label == "found"}),
+    ),
+    "select_sentences": Case(
+        select_sentences,
+        "context_sentences",
+        ("needed", "not needed"),
+        lambda given: needed(*(f"{n}.1" for n, label in given if label == "needed")),
+    ),
+    "critique_aspect": Case(
+        lambda judge: critique_aspect(judge, "tone", definition="It is kind."),
+        "aspect_verdict",
+        ("yes", "no"),
+        single(critique, "yes"),
+    ),
+    "detect_abstention": Case(
+        lambda judge: detect_abstention(judge, of="answer"),
+        "answer_abstention",
+        ("abstains", "answers"),
+        single(abstains, "abstains"),
+    ),
+    "detect_answerable": Case(
+        detect_answerable, "answerable", ("answer", "do not answer"), single(answerable, "answer")
+    ),
+}
+LISTED = {name: case for name, case in CASES.items() if case.items}
+every_case = each(("name", "case"), CASES.items(), ids=CASES)
+every_listed_case = each(("name", "case"), LISTED.items(), ids=LISTED)
+
+
+def doubled(empty, replies, given):
+    """Return one reply with the items of several, whose reasons repeat label and number."""
+    (field,) = type(empty).model_fields
+    items = [item for reply in replies for item in getattr(reply, field)]
+    own = [item.model_copy(update={"reason": f"{label} {n}"}) for item, (n, label) in zip(items, given, strict=True)]
+    return type(empty)(**{field: own})
+
+
+def found(case, judge):
+    return case.step(judge).invoke(STATE)[case.key]
+
+
+def labels_of(findings):
+    return [finding.verdict for finding in findings if finding.kind != "agreement"]
+
+
+def asked_about(request):
+    """The texts of the items of a request, whose numbers count from 1."""
+    inputs = request.inputs
+    for name, number in (("statements", "statement"), ("facts", "fact"), ("needs", "need")):
+        if name in inputs:
+            assert [item[number] for item in inputs[name]] == list(range(1, len(inputs[name]) + 1))
+            return [item["text"] for item in inputs[name]]
+    lines = request.human.split("\n\n")[0].splitlines()[1:]
+    assert lines[::2] == [f"[{n}]" for n in range(1, len(lines) // 2 + 1)]
+    return [line.partition(" ")[2] for line in lines[1::2]]
+
+
+def texts_of(case):
+    return SAMPLE.contexts if case.items == "chunks" else [*"abc"]
+
+
+@every_case
+def test_the_majority_of_the_draws_or_of_a_jury_decides_and_the_agreement_is_told(name, case):
+    strong, weak = case.labels
+    replies = [case.reply([(1, label), (2, weak), (3, weak)]) for label in (strong, weak, strong)]
+    judge = scripted(*replies)
+    findings = found(case, Judge(judge, draws=3))
+    items = labels_of(findings)
+    assert items == [strong, weak, weak][: len(items)]
+    assert [(f.number, f.text, f.verdict) for f in findings[len(items) :]] == [
+        (f.number, f.text, rate) for f, rate in zip(findings, ["0.67", "1.00", "1.00"], strict=False)
+    ][: len(items)]
+    assert len(judge.asked) == 3
+    for order in permutations(replies):
+        voted = found(case, jury([scripted(reply) for reply in order]))
+        assert labels_of(voted) == items
+        assert "; " in voted[len(items)].reason
+
+
+@every_case
+def test_sync_and_async_find_the_same(name, case):
+    reply = case.reply([(n, case.labels[0]) for n in (1, 2, 3)])
+    step = case.step(Judge(answering(lambda _: reply), draws=3))
+    assert asyncio.run(step.ainvoke(STATE)) == step.invoke(STATE)
+
+
+@every_case
+def test_a_judge_that_never_replies_as_asked_fails_after_its_attempts_with_its_last_reply(name, case):
+    judge = scripted("yes", "no")
+    with pytest.raises(JudgeOutputError) as caught:
+        found(case, Judge(judge, attempts=2))
+    step = "llm_grader" if name == "grade_relevance" else name
+    assert (caught.value.step in (name, step), caught.value.raw_output, len(judge.asked)) == (True, "no", 2)
+
+
+@every_listed_case
+def test_items_without_one_verdict_are_asked_about_again_alone_and_keep_their_own(name, case):
+    strong, weak = case.labels
+    texts = texts_of(case)
+    for first, again in (
+        ([(2, strong), (9, strong)], [0, 2]),  # two items are missing, a number is unknown
+        ([(3, strong), (2, weak), (2, strong), (1, weak), (1, weak)], [1]),  # one is judged twice, in two ways
+    ):
+        judge = scripted(case.reply(first), case.reply([(n, weak) for n in range(len(again), 0, -1)]))
+        findings = found(case, judge)
+        given = {n - 1: label for n, label in first}
+        assert labels_of(findings) == [weak if n in again else given[n] for n in range(3)]
+        assert findings[again[-1]].reason == f"{weak} {len(again)}"
+        assert list(map(asked_about, judge.requests)) == [texts, [texts[n] for n in again]]
+        assert [[message.type for message in messages] for messages in judge.asked] == [["system", "human"]] * 2
+        assert judge.asked[0][0] == judge.asked[1][0]
+
+
+@every_listed_case
+def test_the_order_of_a_reply_and_verdicts_of_other_items_change_nothing(name, case):
+    strong, weak = case.labels
+    for order in permutations([(1, strong), (2, weak), (3, strong), (7, weak), (8, strong)]):
+        assert labels_of(found(case, scripted(case.reply(list(order))))) == [strong, weak, strong]
+
+
+@every_listed_case
+def test_every_call_counts_and_what_is_missing_after_the_last_is_named(name, case):
+    strong, weak = case.labels
+    replies = ["no JSON", case.reply([(1, strong)]), case.reply([(1, weak)]), case.reply([(1, strong)])]
+    assert labels_of(found(case, Judge(scripted(*replies), attempts=4))) == [strong, weak, strong]
+    with pytest.raises(JudgeOutputError, match=r"no single (verdict|grade) .*\[3\]") as caught:
+        found(case, Judge(scripted(*replies), attempts=3))
+    assert caught.value.raw_output == replies[2].model_dump_json()
