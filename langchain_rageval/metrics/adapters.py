@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-from langchain_core.runnables.base import coerce_to_runnable
 from langsmith import tracing_context
 from langsmith.evaluation.evaluator import EvaluationResult, EvaluationResults, RunEvaluator
 from langsmith.run_helpers import get_tracing_context
@@ -168,32 +167,7 @@ def below_threshold(score: Score, threshold: float) -> BelowThreshold:
     return BelowThreshold(f"{score.metric} is {score.value:.3f}, {limit} is required: {score.reason}", score, threshold)
 
 
-def require_threshold(metric: Scorer, threshold: float, missing: OnMissing) -> Runnable[Any, Any]:
-    """Return a Runnable that passes its input on, or raises BelowThreshold; see `Metric.require`."""
-
-    def decide(input: Any, passed: bool, score: Score) -> Any:
-        if not passed:
-            raise below_threshold(score, threshold)
-        return input
-
-    return _threshold_runnable(metric, threshold, missing, decide, f"require_{metric.name}")
-
-
-def route_by_threshold(
-    metric: Scorer, threshold: float, then: Any, otherwise: Any, missing: OnMissing
-) -> Runnable[Any, Any]:
-    """Return a Runnable that passes its input to one of two branches; see `Metric.route`."""
-    branches = {True: coerce_to_runnable(then), False: coerce_to_runnable(otherwise)}
-
-    def decide(_input: Any, passed: bool, score: Score) -> Any:
-        if score.value is None and not passed:
-            raise below_threshold(score, threshold)
-        return branches[passed]  # RunnableLambda runs the Runnable that it returns, on the same input
-
-    return _threshold_runnable(metric, threshold, missing, decide, f"route_{metric.name}")
-
-
-def _threshold_runnable(
+def threshold_runnable(
     metric: Scorer, threshold: float, missing: OnMissing, decide: Callable[[Any, bool, Score], Any], name: str
 ) -> Runnable[Any, Any]:
     """Return a Runnable that scores its input and returns the result of `decide(input, passed, score)`."""

@@ -13,6 +13,7 @@ from typing import Any
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables.base import coerce_to_runnable
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict, PrivateAttr, ValidationError
 
@@ -25,7 +26,7 @@ from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usag
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 from langchain_rageval.judge.panels import map_members
-from langchain_rageval.metrics.adapters import Adapters, OnMissing, require_threshold, route_by_threshold
+from langchain_rageval.metrics.adapters import Adapters, OnMissing, below_threshold, threshold_runnable
 from langchain_rageval.metrics.structure import sequential_steps, stages_of
 from langchain_rageval.metrics.supported import (
     LACKS_FIELD,
@@ -291,7 +292,13 @@ class Metric(Traced[Any, Score], Adapters):
         Raises:
             ConfigError: if an option is invalid.
         """
-        return require_threshold(self, threshold, missing)
+
+        def decide(input: Any, passed: bool, score: Score) -> Any:
+            if not passed:
+                raise below_threshold(score, threshold)
+            return input
+
+        return threshold_runnable(self, threshold, missing, decide, f"require_{self.name}")
 
     def route(self, threshold: float, then: Any, otherwise: Any, *, missing: OnMissing = "raise") -> Runnable[Any, Any]:
         """Return a Runnable that runs `then` on its input if the score reaches the threshold, else `otherwise`.
@@ -305,38 +312,44 @@ class Metric(Traced[Any, Score], Adapters):
         Raises:
             ConfigError: if an option is invalid.
         """
-        return route_by_threshold(self, threshold, then, otherwise, missing)
+        branches = {True: coerce_to_runnable(then), False: coerce_to_runnable(otherwise)}
+
+        def decide(_input: Any, passed: bool, score: Score) -> Any:
+            if score.value is None and not passed:
+                raise below_threshold(score, threshold)
+            return branches[passed]  # RunnableLambda runs the Runnable that it returns, on the same input
+
+        return threshold_runnable(self, threshold, missing, decide, f"route_{self.name}")
 
     def _do(self, input: Any, config: RunnableConfig) -> Score:
-        sample = self.read(input)
-        if self._is_optional and self.missing_fields(sample):
-            return self._score(Value.without(LACKS_FIELD), Usage())
-        state: State = {"sample": sample}
-        run = Run.of(config).metered()
-        inner = run.into_complete(config)
+        sample, run = self.read(input), Run.of(config).metered()
+        state, inner = {"sample": sample}, run.into_complete(config)
         for step in self._steps_for(sample):
             state = invoke_child(step, state, inner)
         return self._finished(state, sample, run.meter.usage)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Score:
-        sample = self.read(input)
-        if self._is_optional and self.missing_fields(sample):
-            return self._score(Value.without(LACKS_FIELD), Usage())
-        state: State = {"sample": sample}
-        run = Run.of(config).metered()
-        inner = run.into_complete(config)
+        sample, run = self.read(input), Run.of(config).metered()
+        state, inner = {"sample": sample}, run.into_complete(config)
         for step in self._steps_for(sample):
             state = await ainvoke_child(step, state, inner)
         return self._finished(state, sample, run.meter.usage)
 
     def _steps_for(self, sample: Sample) -> Sequence[Runnable[State, State]]:
-        """Return the steps, after one that makes the question of a conversation understandable on its own."""
+        """Return the steps, after one that makes the question of a conversation understandable on its own.
+
+        There are none for a sample that lacks a field of an optional metric.
+        """
+        if self._is_optional and self.missing_fields(sample):
+            return []
         rewriting = rewriting_of(sample, self.reads, stages_of(self)) if sample.history else None
         steps = sequential_steps(self)
         return steps if rewriting is None else [rewriting, *steps]
 
     def _finished(self, state: State, sample: Sample, usage: Usage) -> Score:
         """Return the score of a state; the reducer gets the sample with its own question."""
+        if self._is_optional and self.missing_fields(sample):
+            return self._score(Value.without(LACKS_FIELD), usage)
         found = [*extraction_findings(state), *state.get("question_findings", ()), *state.get(CUT, ())]
         if undecided := state.get(UNDECIDED):
             value = Value.without(NO_MAJORITY, undecided)
