@@ -129,7 +129,7 @@ class RagEvalCallback(ChainEvents):
         _check(sample_rate, sinks, max_pending, max_per_minute, {"extract": extract, "redact": redact}, callbacks)
         options["retry"] = RetryPolicy(attempts=3) if options["retry"] is None else options["retry"]
         settings: StreamOptions = {**STREAM_DEFAULTS, **options, "callbacks": callbacks, "budget": budget}
-        build = partial(Evaluation.of, metrics, settings)
+        build = partial(Evaluation, metrics, settings)
         models = [model for metric in build().metrics for model in called_models(metric)]
         for sink in sinks:
             if isinstance(sink, JsonlSink):

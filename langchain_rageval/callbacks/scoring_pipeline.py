@@ -26,11 +26,8 @@ from langchain_rageval.chains.sample_reader import RunReading
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures
-from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.metrics.structure import metrics_in, names_of
-from langchain_rageval.report.free_checks import FreeChecks
-from langchain_rageval.report.units import Units
 from langchain_rageval.run.retry import is_transient, status_of
 from langchain_rageval.run.threads import DaemonThreads
 
@@ -473,12 +470,10 @@ class ScoringPipeline:
             return None
         with self._build_lock:
             if usable not in self._evaluations:
-                self._evaluations[usable] = _select_metrics(full, [full.metrics[number] for number in usable])
+                self._evaluations[usable] = full.part(full.run, [full.metrics[number] for number in usable])
         evaluation = self._evaluations[usable]
         run = replace(evaluation.run, stopped=threading.Event())  # an error ends the scoring of one sample only
-        return replace(
-            evaluation, run=run, mixed_measures=MixedMeasures(), free_checks=FreeChecks(), units=Units(), left_out=[]
-        )
+        return evaluation.part(run)
 
     def _deliver(self, delivery: Delivery) -> None:
         delivery.n_pending = len(self._sink_queues) + 1
@@ -519,8 +514,3 @@ def _can_read(metric: AnyMetric, sample: Sample) -> bool:
     except SampleError:
         return False
     return True
-
-
-def _select_metrics(full: Evaluation, metrics: Sequence[AnyMetric]) -> Evaluation:
-    """Return an evaluation of some of the metrics, with the same budget."""
-    return replace(full, metrics=metrics, score_store=ScoreStore(None, metrics), gives_up=False)

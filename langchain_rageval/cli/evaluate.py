@@ -33,7 +33,7 @@ from langchain_rageval.cli.terminal import PIPE, console, write_message
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.errors import ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
-from langchain_rageval.evaluation.engine import STOPPED
+from langchain_rageval.evaluation.job import STOPPED
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.until import Decided
 from langchain_rageval.metrics.structure import judges_of, names_of

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator, Sequence
+from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
 from langchain_rageval.data.schema import Row
-from langchain_rageval.evaluation.batched_evaluation import BatchedEvaluation, in_batches
+from langchain_rageval.evaluation.batched_evaluation import BatchedEvaluation
 from langchain_rageval.evaluation.dry_run import warn_of_long_requests
 from langchain_rageval.evaluation.engine import Evaluation
-from langchain_rageval.evaluation.inputs import AnyMetric, Samples, iterate_samples, prepare_samples, size_of
+from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metrics, size_of
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.batch.providers import recorded_openai
@@ -67,19 +67,11 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
         UserWarning: before the first call, if a request about the longest sample of a list exceeds the context window
             of its model, where LangChain's profile of the model or its option `num_ctx` states it.
     """
-    chosen = fill_defaults(evaluate, options, EVALUATE_DEFAULTS)
-    job = Evaluation.of(metrics, chosen)
-    source = prepare_samples(samples, job.metrics, strict=job.strict, fields=chosen["fields"])
-    if _needs_list(chosen) and not isinstance(source, Sequence):
-        source = prepare_samples(list(source), job.metrics, strict=job.strict)
-    job = job.audited(chosen["audit"], source, exact=chosen["until"] is None)
-    warn_of_long_requests(source, job.metrics)
-    job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
-    job, drawn = job.in_order(source, is_file=isinstance(samples, str | Path))
-    job = job.with_canaries(chosen, source)
-    with job.open_output(chosen["out"], samples) as output:
+    job = _job(samples, metrics, fill_defaults(evaluate, options, EVALUATE_DEFAULTS))
+    warn_of_long_requests(job.source, job.metrics)
+    with job.open_output(samples) as output:
         try:
-            with closing(_with_progress(job, drawn, chosen["progress"])) as rows:
+            with closing(_with_progress(job)) as rows:
                 for row in rows:
                     job.keep(row, output)
         except KeyboardInterrupt:
@@ -92,17 +84,13 @@ async def aevaluate(
 ) -> Report:
     """Like `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
-    job = Evaluation.of(metrics, chosen)
-    source = prepare_samples(samples, job.metrics, strict=job.strict, fields=chosen["fields"])
-    if (_needs_list(chosen) or chosen["batch"] is not None) and not isinstance(source, Sequence):
-        source = prepare_samples([item async for item in iterate_samples(source)], job.metrics, strict=job.strict)
-    job = job.audited(chosen["audit"], source, exact=chosen["until"] is None)
-    warn_of_long_requests(source, job.metrics)
-    job = in_batches(job, chosen["batch"]).until(chosen["until"], source)
-    job, drawn = job.in_order(source, is_file=isinstance(samples, str | Path))
-    job = await job.awith_canaries(chosen, source)
-    with job.open_output(chosen["out"], samples) as output:
-        async with aclosing(_awith_progress(job, drawn, chosen["progress"])) as rows:
+    if any(chosen[name] is not None for name in ("until", "audit", "batch")):  # all samples must be known
+        flatten_metrics(metrics)  # raises before the samples are read
+        samples = [item async for item in samples] if isinstance(samples, AsyncIterable) else samples
+    job = _job(samples, metrics, chosen)
+    warn_of_long_requests(job.source, job.metrics)
+    with job.open_output(samples) as output:
+        async with aclosing(_awith_progress(job)) as rows:
             async for row in rows:
                 job.keep(row, output)
         return job.build_report(output)
@@ -130,46 +118,41 @@ def astream_evaluate(
 async def _stream(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions
 ) -> AsyncGenerator[Row]:
-    job = Evaluation.of(metrics, options)
-    source = prepare_samples(samples, job.metrics, strict=job.strict, fields=options["fields"])
-    warn_of_long_requests(source, job.metrics)
-    job, drawn = job.in_order(source, is_file=isinstance(samples, str | Path))
-    async with aclosing(_awith_progress(job, drawn, options["progress"])) as rows:
+    job = Evaluation(metrics, options, samples)
+    warn_of_long_requests(job.source, job.metrics)
+    async with aclosing(_awith_progress(job)) as rows:
         async for row in rows:
             yield row
     job.raise_if_left_out()
 
 
-def _needs_list(options: EvaluateOptions) -> bool:
-    """Return True if samples are drawn at random, so that all must be known before the first call."""
-    return options["until"] is not None or options["audit"] is not None
+def _job(samples: Any, metrics: AnyMetric | Sequence[AnyMetric], options: EvaluateOptions) -> Evaluation:
+    return (Evaluation if options["batch"] is None else BatchedEvaluation)(metrics, options, samples)
 
 
-def _with_progress(job: Evaluation, samples: Any, progress: bool) -> Generator[Row]:
+def _with_progress(job: Evaluation) -> Generator[Row]:
     """Yield the rows of an evaluation, and show its progress."""
-    with (
-        show_progress(size_of(samples), job.run.meter, show=progress) as progress_bar,
-        closing(job.rows(samples)) as rows,
-    ):
-        _show_waves(job, progress_bar)
+    with _shown(job) as progress, closing(job.rows(job.samples)) as rows:
         for row in rows:
-            progress_bar.advance(sum(score.failure is not None for score in row.scores.values()))
+            progress.advance(sum(score.failure is not None for score in row.scores.values()))
             yield row
 
 
-async def _awith_progress(job: Evaluation, samples: Any, progress: bool) -> AsyncGenerator[Row]:
-    with show_progress(size_of(samples), job.run.meter, show=progress) as progress_bar:
-        _show_waves(job, progress_bar)
-        async with aclosing(job.arows(samples)) as rows:
+async def _awith_progress(job: Evaluation) -> AsyncGenerator[Row]:
+    with _shown(job) as progress:
+        async with aclosing(job.arows(job.samples)) as rows:
             async for row in rows:
-                progress_bar.advance(sum(score.failure is not None for score in row.scores.values()))
+                progress.advance(sum(score.failure is not None for score in row.scores.values()))
                 yield row
 
 
-def _show_waves(job: Evaluation, progress_bar: Progress) -> None:
-    """Let the progress show the state of the batches."""
-    if isinstance(job, BatchedEvaluation) and isinstance(job.waves, Waves):
-        job.waves.show = progress_bar.show
+@contextmanager
+def _shown(job: Evaluation) -> Iterator[Progress]:
+    """Show the progress of an evaluation, and the state of its batches."""
+    with show_progress(size_of(job.samples), job.run.meter, show=job.options["progress"]) as progress:
+        if isinstance(job, BatchedEvaluation) and isinstance(job.waves, Waves):
+            job.waves.show = progress.show
+        yield progress
 
 
 _SUPPORTED = "requests are written for models of ChatOpenAI, such as vllm:MODEL and openai:MODEL"
@@ -193,13 +176,12 @@ def evaluate_from_files(
     Raises:
         ConfigError: if a judge is not supported.
     """
-    job = Evaluation.of(metrics, {"journal": journal, "strict": strict})
-    source = prepare_samples(samples, job.metrics, strict=strict)
     recorder = Recorder(ReplyStore(journal, keeps_refusals=True), [recorded_openai], _SUPPORTED, live=False)
-    job = BatchedEvaluation.recorded(job, recorder, FileWaves(recorder, journal, path))
+    files = recorder, FileWaves(recorder, journal, path)
+    job = BatchedEvaluation(metrics, {"journal": journal, "strict": strict}, samples, files)
     rows: list[Row] = []
     try:
-        with closing(job.rows(source)) as finished:
+        with closing(job.rows(job.samples)) as finished:
             for row in finished:
                 job.keep(row, rows)
     except WaveWritten as written:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import nextafter
-from typing import NamedTuple
 
 from langchain_core.runnables import Runnable
 
@@ -49,8 +47,8 @@ class Audit:
             by_name = f"; load_judge({self.judge!r}) loads one by its name" if isinstance(self.judge, str) else ""
             raise ConfigError(f"the judge of an audit is a judge or a model, got {type(self.judge).__name__}{by_name}")
 
-    def metrics(self, metrics: Sequence[AnyMetric]) -> AuditedMetrics:
-        """Return the metrics of a run as the strong judge computes them.
+    def metrics(self, metrics: Sequence[AnyMetric]) -> tuple[list[Metric], list[str]]:
+        """Return the metrics of a run as the strong judge computes them, and the names of those that it cannot compute.
 
         Raises:
             ConfigError: if it can take no metric's judge's place.
@@ -67,45 +65,24 @@ class Audit:
             raise ConfigError(
                 f"nothing to audit: {', '.join(left_out)} ask no judge that another could replace; leave out audit="
             )
-        return AuditedMetrics(audited, left_out)
+        return audited, left_out
 
-    def draw(self, samples: Sequence[Sample], *, exact: bool = True) -> AuditDraw:
-        """Return which of the samples the strong judge scores.
+    def draw(self, samples: Sequence[Sample], *, exact: bool = True) -> frozenset[str]:
+        """Return the ids of the samples that the strong judge scores.
 
         Args:
             samples: all samples.
             exact: True to draw the given share exactly, False to draw each sample with a chance of the share,
                 independently of the others.
         """
-        limit = share = self.share_of(len(samples))
-        if exact and samples:
-            places = sorted(_place(sample.id, self.seed) for sample in samples)
-            limit = nextafter(places[round(share * len(places)) - 1], 2)
-        return AuditDraw(share, self.seed, limit)
+        share, places = self.share_of(len(samples)), {sample.id: _place(sample.id, self.seed) for sample in samples}
+        if exact:
+            return frozenset(sorted(places, key=places.__getitem__)[: round(share * len(samples))])
+        return frozenset(name for name, place in places.items() if place < share)
 
     def share_of(self, size: int) -> float:
         """Return the share of the samples of a run that the strong judge scores: at least 20 samples, or all."""
         return min(1.0, max(self.share, LEAST_AUDITED / max(1, size)))
-
-
-class AuditedMetrics(NamedTuple):
-    """Metrics with the strong judge, and the names of those that no other judge can compute."""
-
-    metrics: list[Metric]
-    left_out: list[str]
-
-
-@dataclass(frozen=True)
-class AuditDraw:
-    """Samples of an audit: those whose pseudo-random place, from 0 to 1, is below the limit."""
-
-    share: float
-    seed: int
-    limit: float
-
-    def __contains__(self, sample: Sample) -> bool:
-        """Return True if the strong judge scores a sample."""
-        return _place(sample.id, self.seed) < self.limit
 
 
 def _place(sample_id: str, seed: int) -> float:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Sequence
 from contextvars import Context
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
-from queue import SimpleQueue
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -22,9 +21,9 @@ from langsmith.run_helpers import tracing_context
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError, JudgeOutputError, RagevalError
-from langchain_rageval.evaluation.engine import Evaluation, Result
+from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
-from langchain_rageval.evaluation.options import Batch
+from langchain_rageval.evaluation.options import Batch, EvaluateOptions
 from langchain_rageval.evaluation.scheduler import PendingSample, Task
 from langchain_rageval.metrics.structure import called_models, score_sample
 from langchain_rageval.run.batch.providers import recorded_anthropic, recorded_openai
@@ -44,46 +43,58 @@ _SUPPORTED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
 class BatchedEvaluation(Evaluation):
     """Execution of one call of `evaluate` or `aevaluate` whose requests are sent in waves.
+
+    Args:
+        metrics: as for `Evaluation`.
+        options: as for `Evaluation`.
+        samples: as for `Evaluation`.
+        files: recorder and waves that are written to files; None for those of the provider's batch API.
 
     Attributes:
         recorder: answers the requests of the models from replies, and records the others.
         waves: sends the recorded requests and waits for their replies.
-        reserved: cost of the tasks that wait for replies, by index of the sample and number of the metric.
+
+    Raises:
+        ConfigError: if a judge is not supported.
     """
 
-    recorder: Recorder
-    waves: Waves | FileWaves
-    reserved: dict[tuple[int, int], Cost] = field(default_factory=dict)
-
-    @classmethod
-    def recorded(cls, job: Evaluation, recorder: Recorder, waves: Waves | FileWaves) -> BatchedEvaluation:
-        """Return an evaluation with its requests answered and recorded by a recorder.
-
-        Raises:
-            ConfigError: if a judge is not supported.
-        """
-        values = {field.name: getattr(job, field.name) for field in fields(job)}
-        batched = cls(**values, recorder=recorder, waves=waves)
-        for judge in batched._judges:
+    def __init__(
+        self,
+        metrics: AnyMetric | Sequence[AnyMetric],
+        options: EvaluateOptions,
+        samples: Any,
+        files: tuple[Recorder, FileWaves] | None = None,
+    ) -> None:
+        batch = options.get("batch") or Batch()
+        if not isinstance(batch, Batch):
+            raise ConfigError(f"batch must be Batch(), got {type(batch).__name__}")
+        super().__init__(metrics, options, samples)
+        self.recorder: Recorder
+        self.waves: Waves | FileWaves
+        if files is not None:
+            self.recorder, self.waves = files
+        else:
+            journal = self.score_store.journal
+            self.recorder = Recorder(ReplyStore(journal), [recorded_openai, recorded_anthropic], _SUPPORTED)
+            self.waves = Waves(self.recorder, journal, batch.poll, self.run.stopped, self.run.governor)
+        self._reserved: dict[tuple[int, int], Cost] = {}  # of the tasks that wait for replies
+        for judge in self._judges:
             for member in judge.members:
-                recorder.model_of(member.model)
-                if not recorder.is_live:
+                self.recorder.model_of(member.model)
+                if not self.recorder.is_live:
                     member._endpoint.assume_format()
-        for model in batched._embeddings:
-            recorder.records(model)
-        return batched
+        for model in self._embeddings:
+            self.recorder.records(model)
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """Score samples in waves and yield each row when it is finished."""
         try:
+            self._ask_canaries()
             with self.waves.claimed():
                 for pending in self._finished_samples(samples):
-                    for row in self._rows_of(pending):
-                        yield row
-                        del self.scheduler.begun[row.index]  # after the yield: an interrupted caller finds the row
+                    yield from self._rows_of(pending)
             self.mixed_measures.warn()
         except BaseException:
             self.run.stop()
@@ -101,9 +112,9 @@ class BatchedEvaluation(Evaluation):
             self.run.stop()
             raise
 
-    def _lead(self, samples: Any) -> int:
+    def _lead(self) -> int:
         """Return the number of all samples: how many are drawn is decided by wave."""
-        return max(1, len(samples))
+        return max(1, len(self.source))
 
     def _finished_samples(self, samples: Iterable[Any]) -> Iterator[PendingSample]:
         is_file = isinstance(self.waves, FileWaves)  # which holds the requests in the order of the samples
@@ -132,7 +143,7 @@ class BatchedEvaluation(Evaluation):
             The sample if it is finished, and the tasks that wait for replies. These are done again from the beginning,
             so nothing that they have counted is kept.
         """
-        results, waiting, flights = SimpleQueue[Result](), [], SingleFlight()
+        finished, waiting, flights = None, [], SingleFlight()
         for task in tasks:
             recording = Recording(self.recorder, f"{task.pending.sample.id}/{task.number}")
             run = replace(
@@ -140,12 +151,12 @@ class BatchedEvaluation(Evaluation):
             )
             task.pending.run = run
             try:
-                self._do(task, results)
+                finished = self._do(task) or finished
             except Unanswered:
                 waiting.append(task)
             else:
                 self.run.meter.add_all_of(run.meter)
-        return None if results.empty() else tasks[0].pending, waiting
+        return finished, waiting
 
     def _invoke(self, metric: AnyMetric, pending: PendingSample, run: Run) -> dict[str, Score]:
         if not self._untraced:
@@ -157,13 +168,13 @@ class BatchedEvaluation(Evaluation):
         return scores
 
     def _reserve(self, task: Task) -> Cost | None:
-        waiting = self.reserved.get((task.pending.index, task.number))
+        waiting = self._reserved.get((task.pending.index, task.number))
         return super()._reserve(task) if waiting is None else waiting
 
     def _settle(self, task: Task, reserved: Cost, cost: Cost) -> None:
         """Keep the reserved cost of a task that waits for replies."""
         if isinstance(sys.exception(), Unanswered):
-            self.reserved[task.pending.index, task.number] = reserved
+            self._reserved[task.pending.index, task.number] = reserved
         else:
             super()._settle(task, reserved, cost)
 
@@ -178,24 +189,8 @@ class BatchedEvaluation(Evaluation):
         labels = [model_label(model) for model in self._embeddings if not self.recorder.records(model)]
         yield from dict.fromkeys(Note("called-live", model=label) for label in labels)
 
-    def _interruption_notes(self) -> Iterator[str]:
-        yield from self.waves.interruption_notes
-
-
-def in_batches(job: Evaluation, batch: Batch | None) -> Evaluation:
-    """Return an evaluation with its requests sent through batch APIs; unchanged if `batch` is None.
-
-    Raises:
-        ConfigError: if a judge has no supported batch API.
-    """
-    if batch is None:
-        return job
-    if not isinstance(batch, Batch):
-        raise ConfigError(f"batch must be Batch(), got {type(batch).__name__}")
-    journal = job.score_store.journal
-    recorder = Recorder(ReplyStore(journal), [recorded_openai, recorded_anthropic], _SUPPORTED)
-    waves = Waves(recorder, journal, batch.poll, job.run.stopped, job.run.governor)
-    return BatchedEvaluation.recorded(job, recorder, waves)
+    def _interruption_notes(self) -> Iterable[str]:
+        return self.waves.interruption_notes
 
 
 def _check_answered(metric: AnyMetric, sample: Sample, run: Run) -> None:

@@ -280,7 +280,7 @@ def plan(
         if value is not None and not isinstance(value, kind):
             raise ConfigError(f"{option} of plan is what evaluate takes, got {type(value).__name__}")
     flat = flatten_metrics(metrics)
-    strong = audit.metrics(flat).metrics if audit is not None else []
+    strong = audit.metrics(flat)[0] if audit is not None else []
     drawn, count = _draw(_repeatable(samples, flat), rehearsed if pilot is None else pilot)
     notes = _unplannable_notes(flat)
     asked, share = float(count), None if audit is None else audit.share_of(count)

@@ -7,13 +7,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.loading import DuplicateIdError, SampleIds, describe_place
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import SampleError
-from langchain_rageval.evaluation.audit import AuditDraw
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn, check_unique, iterate_samples, size_of
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, sequential_steps, shared_steps_key
@@ -32,8 +32,8 @@ class PendingSample:
         sample: the sample.
         run: the run shared by the metrics of this sample.
         left: number of metrics that are not finished.
+        own: number of metrics that are not those of an audit, which follow them.
         scores: scores of the finished metrics, by the number of the metric.
-        own: number of metrics that are not those of an audit, which follow them; None if there is no audit.
         time: when the last score was finished; None before that.
     """
 
@@ -41,8 +41,8 @@ class PendingSample:
     sample: Sample
     run: Run
     left: int
+    own: int
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
-    own: int | None = None
     time: datetime | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -60,11 +60,10 @@ class PendingSample:
         Raises:
             ConfigError: if two custom metrics returned scores of the same name.
         """
-        parts = sorted(self.scores.copy().items())
         own: list[tuple[str, Score]] = []
         of_audit: list[tuple[str, Score]] = []
-        for number, part in parts:
-            (own if self.own is None or number < self.own else of_audit).extend(part.items())
+        for number, part in sorted(self.scores.copy().items()):
+            (own if number < self.own else of_audit).extend(part.items())
         check_unique([name for name, _ in own])
         return Row(index=self.index, sample=self.sample, scores=dict(own), audit=dict(of_audit), time=self.time)
 
@@ -98,10 +97,11 @@ class Scheduler:
             length.
         raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure.
             Two different questions with one id always raise an error.
-        own: number of metrics that are not those of an audit, which follow them; None if there is no audit.
-        audited: the samples of the audit; None if there is none.
+        own: number of metrics that are not those of an audit, which follow them.
+        audited: ids of the samples of the audit.
 
     Attributes:
+        ids: ids of the samples so far.
         begun: samples that were handed out and whose rows were not yielded yet, by index.
         no_judge_left: set when no metric can be scored any more, because its judge is not called any more.
         stopped_reading: set when samples were left unread because the budget was spent, or no judge was left.
@@ -110,8 +110,9 @@ class Scheduler:
     metrics: Sequence[AnyMetric]
     run: Run
     raise_unreadable: bool
-    own: int | None = None
-    audited: AuditDraw | None = None
+    own: int
+    audited: frozenset[str] = frozenset()
+    ids: SampleIds = field(default_factory=SampleIds)
     begun: dict[int, PendingSample] = field(default_factory=dict)
     no_judge_left: threading.Event = field(default_factory=threading.Event)
     stopped_reading: threading.Event = field(default_factory=threading.Event)
@@ -166,20 +167,17 @@ class Scheduler:
 
     def tasks_by_sample(self, samples: Iterable[Any]) -> Iterator[list[Task]]:
         """Yield the tasks of each sample, in the same order in each run."""
-        ids = SampleIds()
-        for place, read in enumerate(samples):
+        for place, item in enumerate(samples):
             if self._stops_reading(samples):
                 return
-            index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
-            yield [task for group in self._groups_of(index, item, ids) for task in group]
+            yield [task for group in self._groups_of(place, item) for task in group]
 
     def _task_groups(self, samples: Iterable[Any]) -> Iterator[TaskGroup]:
-        last, ids = list[TaskGroup](), SampleIds()
-        for place, read in enumerate(samples):
+        last = list[TaskGroup]()
+        for place, item in enumerate(samples):
             if self._stops_reading(samples):
                 return
-            index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
-            groups = self._groups_of(index, item, ids)
+            groups = self._groups_of(place, item)
             if self._is_among_last(place, samples):
                 last += groups
             else:
@@ -187,19 +185,17 @@ class Scheduler:
         yield from self._longest_first(last)
 
     async def _atask_groups(self, samples: Any) -> AsyncIterator[TaskGroup]:
-        last, ids = list[TaskGroup](), SampleIds()
-        place = 0
-        async for read in iterate_samples(samples):
+        last, places = list[TaskGroup](), count()
+        async for item in iterate_samples(samples):
             if self._stops_reading(samples):
                 return
-            index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
-            groups = self._groups_of(index, item, ids)
+            place = next(places)
+            groups = self._groups_of(place, item)
             if self._is_among_last(place, samples):
                 last += groups
             else:
                 for group in groups:
                     yield group
-            place += 1
         for group in self._longest_first(last):
             yield group
 
@@ -220,24 +216,24 @@ class Scheduler:
             self.stopped_reading.set()
         return self.stopped_reading.is_set()
 
-    def _groups_of(self, index: int, item: Any, ids: SampleIds) -> Iterator[TaskGroup]:
+    def _groups_of(self, place: int, read: Any) -> Iterator[TaskGroup]:
         """Parse a sample, give it an id that is not among those of the earlier ones, and return its tasks."""
+        index, item = (read.index, read.item) if isinstance(read, Drawn) else (place, read)
         unreadable = None
         try:
             if isinstance(item, SampleError):  # of a line of a file
                 raise item
             sample = Sample.parse(item)
-            sample = ids.checked(sample, describe_place(index, sample.question))
+            sample = self.ids.checked(sample, describe_place(index, sample.question))
         except SampleError as error:
             if self.raise_unreadable or isinstance(error, DuplicateIdError):
                 raise
             unreadable = error
             placeholder = Sample(id=f"row-{index}", question="", metadata={"unreadable": _short_repr(item)})
-            sample = ids.distinct(placeholder)
-        is_audited = self.audited is not None and unreadable is None and sample in self.audited
-        numbers_of = self._groups if is_audited else self._own_groups
+            sample = self.ids.distinct(placeholder)
+        numbers_of = self._groups if unreadable is None and sample.id in self.audited else self._own_groups
         left = sum(map(len, numbers_of))
-        pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample(), left=left, own=self.own)
+        pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample(), left, self.own)
         return ([Task(pending, number, unreadable) for number in numbers] for numbers in numbers_of)
 
     @cached_property
@@ -254,8 +250,7 @@ class Scheduler:
     @cached_property
     def _own_groups(self) -> list[list[int]]:
         """The groups without the metrics of an audit."""
-        own = len(self.metrics) if self.own is None else self.own
-        return [numbers for numbers in self._groups if numbers[0] < own]
+        return [numbers for numbers in self._groups if numbers[0] < self.own]
 
     @cached_property
     def _depths(self) -> list[int]:

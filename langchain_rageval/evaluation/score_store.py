@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -25,6 +25,22 @@ from langchain_rageval.prompts.promptset import packaged_fingerprint
 from langchain_rageval.run.journal import Journal, journal_key
 
 
+class _Entry(NamedTuple):
+    """A metric of a run, and how its scores are stored.
+
+    Attributes:
+        whole: the metric, with what is around it.
+        metric: the single metric whose scores are stored; None if they are not.
+        reason: why they are not stored; "" if they are.
+        instrument: digests of what the scores depend on.
+    """
+
+    whole: Any
+    metric: Metric | None
+    reason: str
+    instrument: str
+
+
 class ScoreStore:
     """The scores of the metrics of a run in a journal.
 
@@ -37,21 +53,16 @@ class ScoreStore:
     def __init__(self, journal: str | Path | Journal | None, metrics: Sequence[Any]) -> None:
         self._owns_journal, self._closed = isinstance(journal, str | Path), False
         self.journal = Journal(journal) if isinstance(journal, str | Path) else journal
-        self._reasons = [_obstacle(metric) for metric in metrics]
-        journalled = zip(metrics, self._reasons, strict=True)
-        self._metrics = [None if reason else metrics_in(metric)[0] for metric, reason in journalled]
-        self._names = [names_of(metric) for metric in metrics]
-        self._wholes = list(metrics)
-        self._instruments = [
-            "" if reason else _instrument(metric) for metric, reason in zip(metrics, self._reasons, strict=True)
-        ]
+        self._entries: list[_Entry] = []
         self._unreliable: dict[str, bool] = {}  # by instrument: whether it changed during a run that the journal knows
+        self.add(metrics)
 
-    def with_metrics(self, metrics: Sequence[Any]) -> ScoreStore:
-        """Return a store of other metrics in the same journal."""
-        store = ScoreStore(self.journal, metrics)
-        store._owns_journal = self._owns_journal
-        return store
+    def add(self, metrics: Sequence[Any]) -> None:
+        """Store the scores of further metrics, too; their numbers follow those of the earlier ones."""
+        for metric in metrics:
+            reason = _obstacle(metric)
+            part, instrument = (None, "") if reason else (metrics_in(metric)[0], _instrument(metric))
+            self._entries.append(_Entry(metric, part, reason, instrument))
 
     def load(self, number: int, sample: Sample) -> dict[str, Score] | None:
         """Return the stored scores of a metric for a sample, or None if there are none.
@@ -63,13 +74,13 @@ class ScoreStore:
         Raises:
             JournalError: if the journal cannot be read.
         """
-        metric = self._metrics[number]
+        _, metric, _, instrument = self._entries[number]
         if self.journal is None or metric is None:
             return None
         with self._closing_late_use():
-            if self._is_unreliable(self._instruments[number]):
-                return None
-            entry = self.journal.get(_key(metric, self._instruments[number], sample))
+            if instrument not in self._unreliable:
+                self._unreliable[instrument] = self.journal.get(_mark(instrument)) is not None
+            entry = None if self._unreliable[instrument] else self.journal.get(_key(metric, instrument, sample))
         if entry is None:
             return None
         try:
@@ -90,30 +101,22 @@ class ScoreStore:
         Raises:
             JournalError: if the journal cannot be written.
         """
-        metric = self._metrics[number]
-        if self.journal is None or metric is None:
-            return
-        score = scores[metric.name]
-        if score.failure is None:
+        _, metric, _, instrument = self._entries[number]
+        if self.journal is not None and metric is not None and scores[metric.name].failure is None:
             with self._closing_late_use():
-                self.journal.put(_key(metric, self._instruments[number], sample), score.model_dump_json())
+                self.journal.put(_key(metric, instrument, sample), scores[metric.name].model_dump_json())
 
     def note_changes(self) -> list[Note]:
         """Mark in the journal the instruments that changed since the run began: their scores are not reused."""
         if self.journal is None:
             return []
-        update_instruments(self._wholes)
+        update_instruments([entry.whole for entry in self._entries])
         names = []
-        for whole, metric, instrument in zip(self._wholes, self._metrics, self._instruments, strict=True):
+        for whole, metric, _, instrument in self._entries:
             if metric is not None and _instrument(whole) != instrument:
                 self.journal.put(_mark(instrument), "changed")
                 names.append(metric.name)
         return [Note("changed-in-run", metrics=names)] if names else []
-
-    def _is_unreliable(self, instrument: str) -> bool:
-        if instrument not in self._unreliable:
-            self._unreliable[instrument] = self.journal is not None and self.journal.get(_mark(instrument)) is not None
-        return self._unreliable[instrument]
 
     def close(self) -> None:
         """Close the journal if it was opened from a path."""
@@ -132,10 +135,9 @@ class ScoreStore:
 
     def notes(self) -> Iterator[str]:
         """Yield a sentence for each metric whose scores are not stored."""
-        if self.journal is not None:
-            for metric, names, reason in zip(self._metrics, self._names, self._reasons, strict=True):
-                if metric is None:
-                    yield Note("not-in-journal", metrics=names, reason=reason)
+        for whole, metric, reason, _ in self._entries if self.journal is not None else ():
+            if metric is None:
+                yield Note("not-in-journal", metrics=names_of(whole), reason=reason)
 
 
 def _obstacle(metric: Any) -> str:

@@ -141,5 +141,5 @@ def scored_by(metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[Evalua
     chosen = fill_defaults(scored_by, options, EVALUATE_DEFAULTS)
     check_options(chosen)
     unstored: Any = {**chosen, "journal": None}
-    checked = Evaluation.of(metrics, unstored)  # raises ConfigError before the journal is created
+    checked = Evaluation(metrics, unstored)  # raises ConfigError before the journal is created
     return ScoredBy(name="scored_by", metrics=checked.metrics, options=chosen)

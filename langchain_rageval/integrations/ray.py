@@ -122,7 +122,7 @@ def evaluate_dataset(
         "strict": False,
         "fields": None,
     }
-    Evaluation.of(RunnablePassthrough(), options)  # raises on invalid options here, not in the workers
+    Evaluation(RunnablePassthrough(), options)  # raises on invalid options here, not in the workers
     size = _SAMPLES_PER_SLOT * options["max_concurrency"] if batch_size is None else batch_size
     if not isinstance(size, int) or size < 1:
         raise ConfigError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
@@ -196,7 +196,7 @@ class EvaluationWorker:
 
     Args:
         make_metrics: function that builds the metrics.
-        options: options of `Evaluation.of`; the journal is a path.
+        options: options of `evaluate`; the journal is a path.
         fields: field of Sample to its column or dotted path.
         index: column with the place of each row; None if there is none.
     """
@@ -204,7 +204,7 @@ class EvaluationWorker:
     def __init__(self, make_metrics: MakeMetrics, options: StreamOptions, fields: Fields, index: str | None) -> None:
         path = options["journal"]
         journal = Journal(path) if isinstance(path, Path) else path
-        self._evaluation = Evaluation.of(make_metrics(), {**options, "journal": journal})
+        self._evaluation = Evaluation(make_metrics(), {**options, "journal": journal})
         self._fields = fields
         self._index = index
         _schema([name for metric in self._evaluation.metrics for name in names_of(metric)])
@@ -217,10 +217,10 @@ class EvaluationWorker:
         places = [None if self._index is None else _pop_index(record, self._index) for record in records]
         parsed = [self._parse(record, place) for record, place in zip(records, places, strict=True)]
         run = replace(self._evaluation.run, meter=UsageMeter(prices=self._evaluation.run.meter.prices))
-        job = replace(self._evaluation, run=run, mixed_measures=MixedMeasures(), free_checks=FreeChecks())
+        job = self._evaluation.part(run)
         with closing(job.rows([error or sample for sample, error in parsed])) as rows:
             report = job.build_report(list(rows))
-        recomputed = {*job.mixed_measures.notes(), *job.free_checks.notes()}  # by report_of, over all batches
+        recomputed = {*job.notes_on_rows()}  # by report_of, over all batches
         notes = [note for note in report.notes if note not in recomputed]
         lines = [
             _line(row.scores, sample, place) | {"notes": notes}

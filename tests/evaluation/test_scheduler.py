@@ -18,7 +18,7 @@ METRICS = [context_precision(JUDGE), faithfulness(JUDGE)]
 
 
 def tasks(metrics=METRICS, slots=4):
-    return Scheduler(metrics, Run(LocalGovernor(limit=slots)), True)
+    return Scheduler(metrics, Run(LocalGovernor(limit=slots)), True, len(metrics))
 
 
 class Unhurried:

@@ -57,7 +57,7 @@ async def slots_after(door, samples, metric, server=None, **options):
 
     A server that is given knows the slots.
     """
-    job = Evaluation.of(metric, {"max_concurrency": 16, **options})
+    job = Evaluation(metric, {"max_concurrency": 16, **options})
     if server is not None:
         server.slots = job.run.governor.limiter
     source = prepare_samples(samples, job.metrics)

@@ -1,0 +1,373 @@
+"""Job: metrics, samples and options of one evaluation, what is counted while it runs, and its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self
+
+from langchain_core.callbacks import BaseCallbackManager
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+
+from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._version import __version__
+from langchain_rageval.data.instrument import Provenance
+from langchain_rageval.data.notes import Note
+from langchain_rageval.data.schema import Row, Sample
+from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable
+from langchain_rageval.evaluation.audit import Audit
+from langchain_rageval.evaluation.canaries import judges_to_ask, notes_on
+from langchain_rageval.evaluation.inputs import (
+    AnyMetric,
+    MixedMeasures,
+    flatten_metrics,
+    id_notes,
+    in_random_order,
+    prepare_samples,
+    size_of,
+)
+from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions, StreamOptions
+from langchain_rageval.evaluation.scheduler import Scheduler
+from langchain_rageval.evaluation.score_store import ScoreStore
+from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
+from langchain_rageval.judge.judge import Judge
+from langchain_rageval.judge.panels import cascade_notes
+from langchain_rageval.metrics.structure import (
+    called_models,
+    instruments_in,
+    judges_of,
+    metrics_in,
+    names_of,
+    stages_of,
+    update_instruments,
+)
+from langchain_rageval.report.files import Canaries, ReportFile, head_of
+from langchain_rageval.report.free_checks import FreeChecks
+from langchain_rageval.report.report import Report
+from langchain_rageval.report.units import Units
+from langchain_rageval.run.run import Run, build_run, has_callbacks
+from langchain_rageval.run.usage import model_label
+
+_ORDER_SEED = 0
+
+STOPPED = ("run-stopped", "judge-stopped")
+"""Codes of the note on a judge that is not called any more: for all metrics, or for some."""
+
+_Endpoints = Sequence[tuple[object, str]]
+"""Endpoint (its capabilities) and identity of each judge of a metric."""
+
+
+class Job:
+    """What one evaluation was asked for, what is counted while it runs, and its report.
+
+    Args:
+        metrics: metrics and suites.
+        options: options of `evaluate`; missing ones have their default values.
+        samples: samples in any form; () if they come later.
+
+    Attributes:
+        metrics: the metrics, without suites; the strong judge's follow those of the user.
+        own: number of metrics of the user.
+        source: the prepared samples.
+        samples: the samples in the order in which they are asked about.
+        sequential: the samples in random order, until a stopping rule is satisfied; None without a rule.
+        drawn: ids of the samples that the strong judge scores; none without an audit.
+        run: governor, retries, usage and threads shared by all metrics.
+        config: LangChain config with the callbacks.
+        score_store: scores in the journal.
+        scheduler: tasks of the workers.
+        mixed_measures: metrics whose scores have different meanings.
+        left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        gives_up: True to end the calls to judges that never answer.
+        canaries: answers of the judges to statements with known verdicts; None if they were not asked.
+
+    Raises:
+        ConfigError: if a metric or the value of an option is invalid.
+        SampleError: as for `evaluate`.
+    """
+
+    def __init__(
+        self, metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions | EvaluateOptions, samples: Any = ()
+    ) -> None:
+        self.options: EvaluateOptions = {**EVALUATE_DEFAULTS, **options}
+        self.run = build_run(self.options, self.options["budget"])
+        _check(self.options)
+        callbacks = self.options["callbacks"]
+        self.config: RunnableConfig = {"callbacks": callbacks} if callbacks else {}
+        self.gives_up = True
+        self.canaries: Canaries | None = None
+        self.metrics = flatten_metrics(metrics)
+        update_instruments(self.metrics)
+        self.own = len(self.metrics)
+        self.score_store = ScoreStore(self.options["journal"], self.metrics)
+        self.source = self._prepared(samples)
+        self.drawn = self._with_audit(self.options["audit"])
+        self._set_metrics(self.metrics)
+        self.begin()
+        self.sequential = self._until(self.options["until"])
+        self.order, self.samples = self._ordered(is_file=isinstance(samples, str | Path))
+
+    def _prepared(self, samples: Any) -> Any:
+        """Return the samples; in a list, so that all are known before the first call, if some are drawn at random."""
+        strict, needs_list = self.options["strict"], self.options["until"] or self.options["audit"]
+        source = prepare_samples(samples, self.metrics, strict=strict, fields=self.options["fields"])
+        if needs_list is None or isinstance(source, Sequence):
+            return source
+        return prepare_samples(list(source), self.metrics, strict=strict)
+
+    def _with_audit(self, audit: Audit | None) -> frozenset[str]:
+        """Add the metrics of an audit; return the ids of the samples that the strong judge scores."""
+        self._unaudited: Sequence[str] = ()
+        self._share = None if audit is None else audit.share_of(len(self.source))
+        if audit is None:
+            return frozenset()
+        strong, self._unaudited = audit.metrics(self.metrics)
+        self.metrics = [*self.metrics, *strong]
+        self.score_store.add(strong)
+        return audit.draw(self.source, exact=self.options["until"] is None)
+
+    def _until(self, rule: Until | None) -> SequentialRun | None:
+        if rule is None:
+            return None
+        audited = {name for names in self._names[self.own :] for name in names}
+        return SequentialRun(rule, self.source, self.metrics[: self.own], self._lead(), audited, self._share)
+
+    def _lead(self) -> int:
+        """Return how many samples may be drawn before the first of them is counted: one for each worker.
+
+        More would cost scores that a stopping rule does not need, fewer would leave slots empty while one is slow.
+        """
+        return self.scheduler.n_workers(self.source)
+
+    def _ordered(self, *, is_file: bool) -> tuple[Note | None, Any]:
+        """Return the samples in the order in which they are asked about, and a note on it.
+
+        With a budget that order is random, so that the samples that it covers stand for all. That takes a list, a file
+        or a sized data set; the number of samples of another source is unknown.
+        """
+        if self.sequential is not None or self.run.governor.budget is None:
+            return None, self.source if self.sequential is None else self.sequential
+        if size_of(self.source) is None and not is_file:
+            return Note("file-order"), self.source
+        return Note("random-order", seed=_ORDER_SEED), in_random_order(self.source, _ORDER_SEED)
+
+    def _set_metrics(self, metrics: list[AnyMetric]) -> None:
+        """Read the metrics: the names and instruments of their scores, and the endpoints of their judges."""
+        self.metrics = metrics
+        self._names = [tuple(names_of(metric)) for metric in metrics]
+        self._instruments = [instruments_in(metric) for metric in metrics]
+        self._judges = list({id(judge): judge for metric in metrics for judge in judges_of(metric)}.values())
+        asked = [[member for judge in judges_of(metric) for member in judge.asked] for metric in metrics]
+        self._endpoints: list[_Endpoints] = [
+            [(one._endpoint.capabilities, one.identity) for one in members] for members in asked
+        ]
+
+    def begin(self, run: Run | None = None) -> None:
+        """Begin to count, in another run if one is given."""
+        self.run = run or self.run
+        self.mixed_measures, self._free_checks, self._units = MixedMeasures(), FreeChecks(), Units()
+        self.left_out: list[tuple[int, str]] = []
+        self._not_asked: list[tuple[int, str]] = []
+        self._audit_left_out: list[tuple[int, str]] = []
+        raises = self.options["on_failure"] == "raise" or self.options["strict"]
+        self.scheduler = Scheduler(self.metrics, self.run, raises, self.own, self.drawn)
+
+    def part(self, run: Run, metrics: list[AnyMetric] | None = None) -> Self:
+        """Return a job with the same settings and its own counts.
+
+        Args:
+            run: its run.
+            metrics: some of the metrics, whose scores are then not stored and whose judges are always called; None for
+                all.
+        """
+        part = copy(self)
+        if metrics is not None:
+            part.own, part.score_store, part.gives_up = len(metrics), ScoreStore(None, metrics), False
+            part._set_metrics(metrics)
+        part.begin(run)
+        return part
+
+    @cached_property
+    def _complete_config(self) -> RunnableConfig:
+        """The config with LangChain's defaults and the values from the surrounding context."""
+        return ensure_config(self.config)
+
+    @cached_property
+    def _untraced(self) -> bool:
+        """True if no callback handler is attached. Cached: building a callback manager is slow."""
+        return not has_callbacks(self._complete_config)
+
+    @property
+    def _asked_canaries(self) -> list[Judge]:
+        """Judges that are asked canaries first."""
+        wanted, until = self.options["canaries"], self.options["until"]
+        if not (isinstance(until, Decided) if wanted is None else wanted):
+            return []
+        judges = [judge for metric in self.metrics[: self.own] for judge in judges_of(metric)]
+        return judges_to_ask({id(judge): judge for judge in judges}.values())
+
+    @property
+    def _questions(self) -> list[str]:
+        """Question of the first sample of a list, which names the language; none of other sources."""
+        first = self.source[0] if isinstance(self.source, Sequence) and len(self.source) else None
+        return [first.question] if isinstance(first, Sample) else []
+
+    def open_output(self, samples: Any) -> AbstractContextManager[list[Row] | ReportFile]:
+        """Return a context manager that gives a list for the finished rows, or the file for them if there is `out`.
+
+        Raises:
+            ConfigError: if the file cannot be written, or is the file of the samples or the journal.
+        """
+        out = self.options["out"]
+        if out is None:
+            return nullcontext([])
+        if not isinstance(out, str | Path):
+            raise ConfigError(f"out must be the path of a file, got {type(out).__name__}")
+        journal = self.score_store.journal and self.score_store.journal.path
+        for used, what in ((samples, "the file of samples"), (journal, "the journal")):
+            if isinstance(used, str | Path) and Path(used).resolve() == Path(out).resolve():
+                raise ConfigError(f"out={str(out)!r} is {what}; choose another path")
+        return ReportFile(out)
+
+    def keep(self, row: Row, output: list[Row] | ReportFile) -> None:
+        """Add a row to the rows of the report, and to what its notes say about the answers and the units."""
+        self._free_checks.add(row)
+        self._units.add(row.sample)
+        output.append(row)
+
+    def build_report(self, output: list[Row] | ReportFile, *, complete: bool = True) -> Report:
+        """Return the report of the finished rows.
+
+        Args:
+            output: the finished rows.
+            complete: False if the run was interrupted; samples with some of their scores are then added.
+        """
+        for begun in [] if complete else list(self.scheduler.begun.values()):
+            if any(begun.scores.values()):
+                self.keep(begun.row(), output)
+        stopped, changed, sequential = list(self._outage_notes()), self.score_store.note_changes(), self.sequential
+        count = len(output.indexes if isinstance(output, ReportFile) else {row.index for row in output})
+        notes = [] if complete else [Note("interrupted", count=count), *self._interruption_notes()]
+        notes += [*stopped, *(sequential.notes if sequential else []), *self._notes(), *changed]
+        if not isinstance(output, ReportFile):
+            notes += id_notes((row.sample for row in output), self.metrics)
+        report = Report(
+            [],
+            notes,
+            complete and not stopped,
+            sorted([*self.left_out, *self._not_asked, *(sequential.left_out if sequential else [])]),
+            self._provenance,
+            sequential.decisions if sequential else {},
+            finished=datetime.now(UTC).isoformat(timespec="seconds"),
+            version=__version__,
+            canaries=self.canaries,
+        )
+        if isinstance(output, ReportFile):
+            if complete or count:
+                return replace(report, rows=output.finish(head_of(report)))
+            output.discard()
+            return report
+        return replace(report, rows=[row for _, row in sorted({row.index: row for row in output}.items())])
+
+    def raise_if_left_out(self) -> None:
+        """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
+        for note in self._outage_notes():
+            raise JudgeUnavailable(note)
+        for note in self._budget_notes():
+            raise BudgetExceeded(note)
+
+    @property
+    def _provenance(self) -> Provenance:
+        provenance = Provenance()
+        for instruments in self._instruments:
+            for name, instrument in instruments.items():
+                provenance = provenance.with_instrument(name, instrument)
+        return provenance
+
+    def notes_on_rows(self) -> Iterator[str]:
+        """Yield those notes that a report can also find in its rows."""
+        yield from self.mixed_measures.notes()
+        yield from self._free_checks.notes()
+
+    def _notes(self) -> Iterator[str]:
+        models = {id(model): model for metric in self.metrics for model in called_models(metric)}
+        yield from _unique(getattr(model, "report_note", None) for model in models.values())
+        stages = [stage for metric in self.metrics for part in metrics_in(metric) for stage in stages_of(part)]
+        yield from _unique(note for stage in stages for note in stage.report_notes)
+        yield from _unique(judge._endpoint.note for judge in self._judges)
+        yield from _unique(judge._endpoint.probabilities_note for judge in self._judges)
+        yield from cascade_notes(self.run.meter.events)
+        yield from self.notes_on_rows()
+        yield from notes_on(self.canaries)
+        for embeddings, texts in self.run.embedding_queues.alike():
+            yield Note("one-vector", model=model_label(embeddings), texts=texts)
+        yield from self._units.notes()
+        yield from self.score_store.notes()
+        if self.score_store.journal is None:
+            unknown = {name: one.unknown for part in self._instruments for name, one in part.items() if one.unknown}
+            yield from (Note("unknown-instrument", metric=name, reason=reason) for name, reason in unknown.items())
+        yield from self._budget_notes()
+        if self._unaudited:
+            yield Note("not-audited", metrics=self._unaudited)
+        if self._audit_left_out:
+            yield Note("audit-left-out", count=len(self._audit_left_out))
+        lowest, limit = self.run.governor.limiter.lowest_size, self.run.governor.limiter.limit
+        if limit is not None and lowest is not None and lowest < limit:
+            yield Note("rejected-calls", low=lowest, high=limit)
+        for problem in self.run.meter.unpriced:
+            yield Note("money-unknown", reason=problem)
+        if self.run.meter.abandoned:
+            yield Note("abandoned-calls", count=self.run.meter.abandoned, seconds=self.run.timeout)
+
+    def _outage_notes(self) -> Iterator[Note]:
+        """Yield a note for each judge that is not called any more, with the cause."""
+        code = STOPPED[not self._is_unavailable(*self._endpoints)]
+        names = {id(endpoint): (endpoint, name) for metric in self._endpoints for endpoint, name in metric}
+        for endpoint, name in names.values():
+            if outage := self.run.governor.outage(endpoint):
+                failure = f"{outage.cause.error}: {outage.cause.message}"
+                yield Note(code, judge=name, count=outage.failures, failure=failure)
+
+    def _interruption_notes(self) -> Iterable[str]:
+        """Return notes on what an interrupted run leaves behind."""
+        return ()
+
+    def _budget_notes(self) -> Iterator[Note]:
+        """Yield notes on the scores that did not fit the budget and the order of the samples, if there are any."""
+        if self.left_out:
+            code = "budget-spent-unread" if self.scheduler.stopped_reading.is_set() else "budget-spent"
+            first, _ = min(self.left_out)
+            yield Note(code, budget=self.run.governor.budget, count=len(self.left_out), first=first)
+            if self.order is not None:
+                yield self.order
+
+    def _is_unavailable(self, *metrics: _Endpoints) -> bool:
+        """Return True if each of these metrics, given by its endpoints, has one that is not called any more."""
+        return all(any(self.run.governor.outage(endpoint) for endpoint, _ in metric) for metric in metrics)
+
+
+def _unique(notes: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(filter(None, notes)))
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Raise ConfigError if an option of `evaluate` is invalid; `build_run` checks those of a run."""
+    on_failure, strict, callbacks, canaries = (options[n] for n in ("on_failure", "strict", "callbacks", "canaries"))
+    if on_failure not in ("record", "raise"):
+        raise ConfigError(f"on_failure must be 'record' or 'raise', got {on_failure!r}")
+    if not isinstance(strict, bool):
+        raise ConfigError(f"strict must be True or False, got {strict!r}")
+    if not isinstance(callbacks, list | BaseCallbackManager | None):
+        raise ConfigError(f"callbacks must be a list of handlers, got {type(callbacks).__name__}")
+    if canaries not in (None, True, False):
+        raise ConfigError(f"canaries must be True, False or None, got {canaries!r}")
+    until, audit = options["until"], options["audit"]
+    if not isinstance(until, Until | None):
+        raise ConfigError(f"until must be Decided(...) or Precise(...), got {type(until).__name__}")
+    if not isinstance(audit, Audit | None):
+        raise ConfigError(f"audit must be Audit(judge, share=0.1), got {type(audit).__name__}")
