@@ -15,10 +15,11 @@ Errors of the user are raised before any model is called. An error of the judge 
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from pydantic import ValidationError
 
@@ -42,6 +43,20 @@ class SampleError(RagevalError):
 
 class ConfigError(RagevalError, ValueError):
     """An option, a name or a file is invalid; the message says how to fix it."""
+
+
+def check_number(expected: str, value: Any, fits: Callable[[float], bool] = isfinite, *, whole: bool = False) -> None:
+    """Raise ConfigError unless an option is a finite number, a whole one if so asked, that fulfils a condition.
+
+    Args:
+        expected: begins the message, which ends with the value, such as "seed must be a whole number".
+        value: value of the option.
+        fits: the condition.
+        whole: True to reject fractions.
+    """
+    kind = int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, kind) or not isfinite(value) or not fits(value):
+        raise ConfigError(f"{expected}, got {value!r}")
 
 
 class JudgeOutputError(RagevalError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from langchain_core.runnables import Runnable
 
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_number
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
@@ -39,10 +39,9 @@ class Audit:
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 < self.share <= 1:
-            raise ConfigError(f"share must be a number above 0 and at most 1, such as 0.1, got {self.share!r}")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise ConfigError(f"seed must be a whole number, got {self.seed!r}")
+        expected = "share must be a number above 0 and at most 1, such as 0.1"
+        check_number(expected, self.share, lambda share: 0 < share <= 1)
+        check_number("seed must be a whole number", self.seed, whole=True)
         if not isinstance(self.judge, Judge | Runnable) and not callable(self.judge):
             by_name = f"; load_judge({self.judge!r}) loads one by its name" if isinstance(self.judge, str) else ""
             raise ConfigError(f"the judge of an audit is a judge or a model, got {type(self.judge).__name__}{by_name}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-import numpy as np
 from langchain_core.messages import AIMessage
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import Runnable, RunnableSequence
@@ -23,29 +22,18 @@ from langchain_rageval.metrics.structure import (
     metrics_in,
     names_of,
     score_sample,
-    sequential_steps,
     steps_with_fresh_capabilities,
 )
 from langchain_rageval.metrics.supported import Value
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import answer_request
+from langchain_rageval.run.batch.recorder import Unanswered
 from langchain_rageval.run.billing import request_texts
 from langchain_rageval.run.embedding import EmbedBatch
-from langchain_rageval.run.requests import (
-    Call,
-    Embed,
-    Gather,
-    Invoke,
-    Locked,
-    ModelRequest,
-    Operation,
-    Rate,
-    SendOnce,
-    Shared,
-)
+from langchain_rageval.run.requests import Call, Invoke, ModelRequest
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage import PriceList, UsageMeter, tokens_in
-from langchain_rageval.steps.stage import Stage, State
+from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.step import models_in
 
 _EMBEDDINGS = HashingEmbeddings()
@@ -55,20 +43,9 @@ Parts = Mapping[str, Metric]
 """The metrics to run in place of one metric, by name."""
 
 
-def dry_run_context(observe: Callable[[ModelRequest], None] | None = None, *, prices: PriceList | None = None) -> Run:
-    """Return a run in which no model is called.
-
-    Args:
-        observe: function that receives each request before it is answered locally.
-        prices: prices of the models.
-    """
-
-    def reply(request: ModelRequest) -> Any:
-        if observe:
-            observe(request)
-        return local_reply(request)
-
-    return Run(fake_reply=reply, meter=UsageMeter(prices=prices))
+def dry_run_context(*, prices: PriceList | None = None) -> Run:
+    """Return a run in which no model is called; it counts money by these prices of the models."""
+    return Run(fake_reply=local_reply, meter=UsageMeter(prices=prices))
 
 
 def plannable_parts(metric: AnyMetric) -> Parts:
@@ -126,79 +103,41 @@ def _prompt_of(chain: Runnable[Any, Any], chain_input: Any) -> str:
 def request_depth(parts: Iterable[Parts], sample: Sample) -> int:
     """Return the number of waves that the requests of some metrics about a sample need.
 
+    As in a run through a batch API, the metrics run again and again from the beginning until no request is new.
+
     Args:
         parts: for each metric what `plannable_parts` returns.
         sample: a sample that the metrics can read; a metric that cannot read it is left out.
     """
-    clock = _Clock()
-    return max((clock.finish_of(part, sample) for by_name in parts for part in by_name.values()), default=0)
+    answered, waves, asked = set[Hashable](), -1, set[Hashable]([None])
 
-
-class _Clock:
-    """Driver of operations that answers each request locally, and counts waves in place of time."""
-
-    def __init__(self) -> None:
-        self._shared: dict[Hashable, tuple[Any, int]] = {}
-
-    def finish_of(self, metric: Any, sample: Sample) -> int:
-        """Return the wave after which a metric is finished, from 0."""
-        state: State = {"sample": sample}
-        wave = 0
-        try:
-            metric.read(sample)
-            for step in sequential_steps(metric):
-                if isinstance(step, Stage):
-                    state, wave = self._drive(step.work(state), wave)
-        except Exception:  # a step that cannot use invented answers; the run itself is planned without it
-            return wave
-        return wave
-
-    def _drive(self, operation: Operation[Any], wave: int) -> tuple[Any, int]:
-        """Run an operation that starts after a wave; return its result and the wave after which it ends."""
-        reply: Any = None
-        try:
-            while True:
-                reply, wave = self._answer(operation.send(reply), wave)
-        except StopIteration as end:
-            return end.value, wave
-
-    def _answer(self, request: Any, wave: int) -> tuple[Any, int]:
+    def reply(request: ModelRequest) -> Any:
         match request:
-            case Gather(operations=operations):
-                results = [self._drive(operation, wave) for operation in operations]
-                return [result for result, _ in results], max((end for _, end in results), default=wave)
-            case Shared(key=key, operation=operation):
-                if key not in self._shared:
-                    self._shared[key] = self._drive(operation, wave)
-                else:
-                    operation.close()
-                result, end = self._shared[key]
-                return result, max(wave, end)
-            case Locked(operation=operation):
-                return self._drive(operation, wave)
-            case SendOnce(request=inner):
-                return self._answer(inner, wave)
-            case Embed(texts=texts):
-                return [np.asarray(vector) for vector in _EMBEDDINGS.embed_documents(list(texts))], wave + 1
-            case Call() | Invoke():
-                return local_reply(request), wave + 1
-            case Rate():
-                return local_reply(request), wave
-        return None, wave
+            case Call():
+                key: Hashable = (*request_texts(request), request.draw)
+            case EmbedBatch(texts=texts):
+                key = tuple(texts)
+            case Invoke(chain, chain_input):
+                key = id(chain), repr(chain_input)
+            case _:
+                return local_reply(request)
+        if key not in answered:
+            asked.add(key)
+            raise Unanswered
+        return local_reply(request)
+
+    while asked:
+        waves, answered, asked = waves + 1, answered | asked, set[Hashable]()
+        run = Run(fake_reply=reply).for_sample()
+        for part in (part for by_name in parts for part in by_name.values()):
+            with suppress(Unanswered):
+                score_sample(part, sample, run, None)
+    return waves
 
 
 _OTHER_CHARACTERS_PER_TOKEN = 2.5  # of Russian text in the encoding cl100k_base; newer ones need fewer tokens
 _ASCII_CHARACTERS_PER_TOKEN = 4
 _LONGEST_INSTRUCTIONS = 6_000  # tokens of a request without the texts of the sample, in any layout
-
-
-@dataclass(frozen=True)
-class _Excess:
-    """Largest request that exceeds the window of its model."""
-
-    tokens: int
-    window: int
-    model: str
 
 
 def warn_of_long_requests(samples: Any, metrics: Sequence[AnyMetric]) -> None:
@@ -213,19 +152,20 @@ def warn_of_long_requests(samples: Any, metrics: Sequence[AnyMetric]) -> None:
     Warns:
         UserWarning: once for each metric with such a request.
     """
-    windows = {number: min(_known_windows(metric), default=None) for number, metric in enumerate(metrics)}
     readable = [sample for sample in samples if isinstance(sample, Sample)] if isinstance(samples, Sequence) else []
-    if not readable or not any(windows.values()):
+    if not readable:
         return
-    longest = max(readable, key=lambda sample: sum(map(len, _texts(sample))))
-    needed = 2 * estimated_tokens(*_texts(longest)) + _LONGEST_INSTRUCTIONS
-    for number, metric in enumerate(metrics):
-        window = windows[number]
-        excess = _largest_excess(metric, longest) if window and needed > window else None
+    longest = max(readable, key=lambda sample: sum(map(len, texts_of(sample))))
+    needed = 2 * estimated_tokens(*texts_of(longest)) + _LONGEST_INSTRUCTIONS
+    for metric in metrics:
+        known = [context_window(model) for part in metrics_in(metric) for model in part.models]
+        smallest = min(filter(None, known), default=needed)
+        excess = _largest_excess(metric, longest) if needed > smallest else None
         if excess:
+            tokens, window, model = excess
             warnings.warn(
-                f"{', '.join(names_of(metric))}: a request about sample {longest.id!r} has about {excess.tokens:,} "
-                f"tokens, more than the context window of {excess.window:,} tokens of {excess.model}: use "
+                f"{', '.join(names_of(metric))}: a request about sample {longest.id!r} has about {tokens:,} "
+                f"tokens, more than the context window of {window:,} tokens of {model}: use "
                 'Judge(model, max_context_tokens=...), layout="contexts_first" or a model with a larger window',
                 stacklevel=3,
             )
@@ -249,24 +189,21 @@ def estimated_tokens(*texts: str) -> int:
     return round(ascii_characters / _ASCII_CHARACTERS_PER_TOKEN + others / _OTHER_CHARACTERS_PER_TOKEN)
 
 
-def _largest_excess(metric: AnyMetric, sample: Sample) -> _Excess | None:
-    """Return the largest request about a sample that exceeds the window of its model, in a dry run of a metric."""
-    found: list[_Excess] = []
+def _largest_excess(metric: AnyMetric, sample: Sample) -> tuple[int, int, str] | None:
+    """Return tokens of the largest request about a sample that exceeds the window of its model, window and model."""
+    found: list[tuple[int, int, str]] = []
 
-    def measure(request: ModelRequest) -> None:
+    def reply(request: ModelRequest) -> Any:
         if isinstance(request, Call) and (window := context_window(request.model)):
             tokens = estimated_tokens(*request_texts(request))
             if tokens > window:
-                found.append(_Excess(tokens, window, model_identity(request.model)))
+                found.append((tokens, window, model_identity(request.model)))
+        return local_reply(request)
 
-    dry_run(plannable_parts(metric), sample, dry_run_context(measure))
-    return max(found, key=lambda excess: excess.tokens, default=None)
-
-
-def _known_windows(metric: AnyMetric) -> list[int]:
-    models = [model for part in metrics_in(metric) for model in part.models]
-    return [window for model in models if (window := context_window(model))]
+    dry_run(plannable_parts(metric), sample, Run(fake_reply=reply))
+    return max(found, default=None)
 
 
-def _texts(sample: Sample) -> list[str]:
+def texts_of(sample: Sample) -> list[str]:
+    """Return the texts of a sample that a judge may read."""
     return [sample.question, sample.answer or "", *(sample.contexts or []), *sample.references]

@@ -21,7 +21,7 @@ from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable, SampleError
 from langchain_rageval.evaluation.canaries import aask, ask
-from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts
+from langchain_rageval.evaluation.dry_run import Parts, dry_run, dry_run_context, plannable_parts, texts_of
 from langchain_rageval.evaluation.inputs import AnyMetric, check_complete_sample, locate_message, locate_sample_error
 from langchain_rageval.evaluation.job import Job
 from langchain_rageval.evaluation.scheduler import PendingSample, Task
@@ -264,9 +264,8 @@ class Evaluation(Job):
         if scores and not any(score.failure and score.failure.step != "sample" for score in scores):
             return Cost.of(sum((score.usage for score in scores), Usage()))
         calls = len(judges_of(metric))
-        texts = [sample.question, sample.answer or "", *(sample.contexts or []), *sample.references]
         embeddings = sum(isinstance(model, Embeddings) for model in called_models(metric))
-        return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts)), embeddings * _TEXTS_COMPARED)
+        return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts_of(sample))), embeddings * _TEXTS_COMPARED)
 
     @cached_property
     def _plannable_parts(self) -> list[Parts]:

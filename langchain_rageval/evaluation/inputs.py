@@ -67,7 +67,7 @@ _MAX_COMPARED = 50  # samples whose texts are compared
 _SAME_TEXT = 0.5
 
 
-def disjoint_ids(samples: Iterable[Any], metrics: Sequence[Metric]) -> Note | None:
+def disjoint_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Note | None:
     """Return why the ids of a run cannot be compared; None if they can, or if that cannot be known.
 
     They cannot if no retrieved id of any sample is a reference id of any sample, and either a retrieved chunk has the
@@ -75,26 +75,16 @@ def disjoint_ids(samples: Iterable[Any], metrics: Sequence[Metric]) -> Note | No
     What a reranker dropped counts as retrieved: to drop every relevant chunk is a result.
 
     Args:
-        samples: samples of the run; other items are ignored.
-        metrics: metrics that read the samples.
+        samples: samples of the run; other items are ignored, and nothing is read if no metric compares ids.
+        metrics: metrics of the run.
     """
-    for metric in metrics:
-        grader = next((stage for stage in stages_of(metric) if isinstance(stage, LabelGrader)), None)
-        if grader is not None:
-            return _problem(metric.name, grader, (sample for sample in samples if isinstance(sample, Sample)))
-    return None
-
-
-def reads_ids(metrics: Sequence[Metric]) -> bool:
-    """Return True if a metric compares the ids of retrieved chunks."""
-    return any(isinstance(stage, LabelGrader) for metric in metrics for stage in stages_of(metric))
-
-
-def _problem(name: str, grader: LabelGrader, samples: Iterable[Sample]) -> Note | None:
-    retrieved: dict[str, None] = {}
-    relevant: dict[str, None] = {}
-    compared = []
-    for sample in samples:
+    stages = ((part.name, stage) for part in _direct_parts(metrics) for stage in stages_of(part))
+    found = next(((name, stage) for name, stage in stages if isinstance(stage, LabelGrader)), None)
+    if found is None:
+        return None
+    (name, grader), compared = found, list[Sample]()
+    retrieved, relevant = dict[str, None](), dict[str, None]()
+    for sample in (item for item in samples if isinstance(item, Sample)):
         labels = [key for key, grade in grader.labels(sample).items() if grade > grader.lowest]
         ids = [*(sample.retrieved_ids or []), *(sample.context_ids or [])]
         if not ids or not labels:
@@ -213,9 +203,11 @@ def _check_collection(samples: Any) -> None:
 def _prepare_file(
     path: str | Path, metrics: Sequence[AnyMetric], strict: bool, fields: Mapping[str, str] | None
 ) -> Any:
-    if strict:
-        _check_file(path, metrics, fields)
-    if reads_ids(_direct_parts(metrics)):
+    for index, item in enumerate(read_samples(path, fields) if strict else ()):
+        if isinstance(item, SampleError):
+            raise item
+        check_complete_sample(metrics, index, item)
+    if any(isinstance(stage, LabelGrader) for part in _direct_parts(metrics) for stage in stages_of(part)):
         _check_ids(read_samples(path, fields), metrics)
     return read_samples(path, fields)
 
@@ -343,19 +335,5 @@ def _check_complete(samples: Sequence[Sample], metrics: Sequence[AnyMetric], str
 
 def _check_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> None:
     """Raise ConfigError if the ids of the retrieved chunks cannot be compared with the reference ids."""
-    if problem := disjoint_ids(samples, _direct_parts(metrics)):
+    if problem := disjoint_ids(samples, metrics):
         raise ConfigError(problem.removesuffix("."))
-
-
-def id_notes(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Iterator[str]:
-    """Yield a sentence if the ids of samples that came from an iterator cannot be compared."""
-    if problem := disjoint_ids(samples, _direct_parts(metrics)):
-        yield problem
-
-
-def _check_file(path: str | Path, metrics: Sequence[AnyMetric], fields: Mapping[str, str] | None) -> None:
-    """Raise SampleError if a record of a file is not a sample or lacks a field that a metric reads."""
-    for index, item in enumerate(read_samples(path, fields)):
-        if isinstance(item, SampleError):
-            raise item
-        check_complete_sample(metrics, index, item)

@@ -25,8 +25,8 @@ from langchain_rageval.evaluation.canaries import judges_to_ask, notes_on
 from langchain_rageval.evaluation.inputs import (
     AnyMetric,
     MixedMeasures,
+    disjoint_ids,
     flatten_metrics,
-    id_notes,
     in_random_order,
     prepare_samples,
     size_of,
@@ -254,8 +254,10 @@ class Job:
         count = len(output.indexes if isinstance(output, ReportFile) else {row.index for row in output})
         notes = [] if complete else [Note("interrupted", count=count), *self._interruption_notes()]
         notes += [*stopped, *(sequential.notes if sequential else []), *self._notes(), *changed]
-        if not isinstance(output, ReportFile):
-            notes += id_notes((row.sample for row in output), self.metrics)
+        if not isinstance(output, ReportFile) and (
+            problem := disjoint_ids((row.sample for row in output), self.metrics)
+        ):
+            notes.append(problem)
         report = Report(
             [],
             notes,

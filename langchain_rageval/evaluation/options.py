@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import check_number
 from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.evaluation.until import Until
 from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions
@@ -34,13 +33,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         """Validate the seconds."""
-        if (
-            isinstance(self.poll, bool)
-            or not isinstance(self.poll, int | float)
-            or not self.poll > 0
-            or not isfinite(self.poll)
-        ):
-            raise ConfigError(f"poll must be a number of seconds above 0, got {self.poll!r}")
+        check_number("poll must be a number of seconds above 0", self.poll, lambda poll: poll > 0)
 
 
 OnFailure = Literal["record", "raise"]

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from langchain_rageval.data.notes import Note, code_of
-from langchain_rageval.data.schema import Row, Sample, Usage
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.data.schema import Row, Sample, Score, Usage
+from langchain_rageval.errors import ConfigError, SampleError, check_number
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.evaluation.canaries import N_FIRST, judges_to_ask
 from langchain_rageval.evaluation.dry_run import dry_run, dry_run_context, plannable_parts, request_depth
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metrics, prepare_samples
-from langchain_rageval.evaluation.options import Batch
+from langchain_rageval.evaluation.options import Batch, EvaluateOptions
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
 from langchain_rageval.metrics.structure import judges_of, names_of
@@ -35,79 +35,35 @@ _SIMULATIONS = 20
 _LONGEST = 3_000  # samples of one simulation
 
 
-@dataclass(frozen=True)
-class Pilot:
-    """Rows of a pilot, in which the strong judge of an audit scored every sample.
+def _expected_samples(
+    rows: Sequence[Row], until: Until, metrics: Sequence[AnyMetric], size: int, audited: set[str], share: float | None
+) -> float:
+    """Return the mean number of samples that a run with a stopping rule is expected to ask about.
 
-    Attributes:
+    The run is simulated with rows drawn from a pilot, in which the strong judge of an audit scored every sample. Each
+    simulation draws new weights for them (Bayesian bootstrap), so that the estimate allows for the uncertainty of the
+    pilot's mean.
+
+    Args:
         rows: the rows.
-        notes: notes of the report.
+        until: the rule.
+        metrics: metrics of the run.
+        size: number of samples of the run.
+        audited: names of the metrics of the audit.
+        share: share of the audit; None without one.
     """
-
-    rows: Sequence[Row]
-    notes: Sequence[str] = ()
-
-    @classmethod
-    def run(
-        cls,
-        samples: Sequence[Any],
-        metrics: Sequence[AnyMetric],
-        audit: Audit | None,
-        journal: str | Path | Journal | None,
-        price: Mapping[str, Price] | Price | None = None,
-    ) -> Pilot:
-        """Score some samples; scores in the journal cost nothing, and new ones are stored in it."""
-        whole = None if audit is None else replace(audit, share=1.0)
-        report = evaluate(samples, metrics, audit=whole, journal=journal, price=price, progress=False)
-        return cls(report.rows, report.notes)
-
-    def usage(self, name: str, *, of_audit: bool = False) -> Usage:
-        """Return the cost of a metric, or of its audit, over the rows."""
-        parts = (row.audit if of_audit else row.scores for row in self.rows)
-        return sum((scores[name].usage for scores in parts if name in scores), Usage())
-
-    def expected_samples(
-        self, until: Until, metrics: Sequence[AnyMetric], size: int, audited: Sequence[AnyMetric], share: float | None
-    ) -> float:
-        """Return the mean number of samples that a run with a stopping rule is expected to ask about.
-
-        The run is simulated with rows drawn from the pilot. Each simulation draws new weights for them (Bayesian
-        bootstrap), so that the estimate allows for the uncertainty of the pilot's mean.
-
-        Args:
-            until: the rule.
-            metrics: metrics of the run.
-            size: number of samples of the run.
-            audited: metrics of the audit.
-            share: share of the audit; None without one.
-        """
-        if not self.rows:
-            return float(size)
-        rng = np.random.default_rng(until.seed)
-        names = {name for metric in audited for name in names_of(metric)}
-        counts = [self._simulate(until, metrics, size, names, share, rng) for _ in range(_SIMULATIONS)]
-        return float(np.mean(counts))
-
-    def _simulate(
-        self,
-        until: Until,
-        metrics: Sequence[AnyMetric],
-        size: int,
-        audited: set[str],
-        share: float | None,
-        rng: np.random.Generator,
-    ) -> int:
-        places: Sequence[None] = [None] * size
-        run = SequentialRun(until, places, metrics, 1, audited, share)
-        weights = rng.dirichlet(np.ones(len(self.rows)))
-        drawn_rows = rng.choice(len(self.rows), size=min(size, _LONGEST), p=weights)
+    rng, counts = np.random.default_rng(until.seed), []
+    for _ in range(_SIMULATIONS if rows else 0):
+        run, asked = SequentialRun(until, [None] * size, metrics, 1, audited, share), 0
+        weights = rng.dirichlet(np.ones(len(rows)))
+        drawn_rows = rng.choice(len(rows), size=min(size, _LONGEST), p=weights)
         is_audited = rng.random(len(drawn_rows)) < (share or 0.0)
-        asked = 0
         for drawn, number, strong in zip(run, drawn_rows, is_audited, strict=False):
             asked += 1
-            row = self.rows[number]
+            row = rows[number]
             run.add(row.model_copy(update={"index": drawn.index, "audit": row.audit if strong else {}}))
-        return size if asked == _LONGEST else asked
+        counts.append(size if asked == _LONGEST else asked)
+    return float(np.mean(counts)) if counts else float(size)
 
 
 _DEPTH_SAMPLES = 20
@@ -270,34 +226,35 @@ def plan(
         ConfigError: if the value of an argument is invalid.
         SampleError: if a list or DataFrame holds a sample that a metric cannot read.
     """
-    _check_count("rehearsed (samples to estimate from)", rehearsed)
-    if pilot is not None:
-        _check_count("pilot (samples to score)", pilot)
+    _check(rehearsed, pilot, no_worse)
     check_options({"journal": journal, "price": price})
-    needed = None if no_worse is None else _pairs_to_show(no_worse)
-    prices = PriceList.of(price)
+    needed = None if no_worse is None else pairs_to_show(no_worse)
     for option, value, kind in (("until", until, Until), ("batch", batch, Batch), ("audit", audit, Audit)):
         if value is not None and not isinstance(value, kind):
             raise ConfigError(f"{option} of plan is what evaluate takes, got {type(value).__name__}")
     flat = flatten_metrics(metrics)
     strong = audit.metrics(flat)[0] if audit is not None else []
+    names, audited = ([name for metric in part for name in names_of(metric)] for part in (flat, strong))
     drawn, count = _draw(_repeatable(samples, flat), rehearsed if pilot is None else pilot)
-    notes = _unplannable_notes(flat)
+    unplannable = [name for metric in flat if not plannable_parts(metric) for name in names_of(metric)]
+    notes = [f"{', '.join(unplannable)} cannot be planned: the model calls are unknown."] if unplannable else []
     asked, share = float(count), None if audit is None else audit.share_of(count)
     if pilot is None:
-        usages, failed = _measure(drawn, flat, _existing(journal), prices)
-        of_audit, failed_audits = _measure(drawn, strong, _existing(journal), prices) if strong else ({}, [])
+        usages, failed = _measure(drawn, flat, _existing(journal), PriceList.of(price))
+        of_audit, failed_audits = _measure(drawn, strong, _existing(journal), PriceList.of(price))
         notes += dict.fromkeys([*failed, *(note for note in failed_audits if code_of(note) == "money-unknown")])
         if until is not None and count:
             notes.append("The figures are for all samples; how many the stopping rule asks about, pilot=20 estimates.")
     else:
-        scored = Pilot.run([*_readable(drawn)], flat, audit, journal, price)
-        notes += [note for note in scored.notes if code_of(note) == "money-unknown"]
-        usages = {name: scored.usage(name) for metric in flat for name in names_of(metric)}
-        of_audit = {name: scored.usage(name, of_audit=True) for metric in strong for name in names_of(metric)}
+        whole = None if audit is None else replace(audit, share=1.0)
+        options: EvaluateOptions = {"audit": whole, "journal": journal, "price": price, "progress": False}
+        report = evaluate([*_readable(drawn)], flat, **options)
+        notes += [note for note in report.notes if code_of(note) == "money-unknown"]
+        usages = _usages(names, [row.scores for row in report.rows])
+        of_audit = _usages(audited, [row.audit for row in report.rows])
         if until is not None:
-            asked = scored.expected_samples(until, flat, count, strong, share)
-            notes.append(f"The stopping rule was simulated with the scores of {len(scored.rows)} samples.")
+            asked = _expected_samples(report.rows, until, flat, count, set(audited), share)
+            notes.append(f"The stopping rule was simulated with the scores of {len(report.rows)} samples.")
     factor = asked / max(1, len(drawn))
     waves = None if batch is None else _waves(drawn, [*flat, *strong], count, asked, stops=until is not None)
     if isinstance(until, Decided) and (judges := {id(one): one for metric in flat for one in judges_of(metric)}):
@@ -318,15 +275,18 @@ def plan(
     )
 
 
-def _pairs_to_show(margin: Any) -> int:
-    if isinstance(margin, int | float) and 0 < margin < 1:
-        return pairs_to_show(margin)
-    raise ConfigError(f"no_worse (margin of a comparison) must be a number between 0 and 1, got {margin!r}")
+def _check(rehearsed: Any, pilot: Any, no_worse: Any) -> None:
+    for what, number in (("rehearsed (samples to estimate from)", rehearsed), ("pilot (samples to score)", pilot)):
+        if number is not None:
+            check_number(f"{what} must be a whole number of at least 1", number, lambda value: value >= 1, whole=True)
+    if no_worse is not None:
+        expected = "no_worse (margin of a comparison) must be a number between 0 and 1"
+        check_number(expected, no_worse, lambda margin: 0 < margin < 1)
 
 
-def _check_count(what: str, number: Any) -> None:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise ConfigError(f"{what} must be a whole number of at least 1, got {number!r}")
+def _usages(names: Iterable[str], scores: Sequence[Mapping[str, Score]]) -> dict[str, Usage]:
+    """Return the sum of the usage of each metric over the scores of rows."""
+    return {name: sum((part[name].usage for part in scores if name in part), Usage()) for name in names}
 
 
 def _planned(name: str, usage: Usage, factor: float) -> PlannedMetric:
@@ -403,8 +363,3 @@ def _readable(samples: Iterable[Any]) -> Iterator[Sample]:
         if not isinstance(item, SampleError):
             with suppress(SampleError):
                 yield Sample.parse(item)
-
-
-def _unplannable_notes(metrics: Sequence[AnyMetric]) -> list[str]:
-    names = [name for metric in metrics if not plannable_parts(metric) for name in names_of(metric)]
-    return [f"{', '.join(names)} cannot be planned: the model calls are unknown."] if names else []

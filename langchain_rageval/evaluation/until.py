@@ -16,7 +16,7 @@ from warnings import warn
 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Sample, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_number
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.report.comparison import LEAST_PAIRS
@@ -56,15 +56,13 @@ class Decided:
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        _check_error(self.error)
-        _check_seed(self.seed)
+        _check(self.error, self.seed)
         if self._baseline is None and (not isinstance(self.gates, Mapping) or not self.gates):
             raise ConfigError(
                 f'Decided takes thresholds by metric, such as {{"faithfulness": 0.8}}, got {self.gates!r}'
             )
         for name, threshold in self.gates.items():
-            if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
-                raise ConfigError(f"the threshold of {name} must be a number, got {threshold!r}")
+            check_number(f"the threshold of {name} must be a number", threshold)
 
     @classmethod
     def against(cls, report: Report, margin: float = 0.02, *, error: float = 0.05, seed: int = 0) -> Self:
@@ -87,8 +85,7 @@ class Decided:
         """
         if not isinstance(report, Report):
             raise ConfigError(f"Decided.against takes a report, got {type(report).__name__}; Report.load reads one")
-        if isinstance(margin, bool) or not isinstance(margin, int | float) or not isfinite(margin) or margin < 0:
-            raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
+        check_number("margin must be a number of at least 0, in the metrics' units", margin, lambda value: value >= 0)
         return cls({}, error, seed, report, margin)
 
     def _questions(self, metrics: Mapping[str, _Bounds], samples: Sequence[Any]) -> list[_Question]:
@@ -140,11 +137,8 @@ class Precise:
 
     def __post_init__(self) -> None:
         """Validate the options."""
-        _check_error(self.error)
-        _check_seed(self.seed)
-        width = self.half_width
-        if isinstance(width, bool) or not isinstance(width, int | float) or not isfinite(width) or width <= 0:
-            raise ConfigError(f"half_width must be a number above 0, got {width!r}")
+        _check(self.error, self.seed)
+        check_number("half_width must be a number above 0", self.half_width, lambda width: width > 0)
 
     def _questions(self, metrics: Mapping[str, _Bounds], samples: Sequence[Any]) -> list[_Question]:
         error = self.error / 2 / len(metrics)
@@ -584,11 +578,7 @@ def _pair_key(sample: Sample) -> tuple[str, str]:
     return sample.id, " ".join(sample.question.split())
 
 
-def _check_error(error: Any) -> None:
-    if isinstance(error, bool) or not isinstance(error, int | float) or not 0 < error < 1:
-        raise ConfigError(f"error must be a probability between 0 and 1, such as 0.05, got {error!r}")
-
-
-def _check_seed(seed: Any) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ConfigError(f"seed must be a whole number, got {seed!r}")
+def _check(error: Any, seed: Any) -> None:
+    expected = "error must be a probability between 0 and 1, such as 0.05"
+    check_number(expected, error, lambda probability: 0 < probability < 1)
+    check_number("seed must be a whole number", seed, whole=True)
