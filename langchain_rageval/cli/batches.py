@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,12 +13,18 @@ from typing import Any
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.cli.commands import build_parser
-from langchain_rageval.cli.evaluate import COMMAND, finish, parse_gates, record_command
+from langchain_rageval.cli.evaluate import (
+    Outcome,
+    finish,
+    gates_of,
+    parse_gates,
+    record_command,
+    recorded_command,
+    repeated_options,
+)
 from langchain_rageval.cli.inputs import check_writable, load_inputs
-from langchain_rageval.cli.json_output import json_stdout, write_json
 from langchain_rageval.cli.report_view import check_not_all_failed
-from langchain_rageval.cli.selection import search_in_folder
-from langchain_rageval.cli.terminal import PIPE, write_message
+from langchain_rageval.cli.terminal import PIPE, json_stdout, write_json, write_message
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.api import evaluate_from_files
 from langchain_rageval.report.report import Report
@@ -51,9 +56,7 @@ def _check_journal(options: argparse.Namespace) -> None:
     """
     if options.words is None or not Path(options.journal).is_file():
         return
-    with closing(Journal(options.journal)) as journal:
-        recorded = journal.get(COMMAND)
-    words = json.loads(recorded or "{}").get("words", [])
+    words = recorded_command(options.journal).get("words", [])
     if words[:1] == ["requests"] and _settings(words) != _settings(
         [redact_secrets(word, word) for word in options.words]
     ):
@@ -109,13 +112,14 @@ def _describe_wave(wave: WaveFile, journal: str) -> str:
 
 def run_replies(options: argparse.Namespace) -> int:
     """Read the replies; write the next requests, or write and show the report."""
-    if not Path(options.journal).is_file():
+    command = recorded_command(options.journal, "`rageval requests --journal`")
+    if command.get("words", [""])[0] != "requests":
         raise ConfigError(
-            f"{options.journal} is not a file; pass the file that was given to `rageval requests --journal`"
+            f"{options.journal} was not written by `rageval requests`; pass the file that was given to its --journal"
         )
-    repeated = _recorded_options(options.journal)
+    repeated = repeated_options(command, options.journal)
     options.metrics = repeated.metrics
-    gates = parse_gates(options)
+    parse_gates(options)  # raises before the replies are read
     for option in ("out", "report", "html"):
         for file in options.files:
             check_writable(f"--{option}", getattr(options, option), file)
@@ -133,26 +137,7 @@ def run_replies(options: argparse.Namespace) -> int:
     options.out = options.report
     if options.out:
         report.to_jsonl(json_stdout() if options.out == PIPE else options.out)
-    return finish(report, options, gates)
-
-
-def _recorded_options(path: str) -> argparse.Namespace:
-    """Return the options of the `rageval requests` that wrote a journal."""
-    with closing(Journal(path)) as journal:
-        recorded = journal.get(COMMAND)
-    command = json.loads(recorded or "{}")
-    if command.get("words", [""])[0] != "requests":
-        raise ConfigError(
-            f"{path} was not written by `rageval requests`; pass the file that was given to its --journal"
-        )
-    repeated = build_parser(["requests"]).parse_args(command["words"])
-    folder = Path(command["folder"])
-    search_in_folder(folder)
-    for option in ("file", "qrels", "topics"):
-        if getattr(repeated, option) is not None:
-            setattr(repeated, option, str(folder / getattr(repeated, option)))
-    repeated.journal = path
-    return repeated
+    return finish(options, Outcome(report), gates_of(Outcome(report), options))
 
 
 def _warn_about(read: RepliesRead, file: str) -> None:

@@ -26,10 +26,15 @@ from langchain_rageval.cli.inputs import (
     parse_prices,
     parse_require,
 )
-from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, report_object, write_json
-from langchain_rageval.cli.report_view import check_not_all_failed, show_gates, show_report, warn_about_failures
+from langchain_rageval.cli.report_view import (
+    check_not_all_failed,
+    report_object,
+    show_gates,
+    show_report,
+    warn_about_failures,
+)
 from langchain_rageval.cli.selection import parse_metric_names, score_names, search_in_folder
-from langchain_rageval.cli.terminal import PIPE, console, write_message
+from langchain_rageval.cli.terminal import PIPE, check_single_stdout, console, json_stdout, show_or_write, write_message
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.errors import ConfigError, RagevalError
 from langchain_rageval.evaluation.api import evaluate
@@ -50,35 +55,34 @@ COMMAND = "command"
 """Key under which a journal holds the command line that wrote it."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """Report of a run that may have ended early.
+
+    Attributes:
+        report: the report, already written to `--out`; None if there is none.
+        error: error to raise after the report was shown; None if the run is complete.
+        is_shown: False if no score says anything, so that the error alone is shown.
+    """
+
+    report: Report | None = None
+    error: RagevalError | KeyboardInterrupt | None = None
+    is_shown: bool = True
+
+
 def run_evaluate(options: argparse.Namespace) -> int:
     """Check all options before the first call, then evaluate, write and show the report, and check the gates."""
     check_single_stdout(options)
     check_writable("--html", options.html, options.file)
     outcome = _evaluate(options)
-    return finish(outcome.report, options, parse_gates(options), outcome)
+    return finish(options, outcome, gates_of(outcome, options))
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    """Report of a run that may have ended early.
-
-    Attributes:
-        report: the report, already written to `--out`.
-        error: error to raise after the report was shown; None if the run is complete.
-        is_shown: False if no score says anything, so that the error alone is shown.
-    """
-
-    report: Report
-    error: ConfigError | KeyboardInterrupt | None = None
-    is_shown: bool = True
-
-
-def _evaluate(options: argparse.Namespace) -> _Outcome:
+def _evaluate(options: argparse.Namespace) -> Outcome:
     """Evaluate, and write the report to `--out`."""
     gates = parse_gates(options)
     until = stopping_rule(options, gates)
     budget = build_budget(options)
-    _check_shares(options)
     check_writable("--out", options.out, options.file)
     samples, metrics = load_inputs(options)
     _check_judge_is_named(options, metrics, gates)
@@ -112,40 +116,50 @@ def _evaluate(options: argparse.Namespace) -> _Outcome:
         complete.to_jsonl(json_stdout() if options.out == PIPE else options.out)
     if stopped := [note for note in report.notes if code_of(note) in STOPPED]:
         any_score = any(not score.failure for row in report.rows for score in row.scores.values())
-        return _Outcome(complete, ConfigError(" ".join(stopped)), any_score)
+        return Outcome(complete, ConfigError(" ".join(stopped)), any_score)
     if not report.complete:
-        return _Outcome(complete, KeyboardInterrupt())
+        return Outcome(complete, KeyboardInterrupt())
     try:
         check_not_all_failed(report)
     except ConfigError as error:
-        return _Outcome(complete, error, is_shown=False)
-    return _Outcome(complete)
+        return Outcome(complete, error, is_shown=False)
+    return Outcome(complete)
 
 
 def finish(
-    report: Report, options: argparse.Namespace, thresholds: Mapping[str, float], outcome: _Outcome | None = None
+    options: argparse.Namespace,
+    outcome: Outcome,
+    gates: Sequence[Gate],
+    baseline: Report | None = None,
+    comparison: Comparison | None = None,
 ) -> int:
-    """Show a report that is written already, write its page, and check the gates."""
-    _check_shares(options)
-    outcome = outcome or _Outcome(report)
-    gates = _gates(report, options, thresholds, None) if outcome.error is None else []
+    """Write the page and the files of `rageval ci`, show the report, and raise the error of the run or of a gate."""
+    report, error = outcome.report, outcome.error
+    problem = "" if error is None else str(error) or "interrupted"
+    markdown, junit = getattr(options, "markdown", None), getattr(options, "junit", None)
     if options.html:
-        report.to_html(options.html, gates=gates)
-    if outcome.is_shown:
+        page = report or Report([], [problem], complete=False)
+        page.to_html(options.html, baseline=baseline, margin=getattr(options, "margin", 0.0), gates=gates)
+    if markdown:
+        Path(markdown).write_text(markdown_of(report, gates, comparison, problem), encoding="utf-8")
+    if junit:
+        name = Path(options.file).stem or "rageval"
+        write_junit(junit, gates, name=name, finished=report.finished if report else "", error=problem)
+    if report is not None and outcome.is_shown:
         _show(report, options, gates)
         warn_about_failures(report)
-    if outcome.error is not None:
-        raise outcome.error
+    if error is not None:
+        raise error
     check_gates(gates)
     return 0
 
 
-def _gates(
-    report: Report, options: argparse.Namespace, thresholds: Mapping[str, float], baseline: Report | None
-) -> list[Gate]:
-    if not thresholds and baseline is None:
+def gates_of(outcome: Outcome, options: argparse.Namespace, baseline: Report | None = None) -> list[Gate]:
+    """Return the gates of a complete run; none without thresholds and a baseline."""
+    thresholds = parse_gates(options)
+    if outcome.report is None or outcome.error is not None or not (thresholds or baseline):
         return []
-    return report.gates(
+    return outcome.report.gates(
         thresholds,
         options.max_failed,
         max_unscored=options.max_unscored,
@@ -175,12 +189,6 @@ def _check_judge_is_named(
         )
 
 
-def _check_shares(options: argparse.Namespace) -> None:
-    for option, share in (("--max-failed", options.max_failed), ("--max-unscored", options.max_unscored)):
-        if not 0 <= share <= 1:
-            raise ConfigError(f"{option} must be a share from 0 to 1, got {share:g}")
-
-
 def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
     """Return the rule that the options describe; None if the run asks about all samples."""
     baseline = getattr(options, "baseline", None)  # of rageval ci
@@ -204,8 +212,11 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
     """Return the thresholds of `--fail-under` by metric.
 
     Raises:
-        ConfigError: if a metric is not evaluated, or a threshold is not a number.
+        ConfigError: if a metric is not evaluated, a threshold is not a number, or a share of the gates is out of range.
     """
+    for option in ("max_failed", "max_unscored"):
+        if not 0 <= (share := getattr(options, option, 0.0)) <= 1:
+            raise ConfigError(f"--{option.replace('_', '-')} must be a share from 0 to 1, got {share:g}")
     metrics = score_names(parse_metric_names(options.metrics))
     gates = parse_numbers(options.fail_under, "--fail-under")
     for metric in gates:
@@ -216,15 +227,13 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
 
 def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate]) -> None:
     """Print the summary and the gates as tables or as JSON."""
-    to_stdout = options.out == PIPE
-    if options.json:
-        write_json(report_object(report, gates))
-        return
-    out = console(stderr=to_stdout)
-    show_report(
-        report, out, written=" and ".join(path for path in (options.out, options.html) if path and path != PIPE)
-    )
-    show_gates(gates, out)
+
+    def show() -> None:
+        out, files = console(stderr=options.out == PIPE), (options.out, options.html)
+        show_report(report, out, written=" and ".join(path for path in files if path and path != PIPE))
+        show_gates(gates, out)
+
+    show_or_write(options, lambda: report_object(report, gates), show)
 
 
 def run_ci(options: argparse.Namespace) -> int:
@@ -235,35 +244,23 @@ def run_ci(options: argparse.Namespace) -> int:
         raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
     for name in ("markdown", "junit", "html"):
         check_writable(f"--{name}", getattr(options, name), options.file)
-    error: RagevalError | KeyboardInterrupt | None = None
-    outcome: _Outcome | None = None
-    baseline: Report | None = None
-    comparison: Comparison | None = None
-    gates: list[Gate] = []
+    outcome, comparison, gates = Outcome(), None, list[Gate]()
     try:
         baseline = _load_baseline(options)
-        _warn_of_few_samples(options, baseline)
         outcome = _evaluate(options)
-        error = outcome.error
-        if error is None:
-            gates = _gates(outcome.report, options, parse_gates(options), baseline)
-            if baseline is not None:
-                comparison = outcome.report.compare(baseline, options.margin, require=parse_require(options))
+        gates = gates_of(outcome, options, baseline)
+        if baseline is not None and outcome.report is not None and outcome.error is None:
+            comparison = outcome.report.compare(baseline, options.margin, require=parse_require(options))
     except (RagevalError, KeyboardInterrupt) as caught:
-        error = caught
-    report = None if outcome is None else outcome.report
-    _write_files(options, report, None if comparison is None else baseline, comparison, gates, error)
-    if outcome is not None and outcome.is_shown:
-        _show(outcome.report, options, gates)
-        warn_about_failures(outcome.report)
-    if error is not None:
-        raise error
-    check_gates(gates)
-    return 0
+        outcome = replace(outcome, error=caught)
+    return finish(options, outcome, gates, baseline if comparison else None, comparison)
 
 
 def _load_baseline(options: argparse.Namespace) -> Report | None:
-    """Return the report of `--baseline`; None without it, or if a missing one is allowed.
+    """Return the report of `--baseline`, and warn if it is too small to show "no worse".
+
+    Returns:
+        None without the option, or if a missing report is allowed.
 
     Raises:
         ConfigError: if there is no such file and `--allow missing-baseline` is not set.
@@ -271,7 +268,10 @@ def _load_baseline(options: argparse.Namespace) -> Report | None:
     if options.baseline is None:
         return None
     if Path(options.baseline).exists():
-        return Report.load(options.baseline)
+        baseline, margin = Report.load(options.baseline), options.margin
+        if parse_require(options) == "no worse" and margin > 0 and len(baseline) < (needed := pairs_to_show(margin)):
+            write_message(Note("no-worse-takes", margin=margin, needed=needed, count=len(baseline)))
+        return baseline
     if "missing-baseline" not in parse_allow(options):
         raise ConfigError(
             f"{options.baseline} does not exist [missing-baseline]: name the report of an earlier run, or add --allow "
@@ -282,73 +282,53 @@ def _load_baseline(options: argparse.Namespace) -> Report | None:
     return None
 
 
-def _warn_of_few_samples(options: argparse.Namespace, baseline: Report | None) -> None:
-    """Write to stderr if the baseline has too few samples to show "no worse"."""
-    if baseline is not None and parse_require(options) == "no worse" and options.margin > 0:
-        needed = pairs_to_show(options.margin)
-        if len(baseline) < needed:
-            write_message(Note("no-worse-takes", margin=options.margin, needed=needed, count=len(baseline)))
-
-
-def _write_files(
-    options: argparse.Namespace,
-    report: Report | None,
-    baseline: Report | None,
-    comparison: Comparison | None,
-    gates: Sequence[Gate],
-    error: BaseException | None,
-) -> None:
-    problem = "" if error is None else str(error) or "interrupted"
-    if options.html:
-        page = report or Report([], [problem], complete=False)
-        page.to_html(options.html, baseline=baseline, margin=options.margin, gates=gates)
-    if options.markdown:
-        Path(options.markdown).write_text(markdown_of(report, gates, comparison, problem), encoding="utf-8")
-    if options.junit:
-        name = Path(options.file).stem or "rageval"
-        write_junit(options.junit, gates, name=name, finished=report.finished if report else "", error=problem)
-
-
 def run_resume(options: argparse.Namespace) -> int:
     """Repeat the command that is recorded in the journal; its scores or answers are reused."""
-    if not Path(options.journal).is_file():
-        raise ConfigError(f"{options.journal} is not a file; pass the file that was given to --journal")
-    with closing(Journal(options.journal)) as journal:
-        recorded = journal.get(COMMAND)
-    if recorded is None:
+    command = recorded_command(options.journal)
+    if not command:
         raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")
-    command = json.loads(recorded)
     if command["words"][0] == "requests":
         raise ConfigError(
             f"{options.journal} was written by `rageval requests`; continue with `rageval replies FILE --journal "
             f"{options.journal}`"
         )
-    repeated = build_parser(["evaluate", "ci", "run"]).parse_args([*command["words"], *options.options])
-    _check_complete(repeated, options.journal)
+    command["words"] += options.options
+    repeated = repeated_options(command, options.journal)
+    for name, value in vars(repeated).items():
+        if isinstance(value, str) and HIDDEN in value:
+            option = "--" + name.replace("_", "-")
+            raise ConfigError(
+                f"{options.journal} does not store the key in {option} {value!r}; add {option} with the full value"
+            )
+    repeated.resume = repeated.retry_failed = True  # of `rageval run`
+    repeated.words, repeated.named = None, named_options(command["words"])
+    return int(repeated.run(repeated))
+
+
+def recorded_command(journal: str, given: str = "--journal") -> dict[str, Any]:
+    """Return the words and the folder of the command line that a journal holds; {} if there is none.
+
+    Raises:
+        ConfigError: if there is no such file; the message names the option that it was given to.
+    """
+    if not Path(journal).is_file():
+        raise ConfigError(f"{journal} is not a file; pass the file that was given to {given}")
+    with closing(Journal(journal)) as opened:
+        command: dict[str, Any] = json.loads(opened.get(COMMAND) or "{}")
+    return command
+
+
+def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Namespace:
+    """Return the options of a recorded command; its files and modules are those of the folder that it ran in."""
+    repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
     folder = Path(command["folder"])
     search_in_folder(folder)  # for metrics and chains of the user
     for option in ("file", "out", "html", "qrels", "topics", "baseline", "markdown", "junit"):
         path = getattr(repeated, option, None)
         if path not in (None, PIPE):
             setattr(repeated, option, str(folder / path))
-    repeated.journal = options.journal
-    repeated.resume = repeated.retry_failed = True  # of `rageval run`
-    repeated.words, repeated.named = None, named_options([*command["words"], *options.options])
-    return int(repeated.run(repeated))
-
-
-def _check_complete(repeated: argparse.Namespace, journal: str) -> None:
-    """Check that no option is needed whose secret was not stored.
-
-    Raises:
-        ConfigError: if there is one.
-    """
-    for name, value in vars(repeated).items():
-        if isinstance(value, str) and HIDDEN in value:
-            option = "--" + name.replace("_", "-")
-            raise ConfigError(
-                f"{journal} does not store the key in {option} {value!r}; add {option} with the full value"
-            )
+    repeated.journal = journal
+    return repeated
 
 
 def record_command(options: argparse.Namespace) -> None:

@@ -53,24 +53,15 @@ def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
     fields = parse_pairs(options.fields.split(","), "--fields")
     notice = notice_for(options)
     skipped: list[SampleError] = []
+    more: dict[str, Any] = {"each_turn": options.each_turn, "skipped": skipped}
     if options.file == PIPE:
         if options.qrels or options.topics:
             raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
-        samples = list(
-            samples_in_lines(
-                sys.stdin.buffer,
-                "stdin",
-                fields,
-                options.on_error,
-                each_turn=options.each_turn,
-                notice=notice,
-                skipped=skipped,
-            )
-        )
+        samples = list(samples_in_lines(sys.stdin.buffer, "stdin", fields, options.on_error, notice=notice, **more))
     elif is_report(options.file) and not fields:
         samples = [row.sample for row in Report.load(options.file).rows]
     else:
-        more = {"qrels": options.qrels, "topics": options.topics, "each_turn": options.each_turn, "skipped": skipped}
+        more |= {"qrels": options.qrels, "topics": options.topics}
         samples = list(load_with_notice(options.file, fields, options.on_error, notice=notice, **more))
     if not samples:
         raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples")
@@ -91,11 +82,7 @@ def describe_fields(sample: Sample) -> str:
 
 def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
     """Return the function that writes to stderr which column was read as what; with `--quiet` it writes nothing."""
-    return _no_notice if getattr(options, "quiet", False) else write_message
-
-
-def _no_notice(_: str) -> None:
-    """Ignore a message."""
+    return (lambda _: None) if getattr(options, "quiet", False) else write_message
 
 
 def build_metrics(
@@ -114,7 +101,7 @@ def build_metrics(
         options: with the options of `add_judge_options`.
         names: as returned by `parse_metric_names`.
         optional: those of them that only presets name.
-        grader: one of `GRADERS`, for ranking metrics.
+        grader: value of --grader, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
 
     Raises:
@@ -173,10 +160,8 @@ def build_audit(options: argparse.Namespace) -> Audit | None:
 
 def build_budget(options: argparse.Namespace) -> Budget | None:
     """Build the budget that the options describe; None if they set no limit."""
-    limits = (options.budget_calls, options.budget_tokens, options.budget_embeddings)
-    if limits == (None, None, None):
-        return None
-    return Budget(calls=limits[0], tokens=limits[1], embeddings=limits[2])
+    limits = {name: getattr(options, f"budget_{name}") for name in ("calls", "tokens", "embeddings")}
+    return None if set(limits.values()) == {None} else Budget(**limits)
 
 
 def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:

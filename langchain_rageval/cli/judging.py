@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,8 @@ from rich.markup import escape
 
 from langchain_rageval._internal.page import printable
 from langchain_rageval.cli.inputs import build_embeddings, build_judge, check_writable, parse_pairs, parse_prices
-from langchain_rageval.cli.json_output import write_json
 from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_failures
-from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, table_of
+from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, show_or_write, table_of
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import BelowThreshold, ConfigError
@@ -25,7 +24,7 @@ from langchain_rageval.trust.agreement import HEADINGS as AGREEMENT_HEADINGS
 from langchain_rageval.trust.agreement import agreement
 from langchain_rageval.trust.fitness import STEPS_OF
 from langchain_rageval.trust.leaderboard import HEADINGS as BOARD_HEADINGS
-from langchain_rageval.trust.leaderboard import Leaderboard, leaderboard, standing_cells
+from langchain_rageval.trust.leaderboard import leaderboard, standing_cells
 from langchain_rageval.trust.qualification import (
     KIND_HEADINGS,
     KIND_TITLE,
@@ -36,12 +35,13 @@ from langchain_rageval.trust.qualification import (
 )
 from langchain_rageval.trust.qualify import qualify_judge
 from langchain_rageval.trust.rubric_study import HEADINGS as STUDY_HEADINGS
-from langchain_rageval.trust.rubric_study import RubricStudy, rubric_study, study_cells
+from langchain_rageval.trust.rubric_study import rubric_study, study_cells
 
 _LEVELS: Mapping[str, Sequence[Fitness]] = {"fit": ["fit"], "care": ["fit", "fit with care"]}
 _FITNESS_COLOURS = {"fit": "green", "fit with care": "yellow", "cannot tell": "magenta", "unfit": "red"}
 _SCALE = re.compile(r"(-?\d+)-(-?\d+)")
 _WIDTH = 160  # columns of a pipe, so that no number is cut
+_STUDY_TEXTS = ("judge", "rubric")
 _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 
 
@@ -62,11 +62,13 @@ def run_qualify(options: argparse.Namespace) -> int:
     )
     if options.out:
         qualification.to_json(options.out)
-    if options.json:
-        write_json(qualification.to_dict())
-    else:
-        _show_qualification(qualification, written=options.out)
-    _check(qualification, required)
+    show_or_write(options, qualification.to_dict, lambda: _show_qualification(qualification, written=options.out))
+    found = qualification.verdict
+    levels = {name: _LEVELS[level] for name, level in required.items()}
+    missed = {name: " or ".join(allowed) for name, allowed in levels.items() if found[name] not in allowed}
+    if missed:
+        problems = (f"{name}: required {allowed}, got {found[name]}" for name, allowed in missed.items())
+        raise BelowThreshold("; ".join(problems))
     return 0
 
 
@@ -79,15 +81,6 @@ def _parse_requirements(items: Sequence[str]) -> dict[str, str]:
             accepted = "METRIC=fit (the judge must be fit) or METRIC=care (fit, or fit with care)"
             raise ConfigError(f"--require takes {accepted}, got {metric}={level}")
     return required
-
-
-def _check(qualification: Qualification, required: Mapping[str, str]) -> None:
-    verdicts = qualification.verdict
-    missed = [metric for metric, level in required.items() if verdicts[metric] not in _LEVELS[level]]
-    if missed:
-        levels = {metric: " or ".join(_LEVELS[required[metric]]) for metric in missed}
-        problems = (f"{metric}: required {levels[metric]}, got {verdicts[metric]}" for metric in missed)
-        raise BelowThreshold("; ".join(problems))
 
 
 def _show_qualification(qualification: Qualification, *, written: str | None) -> None:
@@ -163,27 +156,19 @@ def run_leaderboard(options: argparse.Namespace) -> int:
     reports = {name: Report.load(path) for name, path in zip(names, options.reports, strict=True)}
     rows = [_with_model(row, name) for name, report in reports.items() for row in report.rows]
     notes = dict.fromkeys(note for report in reports.values() for note in report.notes)
-    _show_leaderboard(leaderboard(Report(rows, list(notes)), options.metric))
+    board, out = leaderboard(Report(rows, list(notes)), options.metric), console()
+    out.print(table_of(BOARD_HEADINGS, map(standing_cells, board.values()), title=board.title, left=("model",)))
+    if board.criteria:
+        grades = {model: [standing.grades.get(name) for name in board.criteria] for model, standing in board.items()}
+        cells = ((model, *("–" if one is None else f"{one:.2f}" for one in line)) for model, line in grades.items())
+        out.print(table_of(("model", *board.criteria), cells, title="Mean grades"))
+    show_notes(board.notes, out)
     return 0
 
 
 def _with_model(row: Row, default: str) -> Row:
     metadata = {"model": default, **row.sample.metadata}
     return row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": metadata})})
-
-
-def _show_leaderboard(board: Leaderboard) -> None:
-    out = console()
-    out.print(table_of(BOARD_HEADINGS, map(standing_cells, board.values()), title=board.title, left=("model",)))
-    if board.criteria:
-        out.print(table_of(("model", *board.criteria), _grades(board), title="Mean grades"))
-    show_notes(board.notes, out)
-
-
-def _grades(board: Leaderboard) -> Iterator[Sequence[str]]:
-    for model, standing in board.items():
-        grades = (standing.grades.get(name) for name in board.criteria)
-        yield (model, *("–" if grade is None else f"{grade:.2f}" for grade in grades))
 
 
 def run_rubric_study(options: argparse.Namespace) -> int:
@@ -205,7 +190,7 @@ def run_rubric_study(options: argparse.Namespace) -> int:
         _rubrics(options.scale or ["0-3"], options.examples),
         sheets,
         labels,
-        price={name: _parse_price(name, price) for name, price in parse_pairs(options.price, "--price").items()},
+        price=parse_prices(options) or {},
         label_scale=_parse_scale(options.label_scale, "--label-scale"),
         max_concurrency=options.max_concurrency,
         journal=options.journal,
@@ -214,7 +199,14 @@ def run_rubric_study(options: argparse.Namespace) -> int:
     check_not_all_failed(study.report)
     if options.out:
         study.report.to_jsonl(options.out)
-    _show_study(study)
+    table = table_of(STUDY_HEADINGS, map(study_cells, study), title=study.title, left=_STUDY_TEXTS)
+    for column in table.columns:
+        column.no_wrap = column.header in _STUDY_TEXTS
+    out = console()
+    if not out.is_terminal:
+        out.width = _WIDTH
+    out.print(table)
+    show_notes(study.notes, out)
     warn_about_failures(study.report)
     return 0
 
@@ -233,23 +225,3 @@ def _parse_scale(text: str, option: str) -> tuple[int, int]:
     if not match:
         raise ConfigError(f"{option} takes LOW-HIGH, such as 0-3, got {text!r}")
     return int(match[1]), int(match[2])
-
-
-def _parse_price(judge: str, text: str) -> tuple[float, float]:
-    try:
-        input_price, output_price = map(float, text.split(","))
-    except ValueError:
-        raise ConfigError(f"--price takes JUDGE=INPUT,OUTPUT, such as {judge}=2.5,10, got {judge}={text}") from None
-    return input_price, output_price
-
-
-def _show_study(study: RubricStudy) -> None:
-    texts = ("judge", "rubric")
-    table = table_of(STUDY_HEADINGS, map(study_cells, study), title=study.title, left=texts)
-    for column in table.columns:
-        column.no_wrap = column.header in texts
-    out = console()
-    if not out.is_terminal:
-        out.width = _WIDTH
-    out.print(table)
-    show_notes(study.notes, out)

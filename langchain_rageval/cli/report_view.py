@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -12,7 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from langchain_rageval._internal.page import printable
-from langchain_rageval.cli.terminal import print_indented, shorten, show_notes, show_path, table_of, write_message
+from langchain_rageval.cli.terminal import (
+    fields_of,
+    print_indented,
+    shorten,
+    show_notes,
+    show_path,
+    table_of,
+    write_message,
+)
 from langchain_rageval.data.schema import Failure, Finding, Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.layout import NumberedContexts
@@ -58,6 +67,26 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
         *(["money"] if has_money else []),
     )
     return table_of((*names, *numbers), rows, title=title, left=names)
+
+
+def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
+    """Return the JSON object of `rageval evaluate` and `rageval report`."""
+    summary = report.summary()
+    return {
+        "samples": len(report),
+        "complete": report.complete,
+        "metrics": {
+            name: fields_of(metric, "metric", "usage") | metric.usage.model_dump() | {"money": metric.money}
+            for name, metric in summary.items()
+        },
+        "aspects": {name: aspect.mean for name, aspect in summary.aspects.items()},
+        "diagnosis": dict(report.diagnose().counts),
+        "left_out": [{"index": index, "metric": metric} for index, metric in report.left_out],
+        "decisions": {name: decision.to_dict() for name, decision in report.decisions.items()},
+        "audit": {name: audit.to_dict() for name, audit in report.audit.items()},
+        "notes": report.notes,
+        "gates": [gate.to_dict() for gate in gates],
+    }
 
 
 def show_report(report: Report, out: Console, *, written: str | None = None) -> None:

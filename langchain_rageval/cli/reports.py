@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from langchain_rageval.cli.inputs import check_writable, parse_allow, parse_numbers, parse_require
-from langchain_rageval.cli.json_output import comparison_object, report_object, trend_object, write_json
-from langchain_rageval.cli.report_view import show_report
-from langchain_rageval.cli.terminal import console, open_page, show_notes, show_path, table_of, write_message
+from langchain_rageval.cli.report_view import report_object, show_report
+from langchain_rageval.cli.terminal import (
+    console,
+    fields_of,
+    open_page,
+    show_notes,
+    show_or_write,
+    show_path,
+    table_of,
+    write_message,
+)
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import Decision, is_report, judge_names
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.report import Report
+from langchain_rageval.report.summary import Summary
 from langchain_rageval.report.trend import trend
 from langchain_rageval.report.trend_page import Trend
 
@@ -38,10 +47,7 @@ def run_report(options: argparse.Namespace) -> int:
             allow_different_instruments=options.allow_different_instruments,
             language=options.language,
         )
-    if options.json:
-        write_json(report_object(report))
-    else:
-        show_report(report, console(), written=page)
+    show_or_write(options, lambda: report_object(report), lambda: show_report(report, console(), written=page))
     if page and options.open:
         open_page(page)
     return 0
@@ -51,11 +57,10 @@ def run_compare(options: argparse.Namespace) -> int:
     """Compare the reports and show the verdicts; with --fail-if-worse, raise the error of a comparison that fails."""
     paths = (_path_of_run(name, options.runs) for name in (options.baseline, options.candidate))
     baseline, candidate = map(Report.load, paths)
-    if not set(_metrics(baseline)) & set(_metrics(candidate)):
-        raise ConfigError(
-            f"{options.baseline} and {options.candidate} have no metric in common: "
-            f"{', '.join(_metrics(baseline)) or 'none'}; {', '.join(_metrics(candidate)) or 'none'}"
-        )
+    metrics = [list(report.summary()) for report in (baseline, candidate)]
+    if set(metrics[0]).isdisjoint(metrics[1]):
+        shown = "; ".join(", ".join(names) or "none" for names in metrics)
+        raise ConfigError(f"{options.baseline} and {options.candidate} have no metric in common: {shown}")
     comparison = candidate.compare(
         baseline,
         options.margin,
@@ -66,17 +71,10 @@ def run_compare(options: argparse.Namespace) -> int:
         require=parse_require(options),
     )
     gates = comparison.gates(allow=parse_allow(options))
-    if options.json:
-        write_json(comparison_object(comparison, gates))
-    else:
-        _show_comparison(comparison)
+    show_or_write(options, lambda: comparison_object(comparison, gates), lambda: _show_comparison(comparison))
     if options.fail_if_worse:
         comparison.check(allow=parse_allow(options))
     return 0
-
-
-def _metrics(report: Any) -> list[str]:
-    return list(report.summary())
 
 
 def _show_comparison(comparison: Comparison) -> None:
@@ -88,6 +86,38 @@ def _show_comparison(comparison: Comparison) -> None:
     out = console()
     out.print(table)
     show_notes(comparison.notes, out)
+
+
+def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
+    """Return the JSON object of `rageval compare`."""
+    metrics = {}
+    for name, metric in comparison.items():
+        fields = fields_of(metric, "metric")
+        metrics[name] = {"candidate": fields.pop("mean"), **fields}
+    answers = [gate.to_dict() for gate in gates]
+    return {"metrics": metrics, "margin": comparison.margin, "notes": comparison.notes, "gates": answers}
+
+
+def trend_object(trend: Trend) -> dict[str, Any]:
+    """Return the JSON object of `rageval trend`."""
+
+    def means(summary: Summary) -> dict[str, Any]:
+        keys = ("mean", "low", "high", "scored", "unscored", "failed", "units")
+        return {name: {key: getattr(metric, key) for key in keys} for name, metric in summary.items()}
+
+    return {
+        "periods": {name: means(summary) for name, summary in trend.items()},
+        "baseline": None if trend.baseline is None else means(trend.baseline),
+        "alarms": {
+            name: fields_of(alarm, "metric") | {"raised": alarm.raised.isoformat(), "since": alarm.since.isoformat()}
+            for name, alarm in trend.alarms.items()
+        },
+        "changes": {
+            name: [{"since": one.since.isoformat(), "before": one.before, "after": one.after} for one in changes]
+            for name, changes in trend.changes.items()
+        },
+        "notes": list(trend.notes),
+    }
 
 
 def run_trend(options: argparse.Namespace) -> int:
@@ -107,10 +137,7 @@ def run_trend(options: argparse.Namespace) -> int:
     )
     if page:
         found.to_html(page, language=options.language)
-    if options.json:
-        write_json(trend_object(found))
-    else:
-        _show_trend(found, page)
+    show_or_write(options, lambda: trend_object(found), lambda: _show_trend(found, page))
     if page and options.open:
         open_page(page)
     found.check()
@@ -171,10 +198,7 @@ def run_runs(options: argparse.Namespace) -> int:
     metrics = list(dict.fromkeys(name for one in found for name in one.means))
     if unknown := [name for name in thresholds if name not in metrics]:
         raise ConfigError(f"--fail-under {unknown[0]}: no run has this metric; the runs have {', '.join(metrics)}")
-    if options.json:
-        write_json({"runs": [asdict(one) for one in found]})
-    else:
-        _show_runs(found)
+    show_or_write(options, lambda: {"runs": [asdict(one) for one in found]}, lambda: _show_runs(found))
     if thresholds and damaged:
         raise ConfigError("which run is the latest is unknown, because a report is damaged: repair or delete its file")
     if thresholds and found[0].gate != "passed":

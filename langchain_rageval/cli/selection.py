@@ -20,8 +20,7 @@ from typing import Any
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable
 
-from langchain_rageval.cli.json_output import write_json
-from langchain_rageval.cli.terminal import write_message
+from langchain_rageval.cli.terminal import write_json, write_message
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.judge.judge import Judge
@@ -42,8 +41,14 @@ from langchain_rageval.models.offline_judge import OfflineJudge
 
 ALL = "all"
 """Name of the preset of all metrics except ranking metrics."""
-GRADERS = ("ids", "labels", "llm", "embedding", "spans")
-"""Sources of relevance grades, the values of --grader."""
+_GRADERS: Mapping[str, Callable[[Judge, Callable[[], Embeddings]], Grader]] = {
+    "ids": lambda _judge, _embeddings: id_grader(),
+    "labels": lambda _judge, _embeddings: label_grader(),
+    "llm": lambda judge, _embeddings: llm_grader(judge),
+    "embedding": lambda _judge, embeddings: embedding_grader(embeddings()),
+    "spans": lambda _judge, _embeddings: span_grader(),
+}
+"""Graders by the values of --grader."""
 
 GROUP = "langchain_rageval.metrics"
 """Group of the entry points that name metrics of other packages."""
@@ -56,7 +61,8 @@ def run_metrics(options: argparse.Namespace) -> int:
         aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
     }
     lines |= {f"{name}@K": _headline(module) for name, module in RANKINGS.items()}
-    lines |= {name: _origin(point) for name, point in registered_metrics().items()}
+    for name, point in registered_metrics().items():  # the module is not imported
+        lines[name] = f"{point.value} of {point.dist.name}" if point.dist else point.value
     if options.json:
         write_json({"metrics": lines})
         return 0
@@ -64,12 +70,6 @@ def run_metrics(options: argparse.Namespace) -> int:
     for name, description in lines.items():
         sys.stdout.write(f"{name:<{width}}  {description}\n")
     return 0
-
-
-def _origin(point: EntryPoint) -> str:
-    """Return where an entry point is defined; the module is not imported."""
-    package = f" of {point.dist.name}" if point.dist else ""
-    return f"{point.value}{package}"
 
 
 def _headline(module: str) -> str:
@@ -137,14 +137,14 @@ def build_named_metrics(
         judge: judge of all metrics that need one.
         embeddings: function that loads the embeddings; called at most once, when the first metric needs them.
         optional: names of metrics that only presets name: samples that lack a field are unscored.
-        grader: one of `GRADERS`, for ranking metrics.
+        grader: value of --grader, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
     """
     arguments: Mapping[str, Callable[[], Any]] = {
         "judge": lambda: judge,
         "embeddings": (load := cache(embeddings)),
         "model": load,
-        "grader": cache(lambda: _build_grader(grader, judge, load)),
+        "grader": cache(lambda: _GRADERS[grader](judge, load)),
         "gain": lambda: gain,
     }
     return [
@@ -156,13 +156,10 @@ def build_named_metrics(
 
 def score_names(names: Sequence[str]) -> list[str]:
     """Return the names of the scores that the named metrics produce."""
-    return [score for name in names for score in _score_names(name)]
-
-
-def _score_names(name: str) -> Sequence[str]:
-    if name in BUILDERS or name in ASPECTS or _is_ranking(name):
-        return SCORES.get(name, [name])
-    return names_of(build_own_metric(name, {"judge": OfflineJudge, "embeddings": HashingEmbeddings}))
+    packaged = {name for name in names if name in BUILDERS or name in ASPECTS or _is_ranking(name)}
+    models = {"judge": OfflineJudge, "embeddings": HashingEmbeddings}
+    own = {name: names_of(build_own_metric(name, models)) for name in names if name not in packaged}
+    return [score for name in names for score in own.get(name) or SCORES.get(name, [name])]
 
 
 def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
@@ -205,7 +202,7 @@ def check_gradable(metrics: Sequence[Metric], samples: Sequence[Sample], grader:
                 try:
                     metric.read(sample)
                 except SampleError as error:
-                    others = " or ".join(f"--grader {other}" for other in GRADERS if other != grader)
+                    others = " or ".join(f"--grader {other}" for other in _GRADERS if other != grader)
                     raise SampleError(f"{error}; or use {others}", error.field) from None
 
 
@@ -252,19 +249,6 @@ def _build(name: str, arguments: Mapping[str, Callable[[], Any]]) -> Metric | Su
 def _is_ranking(name: str) -> bool:
     kind, _, cutoff = name.partition("@")
     return kind in RANKINGS and cutoff.isascii() and cutoff.isdigit() and int(cutoff) > 0
-
-
-def _build_grader(name: str, judge: Judge, embeddings: Callable[[], Embeddings]) -> Grader:
-    match name:
-        case "llm":
-            return llm_grader(judge)
-        case "embedding":
-            return embedding_grader(embeddings())
-        case "spans":
-            return span_grader()
-        case "labels":
-            return label_grader()
-    return id_grader()
 
 
 def _parameters(name: str) -> set[str]:

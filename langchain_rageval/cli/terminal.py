@@ -1,16 +1,22 @@
-"""Output of the commands for people: tables and notes on the console, messages on stderr, and pages in a browser."""
+"""Output of the commands: tables and notes on the console, JSON on stdout, messages on stderr, pages in a browser.
+
+The JSON of a command is one object with stable keys, in which missing numbers are null.
+"""
 
 from __future__ import annotations
 
 import argparse
+import io
+import json
 import logging
 import os
 import sys
 import webbrowser
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich import box
 from rich.cells import cell_len
@@ -19,7 +25,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from langchain_rageval._internal.page import printable, printable_lines
+from langchain_rageval._internal.page import printable, printable_json, printable_lines
+from langchain_rageval.errors import ConfigError
 
 PIPE = "-"
 """File name that means stdin for input and stdout for output."""
@@ -210,3 +217,45 @@ def open_if_possible(path: str, options: argparse.Namespace) -> None:
     has_display = sys.platform in _ALWAYS_WITH_DISPLAY or any(map(os.environ.get, _DISPLAYS))
     if not options.no_open and sys.stdout.isatty() and has_display:
         open_page(path)
+
+
+def write_json(content: Mapping[str, Any]) -> None:
+    """Write a JSON object to stdout on one line."""
+    json_stdout().write(json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def json_stdout() -> TextIO:
+    """Return stdout for JSON lines, in UTF-8 regardless of the locale; control characters become JSON escapes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")
+    return cast("TextIO", _JsonStdout())
+
+
+class _JsonStdout(io.TextIOBase):
+    def write(self, text: str) -> int:
+        return sys.stdout.write(printable_json(text))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def check_single_stdout(options: argparse.Namespace) -> None:
+    """Check that not both `--json` and `--out -` are given.
+
+    Raises:
+        ConfigError: if they are.
+    """
+    if options.json and options.out == PIPE:
+        raise ConfigError("--json and --out - both write to stdout; use --out with a file name")
+
+
+def show_or_write(
+    options: argparse.Namespace, content: Callable[[], Mapping[str, Any]], show: Callable[[], None]
+) -> None:
+    """Write the JSON object of a command if `--json` is set, otherwise print its tables."""
+    write_json(content()) if options.json else show()
+
+
+def fields_of(record: Any, *without: str) -> dict[str, Any]:
+    """Return the fields of a dataclass, without some of them."""
+    return {name: value for name, value in asdict(record).items() if name not in without}

@@ -1,29 +1,62 @@
-"""`rageval generate`, `review` and `diff`: make, review and compare test sets."""
+"""`rageval generate`, `plan`, `run`, `review` and `diff`: make, plan, ask, review and compare test sets."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from langchain_core.embeddings import Embeddings
 from rich.console import Console
 from rich.markup import escape
 
 from langchain_rageval._internal.page import pluralize, printable
-from langchain_rageval.cli.inputs import build_budget, check_writable, parse_pairs, parse_prices
-from langchain_rageval.cli.json_output import check_single_stdout, json_stdout, testset_object, write_json
-from langchain_rageval.cli.terminal import PIPE, console, open_if_possible, shorten, show_notes, show_path, table_of
+from langchain_rageval.chains.answering import Answering
+from langchain_rageval.cli.evaluate import parse_gates, record_command, stopping_rule
+from langchain_rageval.cli.inputs import (
+    build_audit,
+    build_budget,
+    check_writable,
+    load_inputs,
+    notice_for,
+    parse_pairs,
+    parse_prices,
+)
+from langchain_rageval.cli.selection import import_object
+from langchain_rageval.cli.terminal import (
+    PIPE,
+    check_single_stdout,
+    console,
+    fields_of,
+    json_stdout,
+    open_if_possible,
+    shorten,
+    show_notes,
+    show_or_write,
+    show_path,
+    table_of,
+    write_message,
+)
 from langchain_rageval.data.documents import load_documents
+from langchain_rageval.data.loading import load_with_notice
+from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.evaluation.options import Batch
+from langchain_rageval.evaluation.planning import Plan, plan, plan_table
 from langchain_rageval.judge.judge import Judge
+from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.loading import load_embeddings, load_judge
 from langchain_rageval.testset.evolutions import branch_of_names, persona
 from langchain_rageval.testset.generator import TestsetGenerator
+from langchain_rageval.testset.rehearsal import GenerationPlan, generation_table
 from langchain_rageval.testset.review_page import reviewed_name
 from langchain_rageval.testset.row import TestsetDiff
-from langchain_rageval.testset.testset import Testset, usage_line
+from langchain_rageval.testset.testset import Testset, is_testset_file, usage_line
 
 _PERSONA = "persona"
+_OF_AN_EVALUATION = ("audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
@@ -34,21 +67,13 @@ def run_generate(options: argparse.Namespace) -> int:
         raise ConfigError(f"--out {options.out}: the folder does not exist; choose another path")
     check_documents(options.path)
     critic = _model(options, options.critic or options.writer, options.critic_temperature)
-    generator = TestsetGenerator(
+    generator = _generator(
+        options,
         _model(options, options.writer, options.writer_temperature),
         critic,
         load_embeddings(options.embeddings or "offline", base_url=options.embeddings_base_url or options.base_url),
-        parse_distribution(options.distribution, options.persona),
-        size=options.size,
-        seed=options.seed,
-        tree=options.tree,
-        closed_book=critic if options.closed_book else None,
-        focus=parse_focus(options.focus),
-        stratify=options.stratify,
-        language=options.language,
         max_concurrency=options.max_concurrency,
         timeout=options.timeout,
-        price=parse_prices(options),
         journal=options.journal,
         budget=build_budget(options),
         progress=not options.quiet,
@@ -57,13 +82,31 @@ def run_generate(options: argparse.Namespace) -> int:
     _check_not_empty(testset)
     to_stdout = options.out == PIPE
     testset.to_jsonl(json_stdout() if to_stdout else options.out)
-    if options.json:
-        write_json(testset_object(testset))
-    else:
-        _show_testset(testset, console(stderr=to_stdout), written="" if to_stdout else options.out)
+    out, written = console(stderr=to_stdout), "" if to_stdout else options.out
+    show_or_write(options, lambda: testset_object(testset), lambda: _show_testset(testset, out, written=written))
     if testset.broken_off:
         raise KeyboardInterrupt
     return 0
+
+
+def _generator(
+    options: argparse.Namespace, writer: Judge, critic: Judge, embeddings: Embeddings, **more: Any
+) -> TestsetGenerator:
+    return TestsetGenerator(
+        writer,
+        critic,
+        embeddings,
+        parse_distribution(options.distribution, options.persona),
+        size=options.size,
+        seed=options.seed,
+        tree=options.tree,
+        closed_book=critic if options.closed_book else None,
+        focus=parse_focus(options.focus),
+        stratify=options.stratify,
+        language=options.language,
+        price=parse_prices(options),
+        **more,
+    )
 
 
 def _model(options: argparse.Namespace, name: str, temperature: float) -> Judge:
@@ -74,6 +117,42 @@ def check_documents(path: str) -> None:
     """Raise ConfigError if there is no file or folder of documents."""
     if not Path(path).exists():
         raise ConfigError(f"{path} is not there: name a file or a folder of documents")
+
+
+def testset_object(testset: Testset) -> dict[str, Any]:
+    """Return the JSON object of `rageval generate`."""
+    return {
+        "questions": len(testset),
+        "complete": testset.complete,
+        "evolutions": testset.counts,
+        "attempts": testset.yields["attempts"],
+        "rejected": dict(testset.yields["rejected"]),
+        "usage": testset.usage.model_dump(exclude={"seconds"}),
+        "steps": {name: usage.model_dump(exclude={"seconds"}) for name, usage in testset.usage_by_step.items()},
+        "calls_per_row": testset.calls_per_row,
+        "notes": testset.notes,
+    }
+
+
+def plan_object(plan: Plan) -> dict[str, Any]:
+    """Return the JSON object of `rageval plan`."""
+    return {
+        "samples": plan.samples,
+        "rehearsed": plan.rehearsed,
+        "metrics": {name: fields_of(metric, "metric") for name, metric in plan.items()},
+        "audit": {name: fields_of(metric, "metric") for name, metric in plan.audit.items()},
+        "total": fields_of(plan.total, "metric"),
+        "asked": plan.asked,
+        "waves": plan.waves,
+        "no_worse": plan.no_worse,
+        "notes": plan.notes,
+    }
+
+
+def generation_plan_object(plan: GenerationPlan) -> dict[str, Any]:
+    """Return the JSON object of `rageval plan --generate`."""
+    costs, total = {name: fields_of(step, "step") for name, step in plan.items()}, fields_of(plan.total, "step")
+    return {"questions": plan.size, "rehearsed": plan.rehearsed, "steps": costs, "total": total, "notes": plan.notes}
 
 
 def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[float, Any]]:
@@ -158,10 +237,7 @@ def run_review(options: argparse.Namespace) -> int:
 def run_diff(options: argparse.Namespace) -> int:
     """Compare the test sets and show the differences; with --fail-if-changed, raise BelowThreshold if there are any."""
     difference = Testset.load(options.old).diff(Testset.load(options.new))
-    if options.json:
-        write_json(difference.to_dict())
-    else:
-        _show_diff(difference)
+    show_or_write(options, difference.to_dict, lambda: _show_diff(difference))
     if options.fail_if_changed and difference:
         raise BelowThreshold(f"{options.old} and {options.new} differ: {difference.title}")
     return 0
@@ -175,3 +251,131 @@ def _show_diff(difference: TestsetDiff) -> None:
     headings = ("", "row, then field and its change")
     rows = [[sign, printable(what)] for sign, what in difference.lines()]
     out.print(table_of(headings, rows, left=headings, colours=_COLOURS))
+
+
+def run_plan(options: argparse.Namespace) -> int:
+    """Estimate the cost and show it."""
+    if options.generate:
+        for name in _OF_AN_EVALUATION:
+            if getattr(options, name):
+                option = name.replace("_", "-")
+                raise ConfigError(f"--{option} is for the plan of an evaluation: omit it, or omit --generate")
+        found = _plan_generation(options)
+        show_or_write(
+            options, lambda: generation_plan_object(found), lambda: _show_plan(found, *generation_table(found))
+        )
+        return 0
+    if Path(options.file).is_dir():
+        raise ConfigError(f"{options.file} is a folder: add --generate to estimate a test set from its documents")
+    samples, metrics = load_inputs(options)
+    gates = parse_gates(options)
+    estimate = plan(
+        samples,
+        metrics,
+        journal=options.journal,
+        price=parse_prices(options),
+        until=stopping_rule(options, gates),
+        batch=Batch() if options.batch else None,
+        audit=build_audit(options),
+        pilot=options.pilot,
+        no_worse=options.no_worse,
+    )
+    show_or_write(options, lambda: plan_object(estimate), lambda: _show_plan(estimate, *plan_table(estimate)))
+    return 0
+
+
+def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
+    check_documents(options.file)
+    judge = load_judge(options.judge, base_url=options.base_url, temperature=options.temperature, mode=options.mode)
+    generator = _generator(options, judge, judge, HashingEmbeddings())  # no text is embedded
+    return generator.plan(list(load_documents(options.file)))
+
+
+def _show_plan(plan: Plan | GenerationPlan, headings: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print the expected cost of each metric, or of each step of a generation, and the total."""
+    out = console()
+    out.print(table_of(headings, rows, title=plan.title, total=True))
+    show_notes(plan.notes, out)
+
+
+def run_run(options: argparse.Namespace) -> int:
+    """Check all options before the first call, then ask every question, write the answers and show their number."""
+    check_writable("--out", options.out, options.file)
+    chain, samples = _load_chain(options.chain), _load_questions(options)
+    answering = Answering(
+        samples,
+        chain,
+        {
+            "max_concurrency": options.max_concurrency,
+            "timeout": options.timeout,
+            "journal": options.journal,
+            "version": options.version,
+            "resume": options.resume,
+            "retry_failed": options.retry_failed,
+            "progress": not options.quiet,
+        },
+    )
+    record_command(options)
+    try:
+        answering.run()
+    finally:
+        answered = answering.answered
+        if answered:
+            _write_answers(answered, options.out)
+            _show_answers(answered, len(samples), options.out)
+    failed = _failed(answered)
+    if len(failed) == len(answered):
+        raise ConfigError(f"every question failed ({len(failed)}); first error: {_describe(failed[0])}")
+    return 0
+
+
+def _load_chain(place: str) -> Any:
+    if not all(place.partition(":")):
+        raise ConfigError(f"name the chain as MODULE:CHAIN, such as app:chain; got {place}")
+    chain = import_object(place, "the chain")
+    is_builder = inspect.isfunction(chain) and not inspect.signature(chain).parameters
+    return chain() if is_builder else chain
+
+
+def _load_questions(options: argparse.Namespace) -> Sequence[Sample]:
+    if is_testset_file(options.file):
+        samples: Sequence[Sample] = Testset.load(options.file).to_samples()
+    else:
+        fields = parse_pairs(options.fields.split(","), "--fields")
+        samples = list(load_with_notice(options.file, fields, notice=notice_for(options)))
+    if not samples:
+        raise ConfigError(f"{options.file} contains no questions")
+    return samples
+
+
+def _write_answers(answered: Sequence[Sample], out: str) -> None:
+    text = "".join(f"{sample.model_dump_json(fallback=str)}\n" for sample in answered)
+    if out == PIPE:
+        json_stdout().write(text)
+        return
+    try:
+        Path(out).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be written: {error.strerror}; choose another path") from None
+
+
+def _show_answers(answered: Sequence[Sample], total: int, out: str) -> None:
+    """Print the number of answers, and warn of questions on which the chain failed."""
+    failed = _failed(answered)
+    n_with_contexts = sum(sample.contexts is not None for sample in answered)
+    asked = pluralize(total, "question") if len(answered) == total else f"{len(answered)} of {total} questions"
+    counts = f"{asked} asked: {len(answered) - len(failed)} without an error, "
+    stream = console(stderr=out == PIPE)
+    stream.print(f"{counts}{n_with_contexts} with contexts", soft_wrap=True)
+    if out != PIPE:
+        stream.print(f"Answers written to {out}", markup=False, soft_wrap=True)
+    if failed and len(failed) < len(answered):
+        write_message(f"failed questions: {len(failed)}; first error: {_describe(failed[0])}")
+
+
+def _failed(answered: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in answered if "error" in sample.metadata]
+
+
+def _describe(sample: Sample) -> str:
+    return f"{sample.metadata['error']} (question {sample.question!r})"
