@@ -9,7 +9,6 @@ from typing import Any, Unpack
 
 from langchain_rageval.data.schema import Row
 from langchain_rageval.evaluation.batched_evaluation import BatchedEvaluation
-from langchain_rageval.evaluation.dry_run import warn_of_long_requests
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metrics, size_of
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, STREAM_DEFAULTS, EvaluateOptions, StreamOptions
@@ -68,7 +67,6 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             of its model, where LangChain's profile of the model or its option `num_ctx` states it.
     """
     job = _job(samples, metrics, fill_defaults(evaluate, options, EVALUATE_DEFAULTS))
-    warn_of_long_requests(job.source, job.metrics)
     with job.open_output(samples) as output:
         try:
             with closing(_with_progress(job)) as rows:
@@ -88,7 +86,6 @@ async def aevaluate(
         flatten_metrics(metrics)  # raises before the samples are read
         samples = [item async for item in samples] if isinstance(samples, AsyncIterable) else samples
     job = _job(samples, metrics, chosen)
-    warn_of_long_requests(job.source, job.metrics)
     with job.open_output(samples) as output:
         async with aclosing(_awith_progress(job)) as rows:
             async for row in rows:
@@ -119,7 +116,6 @@ async def _stream(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], options: StreamOptions
 ) -> AsyncGenerator[Row]:
     job = Evaluation(metrics, options, samples)
-    warn_of_long_requests(job.source, job.metrics)
     async with aclosing(_awith_progress(job)) as rows:
         async for row in rows:
             yield row

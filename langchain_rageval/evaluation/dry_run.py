@@ -167,7 +167,7 @@ def warn_of_long_requests(samples: Any, metrics: Sequence[AnyMetric]) -> None:
                 f"{', '.join(names_of(metric))}: a request about sample {longest.id!r} has about {tokens:,} "
                 f"tokens, more than the context window of {window:,} tokens of {model}: use "
                 'Judge(model, max_context_tokens=...), layout="contexts_first" or a model with a larger window',
-                stacklevel=3,
+                stacklevel=5,  # the caller of `evaluate`
             )
 
 

@@ -22,6 +22,7 @@ from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import BudgetExceeded, ConfigError, JudgeUnavailable
 from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.evaluation.canaries import judges_to_ask, notes_on
+from langchain_rageval.evaluation.dry_run import warn_of_long_requests
 from langchain_rageval.evaluation.inputs import (
     AnyMetric,
     MixedMeasures,
@@ -89,6 +90,9 @@ class Job:
     Raises:
         ConfigError: if a metric or the value of an option is invalid.
         SampleError: as for `evaluate`.
+
+    Warns:
+        UserWarning: as for `evaluate`.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class Job:
         self.score_store = ScoreStore(self.options["journal"], self.metrics)
         self.source = self._prepared(samples)
         self.drawn = self._with_audit(self.options["audit"])
+        warn_of_long_requests(self.source, self.metrics)
         self._set_metrics(self.metrics)
         self.begin()
         self.sequential = self._until(self.options["until"])
