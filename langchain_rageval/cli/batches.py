@@ -14,9 +14,9 @@ from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.cli.commands import build_parser
 from langchain_rageval.cli.evaluate import (
-    Outcome,
+    EndedRun,
+    checked_gates,
     finish,
-    gates_of,
     parse_gates,
     record_command,
     recorded_command,
@@ -137,7 +137,7 @@ def run_replies(options: argparse.Namespace) -> int:
     options.out = options.report
     if options.out:
         report.to_jsonl(json_stdout() if options.out == PIPE else options.out)
-    return finish(options, Outcome(report), gates_of(Outcome(report), options))
+    return finish(options, EndedRun(report), checked_gates(EndedRun(report), options))
 
 
 def _warn_about(read: RepliesRead, file: str) -> None:

@@ -56,7 +56,7 @@ COMMAND = "command"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EndedRun:
     """Report of a run that may have ended early.
 
     Attributes:
@@ -75,10 +75,10 @@ def run_evaluate(options: argparse.Namespace) -> int:
     check_single_stdout(options)
     check_writable("--html", options.html, options.file)
     outcome = _evaluate(options)
-    return finish(options, outcome, gates_of(outcome, options))
+    return finish(options, outcome, checked_gates(outcome, options))
 
 
-def _evaluate(options: argparse.Namespace) -> Outcome:
+def _evaluate(options: argparse.Namespace) -> EndedRun:
     """Evaluate, and write the report to `--out`."""
     gates = parse_gates(options)
     until = stopping_rule(options, gates)
@@ -116,19 +116,19 @@ def _evaluate(options: argparse.Namespace) -> Outcome:
         complete.to_jsonl(json_stdout() if options.out == PIPE else options.out)
     if stopped := [note for note in report.notes if code_of(note) in STOPPED]:
         any_score = any(not score.failure for row in report.rows for score in row.scores.values())
-        return Outcome(complete, ConfigError(" ".join(stopped)), any_score)
+        return EndedRun(complete, ConfigError(" ".join(stopped)), any_score)
     if not report.complete:
-        return Outcome(complete, KeyboardInterrupt())
+        return EndedRun(complete, KeyboardInterrupt())
     try:
         check_not_all_failed(report)
     except ConfigError as error:
-        return Outcome(complete, error, is_shown=False)
-    return Outcome(complete)
+        return EndedRun(complete, error, is_shown=False)
+    return EndedRun(complete)
 
 
 def finish(
     options: argparse.Namespace,
-    outcome: Outcome,
+    outcome: EndedRun,
     gates: Sequence[Gate],
     baseline: Report | None = None,
     comparison: Comparison | None = None,
@@ -154,7 +154,7 @@ def finish(
     return 0
 
 
-def gates_of(outcome: Outcome, options: argparse.Namespace, baseline: Report | None = None) -> list[Gate]:
+def checked_gates(outcome: EndedRun, options: argparse.Namespace, baseline: Report | None = None) -> list[Gate]:
     """Return the gates of a complete run; none without thresholds and a baseline."""
     thresholds = parse_gates(options)
     if outcome.report is None or outcome.error is not None or not (thresholds or baseline):
@@ -244,11 +244,11 @@ def run_ci(options: argparse.Namespace) -> int:
         raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
     for name in ("markdown", "junit", "html"):
         check_writable(f"--{name}", getattr(options, name), options.file)
-    outcome, comparison, gates = Outcome(), None, list[Gate]()
+    outcome, comparison, gates = EndedRun(), None, list[Gate]()
     try:
         baseline = _load_baseline(options)
         outcome = _evaluate(options)
-        gates = gates_of(outcome, options, baseline)
+        gates = checked_gates(outcome, options, baseline)
         if baseline is not None and outcome.report is not None and outcome.error is None:
             comparison = outcome.report.compare(baseline, options.margin, require=parse_require(options))
     except (RagevalError, KeyboardInterrupt) as caught:
