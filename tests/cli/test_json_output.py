@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -186,20 +185,6 @@ def test_a_trec_run_on_stdin_is_rejected(rageval, folder):
     code, out, err = rageval("evaluate", "-", "--qrels", "samples.jsonl")
     assert (code, out) == (2, "")
     assert "--qrels and --topics need a TREC run in a file; stdin is read as JSON lines" in err
-
-
-@pytest.mark.gate  # quick, with a failed gate: test_closed_stdout.py
-@pytest.mark.parametrize("words", [["evaluate", "samples.jsonl", "--out", "-"], ["plan", "samples.jsonl", "--json"]])
-def test_a_program_that_stops_reading_is_no_error(folder, words):
-    read, write = os.pipe()
-    os.close(read)
-    try:
-        environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-        done = subprocess.run([*PROGRAM, *words], stdout=write, stderr=subprocess.PIPE, env=environment, timeout=120)
-    finally:
-        os.close(write)
-    assert done.returncode == 0
-    assert b"Error" not in done.stderr
 
 
 def test_the_report_goes_to_stdout_and_the_table_to_stderr(rageval, folder):

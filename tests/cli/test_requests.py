@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from helpers.offline import RICH, offline
+from helpers.each import each
 from helpers.servers.batches import BatchRunner
+from helpers.offline import RICH, offline
 from helpers.servers.endpoints import OpenAIServer
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
@@ -154,69 +155,55 @@ def error_of(capsys, *words):
     return shown.err.removeprefix("rageval: ").rstrip("\n")
 
 
-def test_a_file_that_was_cut_off_is_refused(answers, runner, capsys):
+def replies(capsys, runner):
+    """Return the lines of the replies to the first wave, which are in a file."""
     write_first_wave(capsys)
-    text = Path(runner.run("wave-1.jsonl", "wave-1.out.jsonl")).read_text(encoding="utf-8")
-    Path("wave-1.out.jsonl").write_text(text[:-40], encoding="utf-8")
-    assert error_of(capsys, "wave-1.out.jsonl") == (
-        "wave-1.out.jsonl, line 7: not a JSON object; the file was cut off or changed on the way: copy it again"
-    )
+    return Path(runner.run("wave-1.jsonl", "wave-1.out.jsonl")).read_text(encoding="utf-8").splitlines()
 
 
-def test_two_replies_to_one_request_are_refused(answers, runner, capsys):
-    write_first_wave(capsys)
-    lines = Path(runner.run("wave-1.jsonl", "wave-1.out.jsonl")).read_text(encoding="utf-8").splitlines()
-    Path("wave-1.out.jsonl").write_text("\n".join([*lines, lines[1]]), encoding="utf-8")
-    start = json.loads(lines[1])["custom_id"][:12]
-    assert error_of(capsys, "wave-1.out.jsonl") == (
-        f"wave-1.out.jsonl, line 8: the request of custom_id {start}… is also answered in wave-1.out.jsonl, line 2; "
-        "pass the output of one run of the batch"
-    )
+CUT = "not a JSON object; the file was cut off or changed on the way: copy it again"
+FORMAT = "not a reply in OpenAI's batch format, {}; pass the output of the batch"
 
 
-def test_replies_of_an_earlier_wave_are_refused(answers, runner, capsys):
-    write_first_wave(capsys)
-    runner.run("wave-1.jsonl", "wave-1.out.jsonl")
+@each(
+    ("text", "message"),
+    [
+        (lambda lines: "\n".join(lines)[:-40], f"out.jsonl, line 7: {CUT}"),
+        (
+            lambda lines: "\n".join([*lines, lines[1]]),
+            "out.jsonl, line 8: the request of custom_id {start}… is also answered in out.jsonl, line 2; "
+            "pass the output of one run of the batch",
+        ),
+        (lambda lines: '{"a": 1}', f"out.jsonl, line 1: {FORMAT.format('custom_id is missing')}"),
+        (
+            lambda lines: '{"custom_id": "x"}',
+            f"out.jsonl, line 1: {FORMAT.format('neither response nor error is present')}",
+        ),
+        (lambda lines: "", "out.jsonl is empty; pass the output for wave-1.jsonl"),
+        (
+            lambda lines: Path("wave-1.jsonl").read_text(encoding="utf-8"),
+            "out.jsonl, line 1: a request, not a reply; pass the file that the batch has written",
+        ),
+    ],
+    ids=["cut off", "two replies", "no id", "no reply", "empty", "requests"],
+)
+def test_a_file_that_does_not_hold_the_replies_is_refused(answers, runner, capsys, text, message):
+    lines = replies(capsys, runner)
+    Path("out.jsonl").write_text(text(lines), encoding="utf-8")
+    assert error_of(capsys, "out.jsonl") == message.replace("{start}", json.loads(lines[1])["custom_id"][:12])
+
+
+def test_replies_of_an_earlier_wave_and_of_another_run_are_refused(answers, runner, capsys):
+    start = json.loads(replies(capsys, runner)[0])["custom_id"][:12]
     read(capsys, "wave-1.out.jsonl")
     assert error_of(capsys, "wave-1.out.jsonl") == (
         "wave-1.out.jsonl holds the replies of wave 1, which were read before; wave 2 waits for the output for "
         "wave-2.jsonl"
     )
-
-
-def test_replies_of_another_run_are_refused(answers, runner, capsys):
-    write_first_wave(capsys)
-    runner.run("wave-1.jsonl", "wave-1.out.jsonl")
     write_first_wave(capsys, "context_relevance", "--journal", "other.db", "--out", "other.jsonl")
-    start = json.loads(Path("wave-1.out.jsonl").read_text(encoding="utf-8").splitlines()[0])["custom_id"][:12]
     assert error_of(capsys, "wave-1.out.jsonl", "--journal", "other.db") == (
         f"wave-1.out.jsonl, line 1: custom_id {start}… is of no wave in other.db; pass the output for other.jsonl, "
         "or the journal of the run that wrote the requests"
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [('{"a": 1}', "custom_id is missing"), ('{"custom_id": "x"}', "neither response nor error is present")],
-)
-def test_a_file_of_another_format_is_refused(answers, capsys, text, problem):
-    write_first_wave(capsys)
-    Path("out.jsonl").write_text(text, encoding="utf-8")
-    assert error_of(capsys, "out.jsonl") == (
-        f"out.jsonl, line 1: not a reply in OpenAI's batch format, {problem}; pass the output of the batch"
-    )
-
-
-def test_an_empty_file_is_refused(answers, capsys):
-    write_first_wave(capsys)
-    Path("out.jsonl").write_text("", encoding="utf-8")
-    assert error_of(capsys, "out.jsonl") == "out.jsonl is empty; pass the output for wave-1.jsonl"
-
-
-def test_the_file_of_requests_is_not_taken_for_replies(answers, capsys):
-    write_first_wave(capsys)
-    assert error_of(capsys, "wave-1.jsonl") == (
-        "wave-1.jsonl, line 1: a request, not a reply; pass the file that the batch has written"
     )
 
 
@@ -227,14 +214,6 @@ def test_a_missing_file_and_a_missing_journal_are_named(answers, capsys):
     write_first_wave(capsys)
     assert error_of(capsys, "out.jsonl") == (
         "out.jsonl cannot be read: No such file or directory; pass the output of the batch"
-    )
-
-
-def test_a_judge_of_another_client_is_refused(answers, capsys):
-    assert cli(["requests", "answers.jsonl", "--judge", "offline"]) == 2
-    assert capsys.readouterr().err == (
-        "rageval: OfflineJudge has no supported batch API: requests are written for models of ChatOpenAI, such as "
-        "vllm:MODEL and openai:MODEL\n"
     )
 
 
@@ -249,9 +228,17 @@ def test_a_file_holds_the_requests_of_one_model(answers, runner, capsys):
     assert json.loads(shown.out) == {"wave": 2, "requests": 2, "files": ["wave-2.jsonl"]}
 
 
-def test_evaluate_takes_the_option_batch(answers, capsys):
-    assert cli(["evaluate", "answers.jsonl", "--batch", "--judge", "offline"]) == 2
-    assert capsys.readouterr().err == (
-        "rageval: OfflineJudge has no supported batch API: batch= takes judges of ChatOpenAI and ChatAnthropic, such "
-        "as openai:MODEL and anthropic:MODEL; leave it out for other judges\n"
-    )
+@each(
+    ("words", "supported"),
+    [
+        (["requests"], "requests are written for models of ChatOpenAI, such as vllm:MODEL and openai:MODEL"),
+        (
+            ["evaluate", "--batch"],
+            "batch= takes judges of ChatOpenAI and ChatAnthropic, such as openai:MODEL and anthropic:MODEL; leave it "
+            "out for other judges",
+        ),
+    ],
+)
+def test_a_judge_of_another_client_is_refused(answers, capsys, words, supported):
+    assert cli([*words, "answers.jsonl", "--judge", "offline"]) == 2
+    assert capsys.readouterr().err == f"rageval: OfflineJudge has no supported batch API: {supported}\n"

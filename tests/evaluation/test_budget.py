@@ -422,19 +422,21 @@ async def test_the_metrics_of_a_suite_are_left_out_one_by_one(run):
     nothing_is_lost(found, SAMPLES, "context_recall", "context_relevance")
 
 
-async def test_wrapped_metrics_are_left_out_under_their_own_names(run):
+@each(
+    ("name", "wrap"),
+    [
+        ("mine", lambda metric: metric.with_retry().with_config(tags=["x"])),
+        (
+            "faithfulness",
+            lambda metric: RunnableLambda(lambda given: given) | metric,
+        ),  # bounded by a call for each step
+    ],
+)
+async def test_what_is_around_a_metric_changes_neither_name_nor_bound(run, name, wrap):
     judge = answering(offline_reply)
-    wrapped = faithfulness(judge, name="mine").with_retry().with_config(tags=["x"])
-    found = await run(SAMPLES, wrapped, budget=Budget(calls=20))
+    found = await run(SAMPLES, wrap(faithfulness(judge, name=name)), budget=Budget(calls=20))
     assert len(judge.asked) == 20
-    nothing_is_lost(found, SAMPLES, "mine")
-
-
-async def test_a_chain_before_a_metric_is_bounded_by_a_call_for_each_step(run):
-    judge = answering(offline_reply)
-    found = await run(SAMPLES, RunnableLambda(lambda given: given) | faithfulness(judge), budget=Budget(calls=20))
-    assert len(judge.asked) == 20
-    nothing_is_lost(found, SAMPLES, "faithfulness")
+    nothing_is_lost(found, SAMPLES, name)
 
 
 async def test_metrics_that_share_steps_stay_within_it_together(run):

@@ -382,16 +382,13 @@ async def test_langsmith_examples_have_their_outputs_as_references(rows_of):
     assert rows[0].sample.id.endswith("1")
 
 
-@each("samples", [[], (), iter([]), pd.DataFrame(), DataSet.__new__(DataSet).column_names[:0]])
-async def test_no_samples_make_an_empty_report(samples):
+@each("samples", [[], (), iter([]), pd.DataFrame(), "a.jsonl"])
+async def test_no_samples_make_an_empty_report(samples, tmp_path):
+    (tmp_path / "a.jsonl").write_text("\n")
+    samples = tmp_path / samples if isinstance(samples, str) else samples
     report = evaluate(samples, metric, progress=False)
     assert (len(report), dict(report.summary()), report.failures()) == (0, {}, [])
     assert len(await aevaluate(samples, metric, progress=False)) == 0
-
-
-async def test_an_empty_file_makes_an_empty_report(rows_of, tmp_path):
-    (tmp_path / "a.jsonl").write_text("\n")
-    assert await rows_of(tmp_path / "a.jsonl", metric) == []
 
 
 # A user's mistakes
@@ -403,13 +400,6 @@ async def test_a_list_or_frame_is_checked_before_any_call(rows_of, samples):
     with pytest.raises(SampleError):
         await rows_of(samples, faithfulness(judge))
     assert judge.asked == []
-
-
-async def test_what_is_missing_is_named_with_its_sample(rows_of):
-    with pytest.raises(SampleError) as caught:
-        await rows_of([SAMPLE, {**LACKING, "id": "q-17"}], metric.with_retry(), strict=True)
-    assert caught.value.field == "contexts"
-    assert str(caught.value) == HOLE
 
 
 HOLE = (
@@ -428,20 +418,15 @@ async def test_one_sample_without_a_field_is_a_failure_that_names_its_row(rows_o
     assert rows[1].scores["second"].failure.message == HOLE.replace("faithfulness", "second")
 
 
-@each("source", ["list", "file"])
-async def test_strict_raises_for_one_sample_before_any_call(rows_of, tmp_path, source):
-    judge, samples = recording_judge(), [SAMPLE, {**LACKING, "id": "q-17"}]
-    path = tmp_path / "a.jsonl"
+@each("source", ["list", "file", "iterator"])
+async def test_strict_raises_for_one_sample_and_unless_it_is_an_iterator_before_any_call(rows_of, tmp_path, source):
+    judge, samples, path = recording_judge(), [SAMPLE, {**LACKING, "id": "q-17"}], tmp_path / "a.jsonl"
     path.write_text("\n".join(map(json.dumps, samples)))
+    given = {"list": samples, "file": path, "iterator": iter(samples)}[source]
     with pytest.raises(SampleError) as caught:
-        await rows_of(samples if source == "list" else path, faithfulness(judge), strict=True)
-    assert (str(caught.value), judge.asked) == (HOLE, [])
-
-
-async def test_strict_raises_for_a_sample_of_an_iterator_when_it_is_read(rows_of):
-    with pytest.raises(SampleError) as caught:
-        await rows_of(iter([SAMPLE, {**LACKING, "id": "q-17"}]), metric, strict=True)
-    assert str(caught.value) == HOLE
+        await rows_of(given, faithfulness(judge).with_retry(), strict=True)
+    assert (str(caught.value), caught.value.field) == (HOLE, "contexts")
+    assert source == "iterator" or judge.asked == []
 
 
 @each("shape", [list, iter])
@@ -477,16 +462,12 @@ async def test_of_a_file_a_bad_line_is_a_failure_on_its_row(rows_of, tmp_path):
     assert "a.jsonl, line 2: not valid JSON" in broken.message
 
 
-@each("bad", [LACKING, {"question": 7}])
-async def test_a_bad_item_of_an_iterator_raises_if_asked(rows_of, bad):
-    with pytest.raises(SampleError):
-        await rows_of(iter([SAMPLE, bad]), metric, on_failure="raise")
-
-
-async def test_a_bad_line_of_a_file_raises_if_asked(rows_of, tmp_path):
+@each("bad", [LACKING, {"question": 7}, "{oops"])
+async def test_a_bad_item_of_an_iterator_or_a_file_raises_if_asked(rows_of, tmp_path, bad):
     (tmp_path / "a.jsonl").write_text("{oops\n")
-    with pytest.raises(SampleError, match="line 1"):
-        await rows_of(tmp_path / "a.jsonl", metric, on_failure="raise")
+    given, place = (tmp_path / "a.jsonl", "line 1") if bad == "{oops" else (iter([SAMPLE, bad]), "")
+    with pytest.raises(SampleError, match=place):
+        await rows_of(given, metric, on_failure="raise")
 
 
 async def test_what_the_users_iterator_raises_comes_through(rows_of):

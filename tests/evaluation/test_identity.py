@@ -22,6 +22,7 @@ from langchain_rageval import (
     OfflineJudge,
     Step,
     answer_similarity,
+    cascade,
     evaluate,
     faithfulness,
     jury,
@@ -147,6 +148,8 @@ def mutations():
     yield "model below a judge", faithfulness(judge), setting(inner, "lax", True)
     member = Lax()
     yield "model of a jury", rubric(jury([OfflineJudge(), member, OfflineJudge()])), setting(member, "lax", True)
+    cheap = Lax()
+    yield "model of a cascade", faithfulness(cascade(Judge(cheap), OfflineJudge())), setting(cheap, "lax", True)
     bound = chat().bind(seed=1)
     yield "option that is bound", faithfulness(bound), lambda: bound.kwargs.update(seed=2)
     for name, new in {

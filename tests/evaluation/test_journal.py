@@ -299,24 +299,6 @@ def test_control_c_gives_what_is_finished_and_the_next_run_goes_on(journal):
     assert values(whole) == values(evaluate(SAMPLES, metric, progress=False))
 
 
-def test_control_c_gives_the_finished_scores_of_unfinished_samples_too():
-    returned = threading.Event()
-
-    def answer(messages):
-        if "select_sentences" in human_of(messages) or '"title": "NeededSentences"' in human_of(messages):
-            os.kill(os.getpid(), signal.SIGINT)
-            assert returned.wait(PATIENCE)
-        return offline_reply(messages)
-
-    judge = answering(answer)
-    report = evaluate(
-        SAMPLES[:1], [faithfulness(judge), context_relevance(judge)], progress=False, max_concurrency=1, timeout=None
-    )
-    returned.set()
-    assert not report.complete
-    assert [set(row.scores) for row in report.rows] in ([{"faithfulness"}], [])
-
-
 def test_a_score_that_is_stored_after_the_end_of_its_run_leaves_no_file_open(journal, monkeypatch):
     connections, given = Connections(monkeypatch, journal), Sample.parse(SAMPLES[0])
     metric = faithfulness(judged())
@@ -382,26 +364,6 @@ def test_a_full_disk_ends_the_run_with_what_to_do_and_keeps_what_is_there(journa
         assert full.get("k") == "v"
 
 
-@pytest.mark.parametrize(
-    "text", ["\ud800", "'; DROP TABLE results; --", "\x00", "</script>", "{braces}", "т" * 100_000]
-)
-def test_hostile_content_is_kept_as_it_is(journal, text):
-    given = [sample(0, answer=f"Munich is old. {text}", id=text or "x", metadata={text: text})]
-    judge = judged()
-    first = evaluate(given, faithfulness(judge), progress=False, journal=journal)
-    asked = len(judge.asked)
-    again = evaluate(given, faithfulness(judge), progress=False, journal=journal)
-    assert len(judge.asked) == asked
-    assert values(first) == values(again)
-
-
-def test_no_key_is_written(journal, openai_server, chat_openai):
-    model = chat_openai(openai_server(offline_brain), api_key="sk-very-secret-key")
-    evaluate(SAMPLES[:2], faithfulness(model), progress=False, journal=journal)
-    Journal(journal).close()
-    assert not any(b"sk-very-secret" in path.read_bytes() for path in journal.parent.iterdir())
-
-
 # The command line
 
 
@@ -426,17 +388,6 @@ def test_resume_says_what_is_missing(tmp_path, capsys):
         empty.put("k", "v")
     assert cli(["resume", str(tmp_path / "empty.db")]) == 2
     assert "contains no command; run the command with --journal again" in capsys.readouterr().err
-
-
-def test_passwords_in_an_address_are_not_kept(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("samples.jsonl").write_text(json.dumps(SAMPLES[0]))
-    words = ["evaluate", "samples.jsonl", "--journal", "run.db", "--base-url", "http://me:secret@127.0.0.1:9/v1"]
-    assert cli([*words, "--quiet"]) == 0
-    with closing(Journal("run.db")) as journal:
-        told = journal.get("command")
-    assert told is not None
-    assert "secret" not in told
 
 
 @pytest.mark.gate

@@ -73,16 +73,12 @@ def test_without_prices_there_is_no_money_anywhere(tmp_path):
     assert "money" not in repr(report) + report._repr_html_() + (tmp_path / "r.jsonl").read_text(encoding="utf-8")
 
 
-def test_a_price_of_another_model_leaves_the_money_unknown_with_a_note():
-    report = run({"gpt": (1.0, 2.0)})
-    assert report.usage.money is None
-    assert "The money is unknown: m has no price (there are prices of gpt)." in report.notes
-
-
-def test_a_model_that_reports_no_tokens_leaves_the_money_unknown_with_a_note():
-    report = run({"m": (1.0, 2.0)}, Metered(reports=False))
-    assert report.usage.money is None
-    assert "The money is unknown: m reports no tokens." in report.notes
+def test_money_that_is_not_known_is_noted():
+    for given, note in (
+        (run({"gpt": (1.0, 2.0)}), "The money is unknown: m has no price (there are prices of gpt)."),
+        (run({"m": (1.0, 2.0)}, Metered(reports=False)), "The money is unknown: m reports no tokens."),
+    ):
+        assert (given.usage.money, note in given.notes) == (None, True)
 
 
 def test_the_money_is_in_the_file_of_the_report(tmp_path):

@@ -5,19 +5,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import (
-    HashingEmbeddings,
-    Judge,
-    Metric,
-    OfflineJudge,
-    Report,
-    Value,
-    answer_similarity,
-    cascade,
-    evaluate,
-    faithfulness,
-    jury,
-)
+from langchain_rageval import Judge, Metric, OfflineJudge, Report, Value, answer_similarity, evaluate, faithfulness
 from langchain_rageval.data.instrument import differences
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.steps.extract_statements import extract_statements
@@ -75,53 +63,6 @@ def test_two_functions_in_place_of_a_model_do_not_share_a_journal(tmp_path):
     assert (means(first), means(second)) == ({"faithfulness": 0.5}, {"faithfulness": 1.0})
     with pytest.raises(ConfigError, match=r"scored faithfulness \(judge func code differs\)"):
         second.compare(first)
-
-
-def jury_of(judge):
-    return jury([judge, OFFLINE, OFFLINE])
-
-
-class Strict(OfflineJudge):
-    temperature: float = 0.1
-
-    def _generate(self, messages, stop=None, run_manager=None, **options):
-        result = super()._generate(messages, stop, run_manager, **options)
-        if self.temperature > 0.5:
-            for generation in result.generations:
-                generation.message.content = generation.message.content.replace("absent", "supported")
-        return result
-
-
-@pytest.mark.parametrize("judged_by", [Judge, jury_of, lambda judge: cascade(judge, OFFLINE)])
-def test_a_judge_whose_temperature_was_changed_in_place_is_another_instrument(judged_by):
-    model = Strict()
-    before = faithfulness(judged_by(model))
-    one = before.instrument
-    model.temperature = 0.9
-    report = evaluate(SAMPLES, before, progress=False)
-    assert before.instrument != one
-    assert {score.instrument for score in report.scores("faithfulness").values()} == {before.instrument}
-    assert before.instrument == faithfulness(judged_by(model)).instrument
-    assert "0.9" in repr(before)
-
-
-def test_a_judge_whose_temperature_was_changed_in_place_is_asked_again_despite_the_journal(tmp_path):
-    model, journal = Strict(temperature=0.9), tmp_path / "journal"
-    one = faithfulness(model)
-    assert means(evaluate(SAMPLES, one, journal=journal, progress=False)) == {"faithfulness": 1.0}
-    model.temperature = 0.1
-    assert means(evaluate(SAMPLES, one, journal=journal, progress=False)) == {"faithfulness": 0.5}
-    model.temperature = 0.9
-    assert means(evaluate(SAMPLES, faithfulness(model), journal=journal, progress=False)) == {"faithfulness": 1.0}
-
-
-def test_embeddings_whose_model_was_changed_in_place_are_another_instrument():
-    embeddings = HashingEmbeddings(size=64)
-    one = answer_similarity(embeddings)
-    before = one.instrument
-    object.__setattr__(embeddings, "size", 128)
-    evaluate([SAMPLES[0] | {"references": ["Munich."]}], one, progress=False)
-    assert one.instrument != before
 
 
 def test_a_judge_that_counts_its_calls_is_not_asked_again(tmp_path):

@@ -72,18 +72,6 @@ async def test_aevaluate_on_the_users_loop_while_the_chain_runs(model):
     check(report)
 
 
-async def test_evaluate_inside_a_running_loop_as_jupyter_calls_it(model):
-    chain = chain_of(model)
-    await load(chain, rounds=2)
-    check(evaluate(rag_samples(SAMPLES), faithfulness(model), **ONCE))
-    await load(chain, rounds=2)
-
-
-async def test_two_evaluations_running(model):
-    for _ in range(2):
-        check(evaluate(rag_samples(SAMPLES), faithfulness(model), **ONCE))
-
-
 async def test_every_door_after_every_other(model):
     chain, metric = chain_of(model), faithfulness(model)
     for _ in range(2):
