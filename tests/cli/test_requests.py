@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from helpers.each import each
-from helpers.servers.batches import BatchRunner
 from helpers.offline import RICH, offline
+from helpers.servers.batches import BatchRunner
 from helpers.servers.endpoints import OpenAIServer
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
