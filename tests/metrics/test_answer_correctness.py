@@ -279,6 +279,18 @@ def test_a_beta_out_of_range_is_refused_when_the_metric_is_built(beta):
         answer_correctness(scripted(), NEAR, beta=beta)
 
 
+@each(
+    ("options", "message"),
+    [
+        ({"formula": "f1"}, """formula is "counts" or "precision_recall", got 'f1'"""),
+        ({"extra": "half"}, 'extra is "count" or "ignore", got \'half\''),
+    ],
+)
+def test_an_option_of_no_such_value_is_refused_when_the_metric_is_built(options, message):
+    with pytest.raises(ConfigError, match=message):
+        answer_correctness(scripted(), NEAR, **options)
+
+
 def test_a_part_with_weight_needs_its_model_when_the_metric_is_built():
     with pytest.raises(ConfigError, match=r"needs embeddings for the similarity; pass them or set weights=\(1, 0\)"):
         answer_correctness(scripted())
