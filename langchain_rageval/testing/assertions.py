@@ -18,18 +18,8 @@ Thresholds = Mapping[Metric, float] | Mapping[Suite, float] | Mapping[Metric | S
 Missing = Literal["fail", "pass"]
 
 _WORST_FIRST = (
-    "contradicted",
-    "ignored",
-    "asked again",
-    "unmet",
-    "FP",
-    "extra",
-    "no",
-    "absent",
-    "FN",
-    "not found",
-    "not useful",
-    "not needed",
+    *("contradicted", "ignored", "asked again", "unmet", "FP", "extra", "no", "absent", "FN", "not found"),
+    *("not useful", "not needed"),
 )
 _MOST_CHARACTERS = 100
 

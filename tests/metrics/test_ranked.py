@@ -222,12 +222,6 @@ def test_nothing_retrieved_is_zero_without_a_call(kind, language):
         assert (score.value, score.reason, score.findings, score.usage.calls) == (0.0, reason, [], 0)
 
 
-def test_labels_that_say_nothing_is_relevant_are_zero_for_what_was_retrieved():
-    for kind in BUILDERS:
-        score = BUILDERS[kind](3, label_grader()).invoke(labelled(0, unretrieved=[0]))
-        assert (score.value, score.reason.split(":")[0]) == (0.0, "Nothing relevant was retrieved")
-
-
 @pytest.mark.parametrize("ids", [["a"], []])
 def test_a_question_that_no_chunk_answers_is_unscored(ids):
     sample = Sample(question="q", context_ids=ids, reference_context_ids=[], relevance={})
