@@ -93,12 +93,12 @@ def notebook(name):
 
 @pytest.fixture
 def asked():
-    """Requests that `brain` has answered."""
+    """Requests that `reply` has answered."""
     return []
 
 
 @pytest.fixture
-def brain(asked):
+def reply(asked):
     """Reply function of a test server that answers offline and records the requests."""
 
     def answer(request):
@@ -109,10 +109,10 @@ def brain(asked):
 
 
 def test_the_gigachat_writer_has_a_high_temperature_and_the_critic_a_low_one(
-    tmp_path, monkeypatch, gigachat_server, brain, asked
+    tmp_path, monkeypatch, gigachat_server, reply, asked
 ):
     monkeypatch.chdir(tmp_path)
-    server = gigachat_server(brain)
+    server = gigachat_server(reply)
     monkeypatch.setenv("GIGACHAT_CREDENTIALS", "dGVzdDp0ZXN0")
     monkeypatch.setenv("GIGACHAT_BASE_URL", server.url)
     monkeypatch.setenv("GIGACHAT_AUTH_URL", f"{server.url}/oauth")
@@ -126,10 +126,10 @@ def test_the_gigachat_writer_has_a_high_temperature_and_the_critic_a_low_one(
 
 
 def test_vllm_requests_have_a_schema_and_begin_with_the_same_handbook(
-    tmp_path, monkeypatch, openai_server, brain, asked
+    tmp_path, monkeypatch, openai_server, reply, asked
 ):
     monkeypatch.chdir(tmp_path)
-    server = openai_server(brain)
+    server = openai_server(reply)
     monkeypatch.setenv("VLLM_BASE_URL", f"{server.url}/v1")
     monkeypatch.setenv("VLLM_MODEL", "m")
     names = ran(notebook("vllm"))

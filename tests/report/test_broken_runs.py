@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.offline import offline
-from helpers.servers.chat import Brain, ChatRequest, Embedder, Faults
+from helpers.servers.chat import ChatRequest, Embedder, Faults, Reply
 from helpers.servers.endpoints import OpenAIServer
 
 from langchain_rageval import (
@@ -69,7 +69,7 @@ class Way:
 
     samples: Samples = field(default_factory=lambda: GOOD)
     lines: str | None = None
-    reply: Brain = offline
+    reply: Reply = offline
     faults: Callable[[], Faults] = lambda: Faults.script([])
     embedder: Callable[[], Embedder] = Embedder
     options: dict[str, Any] = field(default_factory=dict)
@@ -127,7 +127,7 @@ APPLICATIONS = {
 }
 
 
-def verdict(label: str, cites: bool = True) -> Brain:
+def verdict(label: str, cites: bool = True) -> Reply:
     """Return a judge that gives all statements one verdict."""
 
     def reply(request: ChatRequest) -> dict[str, Any] | str:

@@ -8,7 +8,7 @@ from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
-from helpers.servers.chat import Brain
+from helpers.servers.chat import Reply
 from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Received, Response
 from helpers.servers.vendors import VendorServer
@@ -32,7 +32,7 @@ class BatchServer(OpenAIServer):
 
     def __init__(
         self,
-        reply: Brain,
+        reply: Reply,
         *,
         polls: int = 1,
         outcome: Callable[[int, int], str] = lambda _batch, _request: "answered",

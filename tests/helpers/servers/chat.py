@@ -307,7 +307,7 @@ class ChatRequest:
         return last
 
 
-Brain = Callable[[ChatRequest], dict[str, Any] | str]
+Reply = Callable[[ChatRequest], dict[str, Any] | str]
 
 
 class ChatServer(Loopback, ABC):
@@ -331,7 +331,7 @@ class ChatServer(Loopback, ABC):
 
     def __init__(
         self,
-        reply: Brain,
+        reply: Reply,
         *,
         faults: Faults | None = None,
         latency: float | Callable[[ChatRequest], float] = 0.0,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from helpers.servers.chat import Answer, Brain, ChatRequest, ChatServer, Format, Vectors
+from helpers.servers.chat import Answer, ChatRequest, ChatServer, Format, Reply, Vectors
 from helpers.servers.loopback import Received, Refused, Response
 
 
@@ -24,7 +24,7 @@ class OpenAIServer(ChatServer):
 
     def __init__(
         self,
-        reply: Brain,
+        reply: Reply,
         *,
         build: str | None = None,
         number: Callable[[int], str] = "chatcmpl-{}".format,
@@ -111,7 +111,7 @@ class GigaChatServer(ChatServer):
     request without the bearer token, except to `/oauth`, gets 401 and is not counted as a call.
     """
 
-    def __init__(self, reply: Brain, **options: Any):
+    def __init__(self, reply: Reply, **options: Any):
         super().__init__(reply, **options)
         self.routes = {
             "/oauth": self.oauth,

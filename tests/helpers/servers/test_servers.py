@@ -206,7 +206,7 @@ class TestLoopback:
             assert time.monotonic() - before < PATIENCE
             assert isinstance(hanging.exception(PATIENCE), openai.APIConnectionError)
 
-    def test_an_assertion_inside_the_brain_reaches_the_test(self, chat_openai):
+    def test_an_assertion_inside_the_reply_function_reaches_the_test(self, chat_openai):
         def fails(request):
             raise AssertionError("not what was expected")
 
