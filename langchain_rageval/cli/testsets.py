@@ -50,7 +50,7 @@ from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.loading import load_embeddings, load_judge
 from langchain_rageval.testset.evolutions import branch_of_names, persona
 from langchain_rageval.testset.generator import TestsetGenerator
-from langchain_rageval.testset.rehearsal import GenerationPlan, generation_table
+from langchain_rageval.testset.plan import GenerationPlan, generation_table
 from langchain_rageval.testset.review_page import reviewed_name
 from langchain_rageval.testset.row import TestsetDiff
 from langchain_rageval.testset.testset import Testset, is_testset_file, usage_line

@@ -23,7 +23,8 @@ from langchain_rageval.testset.filters import QuestionFilter, evolution_filter, 
 from langchain_rageval.testset.user_step import UserStep, inner_runnable, user_step
 from langchain_rageval.testset.writing import compress
 
-_TRIES = 2
+TRIES = 2
+"""Number of times that a question is evolved until the filters accept it."""
 
 
 class EvolutionBranch(CandidateStep):
@@ -68,7 +69,7 @@ class EvolutionBranch(CandidateStep):
         """
         parent = state
         evolve_question, *filters = self.parts
-        for _ in range(_TRIES):
+        for _ in range(TRIES):
             state = yield InvokeChild(evolve_question, state)
             state = state.replace(parent=parent.question)
             for step in filters:
@@ -260,6 +261,11 @@ def kinds_of(part: Runnable[Any, Any]) -> tuple[Kind, ...]:
     """Return the kinds of evolution in a branch or one of its parts, also in an evolution with `with_retry` or so."""
     part = inner_runnable(part.step if isinstance(part, UserStep) else part)
     return part.kinds if isinstance(part, Evolution | EvolutionSequence) else ()
+
+
+def adds_passage(branch: Branch) -> bool:
+    """Return True if an evolution of a branch adds passages before it rewrites the question."""
+    return any(kind.adds_passage for kind in kinds_of(branch))
 
 
 def _flatten(part: Any) -> Iterator[Evolution | UserStep]:

@@ -119,7 +119,7 @@ MULTI_CONTEXT = "multi_context"
 _MOST_EXCHANGES = 3  # questions with their answers before the last question of a follow-up
 _MOST_BRIDGES = 2  # passages besides the drawn one
 _SAME_QUESTION = "the question is the same as before"
-_CHECKED_PASSAGES = 3  # of the corpus, besides its own, that must not answer an unanswerable question
+CHECKED_PASSAGES = 3  # of the corpus, besides its own, that must not answer an unanswerable question
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class QuestionEvolver(CandidateStep):
         if self.kind.writes_turns:
             evolved = evolved.replace(chat_history=_turns(answer), standalone=state.standalone_question)
         if not evolved.answerable and self.docstore is not None:
-            nearest = nearest_passages(self.docstore, answer.question, state.passages, _CHECKED_PASSAGES)
+            nearest = nearest_passages(self.docstore, answer.question, state.passages, CHECKED_PASSAGES)
             evolved = evolved.replace(nearest=nearest)
         evolved = evolved.with_question(answer.question, self.kind.name)
         if self.kind.adds_passage and normalize_text(evolved.question) == normalize_text(state.question):

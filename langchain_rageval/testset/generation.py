@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
 from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
-from langchain_rageval.run.budget import Budget, Cost
+from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.governor import LocalGovernor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.requests import Embed, Operation
-from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import CallOptions, Run, build_run
 from langchain_rageval.run.usage import tokens_in
 from langchain_rageval.testset.candidate import (
@@ -37,14 +34,13 @@ from langchain_rageval.testset.candidate import (
     StepUsage,
 )
 from langchain_rageval.testset.docstore import Docstore, embed_passages
-from langchain_rageval.testset.evolutions import Branch, kinds_of, simple
+from langchain_rageval.testset.evolutions import Branch, adds_passage, kinds_of, simple
 from langchain_rageval.testset.evolve import may_have_bridge
 from langchain_rageval.testset.filters import AcceptedQuestions, ReviewedQuestion, to_unit_vector
-from langchain_rageval.testset.generator_steps import GeneratorSteps
+from langchain_rageval.testset.generator_steps import GeneratorSettings
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import (
-    Focus,
     allocate_rows,
     branches_of_tree,
     check_stratum,
@@ -65,43 +61,6 @@ _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 
 @dataclass(frozen=True)
-class GenerationOptions:
-    """Options of a `TestsetGenerator` that one run needs.
-
-    Attributes:
-        judges: writer, critic and closed-book model, if there is one.
-        embeddings: embed questions to find near-duplicates.
-        distribution: share of the rows for each evolution.
-        dedupe: cosine from which two questions are duplicates; None rejects only equal questions.
-        steps: models, options and own steps, from which the steps are built.
-        tree: True if rows are grouped into trees of questions about one fact.
-        max_concurrency: maximum number of model calls in flight.
-        timeout: seconds for one model call.
-        retry: retry policy for transport errors.
-        journal: journal, or path of one.
-        budget: limit of the run.
-        price: prices of the models.
-        focus: sources or metadata of the passages that questions start from; None for all.
-        stratify: name of the metadata by which the passages are stratified.
-    """
-
-    judges: Sequence[Judge]
-    embeddings: Embeddings
-    distribution: Mapping[Branch, float]
-    dedupe: float | None
-    steps: GeneratorSteps
-    tree: bool
-    max_concurrency: int
-    timeout: float | None
-    retry: RetryPolicy
-    journal: str | Path | Journal | None
-    budget: Budget | None
-    price: Any = None
-    focus: Focus | None = None
-    stratify: str = "source"
-
-
-@dataclass(frozen=True)
 class Attempt:
     """Result of an attempt.
 
@@ -119,7 +78,7 @@ class Generation:
     """One run of the test-set generator.
 
     Attributes:
-        options: options of the generator.
+        settings: models and options of the generator.
         store: passages of the documents.
         size: number of rows to generate.
         seed: random seed.
@@ -135,7 +94,7 @@ class Generation:
         embed_run: part of the run that embeds passages and questions.
     """
 
-    options: GenerationOptions
+    settings: GeneratorSettings
     store: Docstore
     size: int
     seed: int
@@ -155,20 +114,15 @@ class Generation:
 
     def __post_init__(self) -> None:
         """Open the journal and plan the rows."""
-        options = self.options
-        check_stratum(passages_in_focus(self.store.passages, options.focus), options.stratify)
-        self._accepted = AcceptedQuestions(options.dedupe)
-        call_options: CallOptions = {
-            "max_concurrency": options.max_concurrency,
-            "timeout": options.timeout,
-            "retry": options.retry,
-            "price": options.price,
-        }
-        self.run = build_run(call_options)
+        settings = self.settings
+        check_stratum(passages_in_focus(self.store.passages, settings.focus), settings.stratify)
+        self._accepted = AcceptedQuestions(settings.dedupe)
+        names = ("max_concurrency", "timeout", "retry", "price")
+        self.run = build_run(cast(CallOptions, {name: getattr(settings, name) for name in names}))
         self.embed_run = self.run.metered()
-        self._ledger = LocalGovernor(options.budget, self.run.meter)
-        self._owns_journal = isinstance(options.journal, str | Path)
-        self.journal = Journal(options.journal) if isinstance(options.journal, str | Path) else options.journal
+        self._ledger = LocalGovernor(settings.budget, self.run.meter)
+        self._owns_journal = isinstance(settings.journal, str | Path)
+        self.journal = Journal(settings.journal) if isinstance(settings.journal, str | Path) else settings.journal
         self._plan_rows()
 
     def continue_from(
@@ -185,14 +139,16 @@ class Generation:
         self._plan_rows(roots)
 
     def _plan_rows(self, roots: Mapping[int, Candidate] | None = None) -> None:
-        options, evolutions = self.options, self.evolutions
-        branches = branches_of_tree(options.distribution) if options.tree else None
+        settings, evolutions = self.settings, self.evolutions
+        branches = branches_of_tree(settings.distribution) if settings.tree else None
         if evolutions is None:
-            evolutions = [simple] * self.size if branches else allocate_rows(options.distribution, self.size, self.seed)
-        passages = draw_order(passages_in_focus(self.store.passages, options.focus), self.seed, options.stratify)
+            evolutions = (
+                [simple] * self.size if branches else allocate_rows(settings.distribution, self.size, self.seed)
+            )
+        passages = draw_order(passages_in_focus(self.store.passages, settings.focus), self.seed, settings.stratify)
         used = {text for row in self.present for text in row.contexts}
         passages.sort(key=lambda passage: passage.text in used)
-        self._bridged = _adds_passage([*options.distribution, *evolutions]) and any(
+        self._bridged = any(map(adds_passage, (*settings.distribution, *evolutions))) and any(
             may_have_bridge(self.store, passage) for passage in passages
         )
         self.scheduler = PassageScheduler(passages, evolutions, self.seed, self._has_similar, branches, roots)
@@ -211,7 +167,7 @@ class Generation:
         vectors = yield from self._embed_questions([row.standalone_question for row in self.present])
         for row, vector in zip(self.present, vectors, strict=True):
             self._accepted.add(row, vector)
-        if _adds_passage(row.evolution for row in self.scheduler.rows) and not self._bridged:
+        if any(adds_passage(row.evolution) for row in self.scheduler.rows) and not self._bridged:
             yield from embed_passages(self.store)
 
     def next_round(self) -> dict[int, Candidate]:
@@ -300,7 +256,7 @@ class Generation:
         return self._failures
 
     def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
-        models = [inner for judge in self.options.judges for inner in inner_models(judge.model)]
+        models = [inner for judge in self.settings.judges for inner in inner_models(judge.model)]
         model_notes = [getattr(model, "testset_note", None) for model in models]
         yield from dict.fromkeys(note for note in model_notes if note)
         for reason in self._not_journaled:
@@ -325,7 +281,7 @@ class Generation:
         evolution = self.scheduler.rows[number].evolution
         reviewed = bool(candidate.question)
         resumed = self._journaled(evolution if reviewed else None)[0].has_result(candidate)
-        closed_book = self.options.steps.closed_book is not None
+        closed_book = self.settings.closed_book is not None
         calls = 0 if resumed else (2 if reviewed else 6) + 4 * len(kinds_of(evolution)) + closed_book
         tokens = calls * (_PROMPT_TOKENS + tokens_in(candidate.passages[0].text))
         task_type = (evolution.get_name(), reviewed, resumed)
@@ -362,18 +318,18 @@ class Generation:
         if candidate.question:
             return RunnableSequence(*rest, name=_CHAIN), [candidate]
         reviewed: list[Candidate] = []
-        keep = ReviewedQuestion(tree=self.options.tree, kept=reviewed)
+        keep = ReviewedQuestion(tree=self.settings.tree, kept=reviewed)
         return RunnableSequence(*self._journaled(None), keep, *rest, name=_CHAIN), reviewed
 
     def _journaled(self, evolution: Branch | None) -> list[JournaledStep]:
         """Return the steps from an evolution on; for None, the steps up to the reviewed first question."""
         with self._steps_lock:
             if evolution not in self._steps:
-                steps = self.options.steps
+                settings, store = self.settings, self.store
                 built = (
-                    steps.before(self.store)
+                    settings.steps_before(store)
                     if evolution is None
-                    else [*steps.of_branch(evolution, self.store), *steps.after(self.store)]
+                    else [*settings.steps_of_branch(evolution, store), *settings.steps_after(store)]
                 )
                 journaled = [self.journaled(step) for step in built]
                 self._not_journaled |= {step.unknown: None for step in journaled if step.unknown and self.journal}
@@ -382,9 +338,9 @@ class Generation:
 
     def _usages(self) -> dict[str, Usage]:
         """Return the usage of each step, in the order of the steps."""
-        order = [None, *self.options.distribution]
+        order = [None, *self.settings.distribution]
         names = [step.get_name() for branch in order for step in self._steps.get(branch, [])]
-        last = [step.get_name() for step in self.options.steps.after(self.store)]
+        last = [step.get_name() for step in self.settings.steps_after(self.store)]
         usages = self._usage.ordered([*(name for name in names if name not in last), *last])
         embedding = self.embed_run.meter.usage
         return {**usages, EMBED: embedding} if embedding.embedded else usages
@@ -412,14 +368,10 @@ class Generation:
 
     def _embed_questions(self, questions: Sequence[str]) -> Operation[list[Any]]:
         """Return unit vectors of questions; None for a zero vector, and for all if `dedupe` is None."""
-        if self.options.dedupe is None or not questions:
+        if self.settings.dedupe is None or not questions:
             return [None] * len(questions)
-        vectors = yield Embed(self.options.embeddings, list(questions))
+        vectors = yield Embed(self.settings.embeddings, list(questions))
         return [to_unit_vector(vector) for vector in vectors]
-
-
-def _adds_passage(branches: Iterable[Branch]) -> bool:
-    return any(kind.adds_passage for branch in branches for kind in kinds_of(branch))
 
 
 def _reject_blank(candidate: Candidate) -> Candidate:

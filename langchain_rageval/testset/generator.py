@@ -20,34 +20,32 @@ from langchain_core.runnables.config import (
 )
 from langchain_core.runnables.graph import Graph, Node
 from langchain_core.vectorstores import VectorStore
-from pydantic import ConfigDict, InstanceOf
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
-from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.drivers import adrive, astream_results, drive
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
-from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, Traced, check_options, fill_defaults
+from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.testset.candidate import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import DISTRIBUTION, normalize_shares
-from langchain_rageval.testset.generation import Attempt, Generation, GenerationOptions
-from langchain_rageval.testset.generator_steps import GeneratorSteps, UserRunnable, steps_of_user
+from langchain_rageval.testset.generation import Attempt, Generation
+from langchain_rageval.testset.generator_steps import GeneratorSettings, UserRunnable, steps_of_user
+from langchain_rageval.testset.plan import GenerationPlan, plan_generation
 from langchain_rageval.testset.refresh import Refresh, documents_of, extended
-from langchain_rageval.testset.rehearsal import GenerationPlan, plan_generation
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import Focus, branches_of_tree
 from langchain_rageval.testset.testset import Origin, Testset
-from langchain_rageval.testset.user_step import UserStep, check_sync
+from langchain_rageval.testset.user_step import check_sync
 from langchain_rageval.testset.writing import answer_check
 
 _WORKERS_PER_SLOT = 2
 
 
-class TestsetGenerator(Traced[Any, Testset]):
+class TestsetGenerator(GeneratorSettings):
     """Generates a test set from documents: a Runnable from documents to a `Testset`.
 
     Each row starts from another passage. The passage is graded, and one of its key phrases becomes a question. The
@@ -105,31 +103,6 @@ class TestsetGenerator(Traced[Any, Testset]):
     """
 
     __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    writer: InstanceOf[Judge]
-    critic: InstanceOf[Judge]
-    embeddings: InstanceOf[Embeddings]
-    distribution: Mapping[Any, float]
-    size: int
-    seed: int
-    tree: bool
-    splitter: Any
-    vectorstore: InstanceOf[VectorStore] | None
-    passage_threshold: float
-    max_rewrites: int
-    dedupe: float | None
-    closed_book: InstanceOf[Judge] | None
-    focus: Any
-    stratify: str
-    steps: Mapping[str, UserStep]
-    max_concurrency: int
-    timeout: float | None
-    retry: InstanceOf[RetryPolicy]
-    journal: Any
-    budget: InstanceOf[Budget] | None
-    progress: bool
-    price: Any
 
     def __init__(
         self,
@@ -189,7 +162,7 @@ class TestsetGenerator(Traced[Any, Testset]):
         super().__init__(**given)
         if tree:
             branches_of_tree(self.distribution)
-        self._steps.before(None), self._steps.after(None)  # raises ConfigError if a step rejects an option
+        self.steps_before(None), self.steps_after(None)  # raises ConfigError if a step rejects an option
 
     def __repr__(self) -> str:
         """Return the generator as text: its models and distribution, without secrets."""
@@ -199,30 +172,21 @@ class TestsetGenerator(Traced[Any, Testset]):
     __str__ = __repr__
 
     @property
-    def _steps(self) -> GeneratorSteps:
-        return GeneratorSteps(
-            writer=self.writer,
-            critic=self.critic,
-            closed_book=self.closed_book,
-            passage_threshold=self.passage_threshold,
-            max_rewrites=self.max_rewrites,
-            own=self.steps,
-        )
-
-    @property
     def InputType(self) -> Any:
         """Type of the documents, for schemas; forms without a JSON schema, such as a Docstore, are valid too."""
         return str | list[Document | str] | Annotated[Any, SkipJsonSchema()]  # type: ignore[type-arg]
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the steps, with one branch for each evolution of the distribution."""
-        steps, graph, docstore = self._steps, Graph(), self._new_docstore([])
+        graph, docstore = Graph(), self._new_docstore([])
         start = [graph.add_node(self.get_input_schema(config))]
-        reviewed = _extend(graph, start, steps.before(None), config)
-        branches = [_extend(graph, reviewed, steps.of_branch(branch, docstore), config) for branch in self.distribution]
+        reviewed = _extend(graph, start, self.steps_before(None), config)
+        branches = [
+            _extend(graph, reviewed, self.steps_of_branch(branch, docstore), config) for branch in self.distribution
+        ]
         evolved = list(dict.fromkeys(node for nodes in branches for node in nodes))
         end = graph.add_node(self.get_output_schema(config))
-        for node in _extend(graph, evolved, steps.after(None), config):
+        for node in _extend(graph, evolved, self.steps_after(None), config):
             graph.add_edge(node, end)
         return graph
 
@@ -243,11 +207,11 @@ class TestsetGenerator(Traced[Any, Testset]):
             ConfigError: if the documents hold no text.
             JournalError: if the journal cannot be read or written.
         """
-        return self._generate(documents, size, seed, {})
+        return self._finish(self._new_generation(documents, size, seed), {})
 
     async def agenerate(self, documents: Any, *, size: int | None = None, seed: int | None = None) -> Testset:
         """Like `generate`, but calls the models' async methods on the caller's event loop."""
-        return await self._agenerate(documents, size, seed, {})
+        return await self._afinish(self._new_generation(documents, size, seed), {})
 
     def plan(self, documents: Any, size: int | None = None, *, seed: int | None = None) -> GenerationPlan:
         """Return what `generate` is expected to cost, without calling a model.
@@ -267,18 +231,7 @@ class TestsetGenerator(Traced[Any, Testset]):
         Raises:
             ConfigError: if the documents hold no text.
         """
-        return plan_generation(
-            self._steps,
-            self._filled_docstore(documents),
-            self.distribution,
-            size=self._size(size),
-            seed=self._seed(seed),
-            tree=self.tree,
-            dedupe=self.dedupe is not None,
-            focus=self.focus,
-            stratify=self.stratify,
-            price=self.price,
-        )
+        return plan_generation(self, self._filled_docstore(documents), self._size(size), self._seed(seed))
 
     def extend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
@@ -329,31 +282,27 @@ class TestsetGenerator(Traced[Any, Testset]):
         refresh.plan_rows(self.distribution)
         return refresh.result(await self._afinish(refresh.generation, {}))
 
-    def stream_generate(
-        self, documents: Any, *, size: int | None = None, seed: int | None = None
-    ) -> Generator[TestsetRow]:
-        """Like `generate`, but yields each row when it is finished."""
-        generation = self._new_generation(documents, size, seed)
-        with closing(self._rows(generation, {}, one_by_one=True)) as rows:
-            yield from rows
-
-    async def astream_generate(
-        self, documents: Any, *, size: int | None = None, seed: int | None = None
-    ) -> AsyncGenerator[TestsetRow]:
-        """Like `stream_generate`, but calls the models' async methods on the caller's event loop."""
-        generation = self._new_generation(documents, size, seed)
-        async with aclosing(self._arows(generation, {}, one_by_one=True)) as rows:
-            async for row in rows:
-                yield row
-
     def stream(  # type: ignore[override]
-        self, input: Any, config: RunnableConfig | None = None, **_: Any
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        size: int | None = None,
+        seed: int | None = None,
+        **_: Any,
     ) -> Generator[TestsetRow]:
-        """Yield each row when it is finished. In a chain, the next step gets the whole `Testset` instead."""
+        """Yield each row when it is finished. In a chain, the next step gets the whole `Testset` instead.
+
+        Args:
+            input: documents, as for `generate`.
+            config: config of LangChain, such as callbacks.
+            size: number of rows; by default the `size` of the generator.
+            seed: random seed; by default the `seed` of the generator.
+        """
         config = ensure_config(config)
         run = get_callback_manager_for_config(config).on_chain_start(None, input, **_run_of(self, config))
         try:
-            generation = self._new_generation(input, None, None)
+            generation = self._new_generation(input, size, seed)
             child = patch_config(config, callbacks=run.get_child())
             with closing(self._rows(generation, child, one_by_one=True)) as rows:
                 yield from rows
@@ -363,13 +312,19 @@ class TestsetGenerator(Traced[Any, Testset]):
         run.on_chain_end(generation.testset())
 
     async def astream(  # type: ignore[override]
-        self, input: Any, config: RunnableConfig | None = None, **_: Any
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        *,
+        size: int | None = None,
+        seed: int | None = None,
+        **_: Any,
     ) -> AsyncGenerator[TestsetRow]:
         """Like `stream`, but calls the models' async methods on the caller's event loop."""
         config = ensure_config(config)
         run = await get_async_callback_manager_for_config(config).on_chain_start(None, input, **_run_of(self, config))
         try:
-            generation = self._new_generation(input, None, None)
+            generation = self._new_generation(input, size, seed)
             child = patch_config(config, callbacks=run.get_child())
             async with aclosing(self._arows(generation, child, one_by_one=True)) as rows:
                 async for row in rows:
@@ -394,13 +349,10 @@ class TestsetGenerator(Traced[Any, Testset]):
             yield await self.ainvoke(reduce(add, chunks), config, **kwargs)
 
     def _do(self, input: Any, config: RunnableConfig) -> Testset:
-        return self._generate(input, None, None, config)
+        return self._finish(self._new_generation(input, None, None), config)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Testset:
-        return await self._agenerate(input, None, None, config)
-
-    def _generate(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
-        return self._finish(self._new_generation(documents, size, seed), config)
+        return await self._afinish(self._new_generation(input, None, None), config)
 
     def _finish(self, generation: Generation, config: RunnableConfig) -> Testset:
         broken_off = False
@@ -411,9 +363,6 @@ class TestsetGenerator(Traced[Any, Testset]):
         except KeyboardInterrupt:
             broken_off = True
         return replace(generation.testset(broken_off=broken_off), _origin=Origin(self, generation.store))
-
-    async def _agenerate(self, documents: Any, size: int | None, seed: int | None, config: RunnableConfig) -> Testset:
-        return await self._afinish(self._new_generation(documents, size, seed), config)
 
     async def _afinish(self, generation: Generation, config: RunnableConfig) -> Testset:
         async with aclosing(self._arows(generation, config)) as rows:
@@ -472,24 +421,20 @@ class TestsetGenerator(Traced[Any, Testset]):
         meter = refresh.generation.run.meter
         return show_progress(refresh.n_touched, meter, show=self.progress, unit="changed rows checked")
 
-    def _new_generation(self, documents: Any, size: int | None, seed: int | None) -> Generation:
+    def _new_generation(
+        self, documents: Any, size: int | None, seed: int | None, present: Sequence[TestsetRow] = ()
+    ) -> Generation:
         size, seed = self._size(size), self._seed(seed)
-        return Generation(self._generation_options(), self._filled_docstore(documents), size, seed)
+        return Generation(self, self._filled_docstore(documents), size, seed, present)
 
     def _new_extension(self, testset: Testset, size: int | None, documents: Any, seed: int | None) -> Generation:
-        size, seed = self._size(size), self._seed(seed)
-        if not isinstance(testset, Testset):
-            raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
-        if documents is None:
-            documents = documents_of(testset)
-        return Generation(self._generation_options(), self._filled_docstore(documents), size, seed, testset.rows)
+        documents = documents_of(_checked(testset)) if documents is None else documents
+        return self._new_generation(documents, size, seed, _checked(testset).rows)
 
     def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
-        if not isinstance(testset, Testset):
-            raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
         store = self._filled_docstore(documents)
-        generation = Generation(self._generation_options(), store, 0, self.seed, testset.rows, evolutions=[])
-        steps = self._steps.after(store)[:2]  # find_passages and answer
+        generation = Generation(self, store, 0, self.seed, _checked(testset).rows, evolutions=[])
+        steps = self.steps_after(store)[:2]  # find_passages and answer
         return Refresh(testset, generation, steps, answer_check(self.critic))
 
     def _size(self, size: int | None) -> int:
@@ -503,24 +448,6 @@ class TestsetGenerator(Traced[Any, Testset]):
         if not store.passages:
             raise ConfigError("the documents hold no text to ask about")
         return store
-
-    def _generation_options(self) -> GenerationOptions:
-        return GenerationOptions(
-            judges=[judge for judge in (self.writer, self.critic, self.closed_book) if judge is not None],
-            embeddings=self.embeddings,
-            distribution=self.distribution,
-            dedupe=self.dedupe,
-            steps=self._steps,
-            tree=self.tree,
-            max_concurrency=self.max_concurrency,
-            timeout=self.timeout,
-            retry=self.retry,
-            journal=self.journal,
-            budget=self.budget,
-            focus=self.focus,
-            stratify=self.stratify,
-            price=self.price,
-        )
 
     def _new_docstore(self, documents: Any) -> Docstore:
         return Docstore(documents, splitter=self.splitter, embeddings=self.embeddings, vectorstore=self.vectorstore)
@@ -553,6 +480,12 @@ def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[Tes
     for row in rows:
         progress.advance()
         yield row
+
+
+def _checked(testset: Any) -> Testset:
+    if not isinstance(testset, Testset):
+        raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
+    return testset
 
 
 def _with_language(judge: JudgeLike, language: str) -> Judge:

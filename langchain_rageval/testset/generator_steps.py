@@ -1,24 +1,29 @@
-"""Generator steps: the steps that make a row of a test set, each of which the user may replace."""
+"""Settings of a generator, and the steps that make a row of a test set, each of which the user may replace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable
+from langchain_core.vectorstores import VectorStore
+from pydantic import ConfigDict, InstanceOf
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge
+from langchain_rageval.run.budget import Budget
+from langchain_rageval.run.retry import RetryPolicy
+from langchain_rageval.run.run import Traced
 from langchain_rageval.testset.candidate import Candidate, CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import Branch, parts_of
 from langchain_rageval.testset.filters import closed_book_filter, evolution_filter, passage_filter, question_filter
+from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import UserStep, user_step
 from langchain_rageval.testset.writing import answer, compress, find_passages, keyphrases, seed_question
 
 UserRunnable = Runnable[Candidate, Candidate] | Callable[[Candidate], Any]
-
 
 STEP_NAMES = (
     *("passage_filter", "keyphrases", "seed_question", "question_filter", "compress"),
@@ -27,27 +32,41 @@ STEP_NAMES = (
 _KNOWN = f"the steps are {', '.join(STEP_NAMES)}"
 
 
-@dataclass(frozen=True)
-class GeneratorSteps:
-    """Models, options and own steps of a generator, from which its steps are built.
+class GeneratorSettings(Traced[Any, Testset]):
+    """Models and options of a `TestsetGenerator`, described there, and the steps that are built from them."""
 
-    Attributes:
-        writer: model that writes key phrases, questions and answers.
-        critic: model that grades passages and reviews questions.
-        closed_book: model that answers from memory; None for no closed-book filter.
-        passage_threshold: minimum grade of a passage.
-        max_rewrites: maximum number of rewrites of a rejected question.
-        own: steps of the user by name.
-    """
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
-    writer: Judge
-    critic: Judge
-    closed_book: Judge | None
+    writer: InstanceOf[Judge]
+    critic: InstanceOf[Judge]
+    embeddings: InstanceOf[Embeddings]
+    distribution: Mapping[Any, float]
+    size: int
+    seed: int
+    tree: bool
+    splitter: Any
+    vectorstore: InstanceOf[VectorStore] | None
     passage_threshold: float
     max_rewrites: int
-    own: Mapping[str, UserStep]
+    dedupe: float | None
+    closed_book: InstanceOf[Judge] | None
+    focus: Any
+    stratify: str
+    steps: Mapping[str, UserStep]
+    max_concurrency: int
+    timeout: float | None
+    retry: InstanceOf[RetryPolicy]
+    journal: Any
+    budget: InstanceOf[Budget] | None
+    progress: bool
+    price: Any
 
-    def before(self, docstore: Docstore | None) -> list[CandidateStep]:
+    @property
+    def judges(self) -> Sequence[Judge]:
+        """Writer, critic, and the model that answers from memory, if there is one."""
+        return [judge for judge in (self.writer, self.critic, self.closed_book) if judge is not None]
+
+    def steps_before(self, docstore: Docstore | None) -> list[CandidateStep]:
         """Return the steps up to the reviewed first question, in order."""
         services = self._services(docstore)
         return [
@@ -57,12 +76,12 @@ class GeneratorSteps:
             services["question_filter"],
         ]
 
-    def of_branch(self, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
+    def steps_of_branch(self, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
         """Return the steps of a branch: one for each evolution with its filters, and the user steps."""
         services = self._services(docstore)
         return [part.with_services(services) for part in parts_of(branch)]
 
-    def after(self, docstore: Docstore | None) -> list[CandidateStep]:
+    def steps_after(self, docstore: Docstore | None) -> list[CandidateStep]:
         """Return the steps after the last evolution, in order."""
         services = self._services(docstore)
         closed_book = self._own("closed_book_filter", services) or (
@@ -75,20 +94,19 @@ class GeneratorSteps:
         ]
 
     def _own(self, name: str, services: Mapping[str, Any]) -> CandidateStep | None:
-        step = self.own.get(name)
+        step = self.steps.get(name)
         return step and step.with_services(services)
 
     def _services(self, docstore: Docstore | None) -> dict[str, Any]:
         """Return what evolutions and user steps receive: models, docstore, and the filters of an evolution."""
         models = {"writer": self.writer, "critic": self.critic, "docstore": docstore}
-        own = {name: self._own(name, models) for name in ("compress", "question_filter", "evolution_filter")}
         review = question_filter(self.critic, self.writer, docstore, max_rewrites=self.max_rewrites)
         built = {
             "compress": compress(self.writer),
             "question_filter": review,
             "evolution_filter": evolution_filter(self.critic),
         }
-        return {**models, **{name: own[name] or step for name, step in built.items()}}
+        return models | {name: self._own(name, models) or step for name, step in built.items()}
 
 
 def steps_of_user(steps: Mapping[str, UserRunnable] | None) -> dict[str, UserStep]:

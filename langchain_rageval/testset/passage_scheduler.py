@@ -23,7 +23,7 @@ from langchain_rageval.testset.candidate import (
     Candidate,
     Passage,
 )
-from langchain_rageval.testset.evolutions import Branch, compose, kinds_of, parts_of, simple
+from langchain_rageval.testset.evolutions import Branch, adds_passage, compose, kinds_of, parts_of, simple
 from langchain_rageval.testset.evolve import has_numbers
 
 MAX_ATTEMPTS = 8
@@ -313,7 +313,7 @@ class PassageScheduler:
         """Return True if a passage has what the evolutions of a branch need: numbers, or another passage."""
         needs_numbers = any(kind.needs_numbers for kind in kinds_of(branch))
         return not (
-            (needs_numbers and not has_numbers(passage)) or (_adds_passage(branch) and not self._has_similar(passage))
+            (needs_numbers and not has_numbers(passage)) or (adds_passage(branch) and not self._has_similar(passage))
         )
 
     def _is_possible(self, *branches: Branch) -> bool:
@@ -322,7 +322,7 @@ class PassageScheduler:
 
     def _leave_out(self, part: Branch) -> None:
         """Count an evolution that no passage suits, and note its name."""
-        reason = NO_NEAR_PASSAGE if _adds_passage(part) else NO_NUMBERS
+        reason = NO_NEAR_PASSAGE if adds_passage(part) else NO_NUMBERS
         self.rejected[reason] += 1
         names = self.left_out.setdefault(reason, [])
         names += [] if part.get_name() in names else [part.get_name()]
@@ -349,7 +349,3 @@ class PassageScheduler:
             return candidate
         grading = [trial for trial in earlier.history if trial.kind == "passage"]
         return candidate.replace(grade=earlier.grade, keyphrases=earlier.keyphrases, history=grading)
-
-
-def _adds_passage(part: Branch) -> bool:
-    return any(kind.adds_passage for kind in kinds_of(part))

@@ -336,9 +336,9 @@ async def test_rows_are_streamed_as_they_are_accepted():
     given = generator(whimsical(), size=8)
     docs = documents(40)
     whole = given.generate(docs)
-    assert sorted(given.stream_generate(docs), key=whole.rows.index) == whole.rows
-    assert sorted([row async for row in given.astream_generate(docs)], key=whole.rows.index) == whole.rows
-    stream = given.stream_generate(docs)
+    assert sorted(given.stream(docs), key=whole.rows.index) == whole.rows
+    assert sorted([row async for row in given.astream(docs)], key=whole.rows.index) == whole.rows
+    stream = given.stream(docs)
     assert next(stream) in whole.rows
     stream.close()
 

@@ -146,7 +146,7 @@ def test_rows_of_trees_are_streamed_and_kept_in_the_file(tmp_path):
     given = generator(Writer(), size=6)
     docs = documents(20)
     whole = given.generate(docs)
-    assert sorted(given.stream_generate(docs), key=whole.rows.index) == whole.rows
+    assert sorted(given.stream(docs), key=whole.rows.index) == whole.rows
     whole.to_jsonl(tmp_path / "t.jsonl")
     assert Testset.load(tmp_path / "t.jsonl") == whole
 

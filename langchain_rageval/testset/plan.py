@@ -1,0 +1,347 @@
+"""GenerationPlan: calls and tokens of a generation, from the known calls of each step."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from langchain_rageval._internal.page import paragraph, pluralize, table, text
+from langchain_rageval.data.notes import Note
+from langchain_rageval.prompts.layout import lay_out
+from langchain_rageval.run.budget import PlannedCosts
+from langchain_rageval.run.usage import PriceList, format_money, names_of_model, tokens_in
+from langchain_rageval.steps.judge_step import JudgeStep
+from langchain_rageval.testset.candidate import EMBED, CandidateStep
+from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.evolutions import (
+    TRIES,
+    Branch,
+    Evolution,
+    EvolutionBranch,
+    adds_passage,
+    kinds_of,
+    parts_of,
+    simple,
+)
+from langchain_rageval.testset.evolve import CHECKED_PASSAGES, QuestionEvolver, may_have_bridge
+from langchain_rageval.testset.filters import ClosedBookFilter, EvolutionFilter, QuestionFilter
+from langchain_rageval.testset.generator_steps import GeneratorSettings
+from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS
+from langchain_rageval.testset.sampling import (
+    allocate_rows,
+    branches_of_tree,
+    check_stratum,
+    draw_order,
+    passages_in_focus,
+)
+from langchain_rageval.testset.user_step import UserStep, inner_runnable
+from langchain_rageval.testset.writing import PassageFinder
+
+_HEADINGS = ("step", "calls", "tokens read", "tokens written", "texts to embed", "at most calls", "tokens")
+_QUESTION = "What does the policy for a bathhouse cost in the second year of the contract?"  # of usual length
+_REPLY = 30  # tokens of a usual reply
+_BRIDGED = 1.5  # passages that multi_context adds, on average
+_WITHOUT_PASSAGES = ("compress_question", "compare_questions", "answer_unaided", "review_follow_up")
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """Expected and greatest cost of one step over all rows.
+
+    Attributes:
+        step: name of the step.
+        calls: number of chat model calls if nothing is rejected.
+        input_tokens: tokens read by the models, as characters / 4; most tokenizers count more for Cyrillic.
+        output_tokens: tokens written by the models in replies of usual length.
+        embedded: number of texts to embed.
+        most_calls: number of calls if every row uses all its attempts and every rewrite.
+        most_tokens: number of tokens read and written in these calls.
+        money: price of the expected calls; None without prices, or if a model has no price.
+        most_money: price of the greatest number of calls.
+    """
+
+    step: str
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    embedded: int
+    most_calls: int
+    most_tokens: int
+    money: float | None = None
+    most_money: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Sum of the expected input and output tokens of this step."""
+        return self.input_tokens + self.output_tokens
+
+
+class GenerationPlan(PlannedCosts[PlannedStep]):
+    """Mapping of the names of steps to their costs, in the order of the steps.
+
+    Attributes:
+        size: number of rows to generate.
+        rehearsed: number of passages whose length was measured.
+        notes: costs that the figures do not include.
+    """
+
+    def __init__(self, steps: Iterable[PlannedStep], size: int, rehearsed: int, notes: Sequence[str]) -> None:
+        super().__init__({step.step: step for step in steps})
+        self.size = size
+        self.rehearsed = rehearsed
+        self.notes = list(notes)
+
+    @property
+    def total(self) -> PlannedStep:
+        """Cost of all steps together."""
+        names = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
+        sums: dict[str, Any] = {name: sum(getattr(step, name) for step in self.values()) for name in names}
+        for name in ("money", "most_money"):
+            amounts = [getattr(step, name) for step in self.values()]
+            sums[name] = None if None in amounts else sum(amounts)
+        return PlannedStep("total", **sums)
+
+    @property
+    def most_calls(self) -> int:
+        """Upper bound of the number of calls."""
+        return self.total.most_calls
+
+    @property
+    def most_tokens(self) -> int:
+        """Upper bound of the number of tokens."""
+        return self.total.most_tokens
+
+    @property
+    def most_money(self) -> float | None:
+        """Upper bound of the price."""
+        return self.total.most_money
+
+    @property
+    def title(self) -> str:
+        """Heading of the plan: the number of questions, and the expected calls for each."""
+        return (
+            f"Plan for {pluralize(self.size, 'question')}: {self.calls / self.size:.1f} calls each if none is rejected"
+        )
+
+    def __repr__(self) -> str:
+        """Return the plan as text: a line for each step, the total with its upper bound, and the notes."""
+        lines = [
+            f"{step.step} {step.calls:,} calls, {step.tokens:,} tokens{_money(step.money)}, {step.embedded:,} texts to "
+            f"embed, at most {step.most_calls:,} calls, {step.most_tokens:,} tokens{_money(step.most_money)}"
+            for step in (*self.values(), self.total)
+        ]
+        return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """Return an HTML table of the costs, for notebooks."""
+        headings, lines = generation_table(self)
+        rows = [map(text, line) for line in lines]
+        notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
+        return paragraph(text(self.title)) + table(headings, rows) + notes
+
+
+def generation_table(plan: GenerationPlan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+    """Return headings and lines of the table of a plan, the total last; with columns for money if there are prices."""
+    steps = (*plan.values(), plan.total)
+    lines = [_cells(step) for step in steps]
+    if all(step.most_money is None for step in steps):
+        return _HEADINGS, lines
+    amounts = [(format_money(step.money), format_money(step.most_money)) for step in steps]
+    return (*_HEADINGS, "money", "at most"), [(*line, *own) for line, own in zip(lines, amounts, strict=True)]
+
+
+def _cells(step: PlannedStep) -> tuple[str, ...]:
+    expected = (step.calls, step.input_tokens, step.output_tokens, step.embedded)
+    return (step.step, *(f"{number:,}" for number in (*expected, step.most_calls, step.most_tokens)))
+
+
+def _money(amount: float | None) -> str:
+    return "" if amount is None else f", {format_money(amount)} money"
+
+
+def plan_generation(settings: GeneratorSettings, store: Docstore, size: int, seed: int) -> GenerationPlan:
+    """Return the plan of a generation; see `TestsetGenerator.plan`."""
+    branches = branches_of_tree(settings.distribution) if settings.tree else []
+    rows = Counter(
+        [branches[n % len(branches)] for n in range(size)]
+        if branches
+        else allocate_rows(settings.distribution, size, seed)
+    )
+    focused = passages_in_focus(store.passages, settings.focus)
+    check_stratum(focused, settings.stratify)
+    drawn = draw_order(focused, seed, settings.stratify)
+    bridged = any(may_have_bridge(store, passage) for passage in drawn)
+    texts = [passage.text for passage in drawn[:size]]
+    costs = _Costs(PriceList.of(settings.price), texts, settings.max_rewrites)
+    firsts = ceil(size / len(branches)) if branches else size
+    for step in settings.steps_before(store):
+        costs.add(step, _Question(simple, bridged), firsts, MAX_ATTEMPTS * size)
+    for branch, count in rows.items():
+        for step in settings.steps_of_branch(branch, store):
+            costs.add(step, _Question(branch, bridged), count, MAX_ATTEMPTS * count)
+    for branch, count in rows.items():
+        for step in settings.steps_after(store):
+            costs.add(step, _Question(branch, bridged), count, MAX_ATTEMPTS * count)
+    embeds = not bridged and any(map(adds_passage, rows)) and store.vectorstore is None
+    embedded = (0 if settings.dedupe is None else size) + (len(store) if embeds else 0)
+    free = None if settings.price is None else 0.0
+    unknown = dict.fromkeys([*settings.steps, *(name for branch in rows for name in _unknown_parts(branch))])
+    notes = [
+        *(f"{name} cannot be planned: the model calls of your own step are unknown." for name in unknown),
+        *costs.unpriced,
+        "Rejected questions cost more; a critic that rejects 20% at each filter costs up to 1.5 times as much.",
+        "Repeated requests after an invalid reply or a lost call are not included.",
+    ]
+    planned = [*costs.planned(), *([PlannedStep(EMBED, 0, 0, 0, embedded, 0, 0, free, free)] if embedded else [])]
+    return GenerationPlan(planned, size, len(costs.texts), notes)
+
+
+def _unknown_parts(branch: Branch) -> Iterator[str]:
+    """Yield the names of the parts of a branch that are no evolutions, not even with `with_retry` or so."""
+    for part in parts_of(branch):
+        if _evolution_in(part) is None:
+            yield part.get_name()
+
+
+def _evolution_in(part: Any) -> Evolution | None:
+    inner = inner_runnable(part.step if isinstance(part, UserStep) else part)
+    return inner if isinstance(inner, Evolution) else None
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Question of one branch, as far as the calls of a step depend on it."""
+
+    branch: Branch
+    bridged: bool  # a second passage is found over a shared entity
+
+    @property
+    def answerable(self) -> bool:
+        return all(kind.answerable for kind in kinds_of(self.branch))
+
+    @property
+    def is_joint(self) -> bool:
+        return adds_passage(self.branch)
+
+
+class _KnownCall(NamedTuple):
+    """Request of a step: how often it is sent if nothing is rejected, and at most, and how many passages it shows."""
+
+    step: JudgeStep
+    expected: int = 1
+    most: int = 1
+    passages: float = 1.0
+
+
+def _known_calls(step: CandidateStep, question: _Question) -> Iterator[_KnownCall]:
+    """Yield the requests of a step for one candidate; none for a step of the user."""
+    shown = (1 + _BRIDGED if question.is_joint else 1.0) + (0 if question.answerable else CHECKED_PASSAGES)
+    match step:
+        case UserStep():
+            if evolution := _evolution_in(step):
+                yield from _known_calls(evolution.with_services(step.services), question)
+        case EvolutionBranch():
+            for part in step.parts:
+                for call in _known_calls(part, question):
+                    yield call._replace(most=TRIES * call.most)
+        case QuestionFilter():
+            yield from _reviews(step, question, shown)
+        case QuestionEvolver(entity_step=JudgeStep() as entities, model_step=JudgeStep() as writing):
+            yield _KnownCall(entities, int(question.bridged))
+            yield _KnownCall(writing, passages=shown)
+        case PassageFinder() | ClosedBookFilter() if not question.answerable:
+            return
+        case CandidateStep(model_step=JudgeStep() as asking):
+            left_out = isinstance(step, EvolutionFilter) and question.is_joint and question.bridged
+            yield _KnownCall(asking, int(not left_out), passages=shown)
+
+
+def _reviews(step: QuestionFilter, question: _Question, shown: float) -> Iterator[_KnownCall]:
+    """Yield the review of a question, and its rewriting; of a follow-up only the review with its earlier turns."""
+    if any(kind.writes_turns for kind in kinds_of(question.branch)):
+        yield _KnownCall(step.turns_step)
+    elif step.model_step is not None:
+        rewrites = 0 if step.rewrite_step is None else step.max_rewrites
+        yield _KnownCall(step.model_step, 1, 1 + rewrites, shown)
+        if step.rewrite_step is not None:
+            yield _KnownCall(step.rewrite_step, 0, rewrites, shown)
+
+
+@dataclass
+class _Costs:
+    """Costs by step, summed up.
+
+    Attributes:
+        prices: prices of the models; None counts no money.
+        texts: passages whose length is measured; their language selects the prompts.
+        neighbours: maximum number of passages that rewrites add.
+        unpriced: why the money of some calls is unknown.
+    """
+
+    prices: PriceList | None
+    texts: Sequence[str]
+    neighbours: int
+    unpriced: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Measure the passages."""
+        self._passage = fmean(map(tokens_in, self.texts))
+        self._prompts: dict[tuple[str, int], int] = {}
+        self._sums: dict[str, defaultdict[str, float]] = {}
+        self._without_money: set[str] = set()
+
+    def add(self, step: CandidateStep, question: _Question, times: int, most: int) -> None:
+        """Add the cost of a step for a number of candidates, and for the greatest number."""
+        name = step.get_name()
+        for call in _known_calls(step, question):
+            shown = 0 if call.step.get_name() in _WITHOUT_PASSAGES else call.passages
+            prompt, sums = self._tokens_of_prompt(call.step), self._sums.setdefault(name, defaultdict(float))
+            most_shown = shown + self.neighbours if shown else 0
+            for key, count, passages in (("", times * call.expected, shown), ("most_", most * call.most, most_shown)):
+                read = prompt + passages * self._passage
+                money = self._price(call.step, read)
+                sums[f"{key}calls"] += count
+                sums[f"{key}input"] += count * read
+                sums[f"{key}output"] += count * _REPLY
+                sums[f"{key}money"] += count * (money or 0.0)
+                self._without_money |= {name} if money is None else set()
+
+    def planned(self) -> Iterator[PlannedStep]:
+        """Yield the cost of each step."""
+        for name, sums in self._sums.items():
+            known = name not in self._without_money
+            yield PlannedStep(
+                name,
+                calls=round(sums["calls"]),
+                input_tokens=round(sums["input"]),
+                output_tokens=round(sums["output"]),
+                embedded=0,
+                most_calls=round(sums["most_calls"]),
+                most_tokens=ceil(sums["most_input"] + sums["most_output"]),
+                money=sums["money"] if known else None,
+                most_money=sums["most_money"] if known else None,
+            )
+
+    def _tokens_of_prompt(self, step: JudgeStep) -> int:
+        """Return the tokens of a request without passages: instruction, examples, schema and question."""
+        key = (step.get_name(), id(step.prompt))
+        if key not in self._prompts:
+            question = step.build_question({"question": _QUESTION}, None, language_from=self.texts[0])
+            self._prompts[key] = tokens_in(
+                *(message.text for message in lay_out(question.request, "contexts_first", with_schema=True))
+            )
+        return self._prompts[key]
+
+    def _price(self, step: JudgeStep, read: float) -> float | None:
+        if self.prices is None:
+            return None
+        names = names_of_model(step.judge.members[0].model)
+        money = self.prices.cost(names, {"input_tokens": read, "output_tokens": _REPLY})
+        if money is None:
+            note = Note("money-unknown", reason=self.prices.problem(names))
+            self.unpriced = list(dict.fromkeys([*self.unpriced, note]))
+        return money
