@@ -20,10 +20,16 @@ from langchain_rageval.testset.evolutions import (
 )
 from langchain_rageval.testset.filters import closed_book_filter, evolution_filter, passage_filter, question_filter
 from langchain_rageval.testset.generator import TestsetGenerator
-from langchain_rageval.testset.propose_personas import propose_personas
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.testset import Testset
-from langchain_rageval.testset.writing import answer, compress, find_passages, keyphrases, seed_question
+from langchain_rageval.testset.writing import (
+    answer,
+    compress,
+    find_passages,
+    keyphrases,
+    propose_personas,
+    seed_question,
+)
 
 __all__ = [
     "Candidate",

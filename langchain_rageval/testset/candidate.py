@@ -229,16 +229,7 @@ class CandidateStep(Stage[Candidate]):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this step that affects the returned candidates; journals identify the step by it."""
-        options = {name: getattr(self, name) for name in type(self).model_fields if name in self._option_names()}
-        return {"step": self.get_name(), "asks": self.model_step and self.model_step.description, **options}
-
-    def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
-        return self.model_copy(update={"model_step": self.model_step and self.model_step.with_fresh_capabilities()})
-
-    def _option_names(self) -> Sequence[str]:
-        """Return the names of the fields that affect the returned candidates."""
-        return ()
+        return {"step": self.get_name(), "asks": self.model_step and self.model_step.description}
 
     def _ask(self, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection) -> Operation[Any]:
         """Send the request of `model_step`; see `ask_step`."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langchain_core.runnables.graph import Graph
@@ -52,10 +52,6 @@ class EvolutionBranch(CandidateStep):
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of the steps of this branch: everything that affects which candidates they return."""
         return {"step": self.get_name(), "parts": [part.description for part in self.parts]}
-
-    def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share endpoint capabilities with the judges of this branch."""
-        return self.model_copy(update={"parts": tuple(part.with_fresh_capabilities() for part in self.parts)})
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the parts in sequence."""
@@ -115,7 +111,19 @@ def evolution_branch(
     return EvolutionBranch(name=kind.name, parts=(first, shorten, review, compare))
 
 
-class Evolution(Traced[Candidate, Candidate]):
+class Composable:
+    """Mixin of evolutions: `|` gives a branch of a distribution."""
+
+    def __or__(self, other: Any) -> Any:
+        """Return the sequence of this evolution and another evolution, a Runnable or a function."""
+        return compose([self, other])
+
+    def __ror__(self, other: Any) -> Any:
+        """Return the sequence of a function and this evolution."""
+        return compose([other, self])
+
+
+class Evolution(Composable, Traced[Candidate, Candidate]):
     """Rewriting of a question: a Runnable from candidate (question in progress) to candidate.
 
     `reasoning | conditional` applies both in turn, and `reasoning | my_runnable` continues with a Runnable or function
@@ -143,14 +151,6 @@ class Evolution(Traced[Candidate, Candidate]):
     def kinds(self) -> tuple[Kind, ...]:
         """Kind of the evolution as a tuple; empty for `simple`."""
         return () if self.kind is None else (self.kind,)
-
-    def __or__(self, other: Any) -> Any:
-        """Return the sequence of this evolution and another evolution, a Runnable or a function."""
-        return compose([self, other])
-
-    def __ror__(self, other: Any) -> Any:
-        """Return the sequence of a function and this evolution."""
-        return compose([other, self])
 
     def __call__(
         self, writer: JudgeLike, docstore: Docstore | None = None, *, critic: JudgeLike | None = None
@@ -200,7 +200,7 @@ class Evolution(Traced[Candidate, Candidate]):
         return await ainvoke_child(self.with_services(config.get("configurable", {})), input, config)
 
 
-class EvolutionSequence(RunnableSequence[Candidate, Candidate]):
+class EvolutionSequence(Composable, RunnableSequence[Candidate, Candidate]):
     """Sequence of evolutions and user steps, such as `reasoning | conditional`; hashable, for use in a distribution."""
 
     def __init__(self, *steps: Any, name: str | None = None) -> None:
@@ -214,14 +214,6 @@ class EvolutionSequence(RunnableSequence[Candidate, Candidate]):
     def kinds(self) -> tuple[Kind, ...]:
         """Kinds of the evolutions in the sequence, in order."""
         return tuple(kind for part in self.steps for kind in kinds_of(part))
-
-    def __or__(self, other: Any) -> Any:
-        """Return the sequence extended by another evolution, a Runnable or a function."""
-        return compose([self, other])
-
-    def __ror__(self, other: Any) -> Any:
-        """Return the sequence that begins with a function."""
-        return compose([other, self])
 
     def __call__(
         self, writer: JudgeLike, docstore: Docstore | None = None, *, critic: JudgeLike | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 from langchain_rageval.data.schema import Sample, Turn
 from langchain_rageval.errors import ConfigError, JudgeOutputError
@@ -177,16 +177,8 @@ class QuestionEvolver(CandidateStep):
     @property
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this step that affects the returned candidates."""
-        own = super().instrument
-        return own if self.entity_step is None else {**own, "entities": self.entity_step.description}
-
-    def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
-        entity_step = self.entity_step and self.entity_step.with_fresh_capabilities()
-        return super().with_fresh_capabilities().model_copy(update={"entity_step": entity_step})
-
-    def _option_names(self) -> Sequence[str]:
-        return ["kind"]
+        entities = {} if self.entity_step is None else {"entities": self.entity_step.description}
+        return {**super().instrument, "kind": self.kind, **entities}
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer to rewrite the question: one call, and one more for the entities if passages are added.

@@ -125,9 +125,6 @@ class PassageFilter(CandidateStep):
 
     threshold: float
 
-    def _option_names(self) -> Sequence[str]:
-        return ["threshold"]
-
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to grade the passage: one call; no call if the passage is graded already."""
         if state.grade is not None:
@@ -185,15 +182,6 @@ class QuestionFilter(CandidateStep):
         """Configuration of this step that affects the returned candidates: that of the reviews and of the rewriting."""
         rewrites = self.rewrite_step and self.rewrite_step.description
         return {**super().instrument, "rewrites": rewrites, "turns": self.turns_step.description}
-
-    def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share endpoint capabilities with the judges of this step."""
-        rewrite_step = self.rewrite_step and self.rewrite_step.with_fresh_capabilities()
-        steps = {"rewrite_step": rewrite_step, "turns_step": self.turns_step.with_fresh_capabilities()}
-        return super().with_fresh_capabilities().model_copy(update=steps)
-
-    def _option_names(self) -> Sequence[str]:
-        return ["max_rewrites"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to review the question: one call, and two more for each rewrite."""
@@ -295,9 +283,6 @@ class ClosedBookFilter(CandidateStep):
     """Rejects a question if an answer from memory contains the words of the reference answer."""
 
     threshold: float
-
-    def _option_names(self) -> Sequence[str]:
-        return ["threshold"]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Compare an answer from memory with the reference answer: one call; no call for an unanswerable question."""

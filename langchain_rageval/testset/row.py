@@ -62,10 +62,16 @@ class TestsetRow(InputModel):
         return str(self.metadata.get("standalone_question") or self.question) if self.chat_history else self.question
 
     def _repr_html_(self) -> str:
-        """Return question, reference answer and history as HTML for notebooks."""
-        turns = "".join(paragraph(f"<em>{text(turn.role)}</em> {text(turn.text)}") for turn in self.chat_history)
-        head = turns + paragraph(bold(self.question), "(" + text(self.evolution) + ")")
-        return head + paragraph(text(self.reference)) + details("history", trial_list(self.history))
+        """Return the tree of the question as HTML for notebooks: passages, attempts, the result with its reference."""
+        spans = [f"{source} {start}–{end}: " for source, start, end in self.spans] or [""] * len(self.contexts)
+        passages = [text(span + passage) for span, passage in zip(spans, self.contexts, strict=True)]
+        return item_list(passages) + trial_list(self.history) + self.head_html()
+
+    def head_html(self) -> str:
+        """Return the earlier turns, the question and the reference answer as HTML."""
+        turns = [paragraph(f"<em>{text(turn.role)}</em> {text(turn.text)}") for turn in self.chat_history]
+        question = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
+        return "".join([*turns, question, paragraph(text(self.reference))])
 
     def to_sample(self) -> Sample:
         """Return a Sample without answer and contexts; without references if there is no answer to the question.
@@ -91,14 +97,14 @@ class TestsetRow(InputModel):
 
 
 def trial_list(history: Sequence[Trial]) -> str:
-    """Return trials (attempts of a question) as an HTML list, each with its feedback."""
-    return item_list(
-        [
-            " ".join(["✓" if trial.accepted else "✗", bold(trial.kind), text(trial.question)])
-            + (f" <em>{text(trial.feedback)}</em>" if trial.feedback else "")
-            for trial in history
-        ]
-    )
+    """Return trials (attempts of a question) as an HTML list, each with its feedback, rejected ones indented."""
+
+    def line(trial: Trial) -> str:
+        feedback = f" <em>{text(trial.feedback)}</em>" if trial.feedback else ""
+        shown = " ".join(["✓" if trial.accepted else "✗", bold(trial.kind), text(trial.question)]) + feedback
+        return shown if trial.accepted else f'<div style="margin-left: 3em">{shown}</div>'
+
+    return item_list([line(trial) for trial in history])
 
 
 _NOT_COMPARED = {"id", "history"}

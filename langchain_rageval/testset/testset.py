@@ -24,7 +24,6 @@ from langchain_rageval.run.run import fill_defaults
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.plots import draw_counts, draw_history
 from langchain_rageval.testset.review_page import write_testset_page
 from langchain_rageval.testset.row import TestsetDiff, TestsetRow, diff_rows, trial_list
 
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     import pandas
     from langsmith import Client
     from langsmith.schemas import Dataset
-    from matplotlib.figure import Figure
 
 _HEADER = "rageval_testset"
 
@@ -152,7 +150,9 @@ class Testset:
 
     def _repr_html_(self) -> str:
         """Return the first fifty questions and rejected candidates as HTML for notebooks, with their histories."""
-        items = item_list([row._repr_html_() for row in self.rows], numbered=True)
+        histories = [details("history", trial_list(row.history)) for row in self.rows]
+        pairs = zip(self.rows, histories, strict=True)
+        items = item_list([row.head_html() + history for row, history in pairs], numbered=True)
         notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
         return "".join(paragraph(text(line)) for line in self._head()) + items + self._rejected_html() + notes
 
@@ -162,25 +162,6 @@ class Testset:
             for candidate in self.rejected
         ]
         return details(pluralize(len(rejected), "rejected candidate"), item_list(rejected)) if rejected else ""
-
-    def plot(self, row: int | None = None) -> Figure:
-        """Draw the number of rows by evolution and of rejections by reason, or the history of one question.
-
-        Args:
-            row: index of the question whose history is drawn, with every attempt and its feedback; None draws the
-                counts.
-
-        Returns:
-            A matplotlib Figure that notebooks show and `savefig` writes. No window opens, and pyplot is not used.
-
-        Raises:
-            ConfigError: if matplotlib is not installed, the row does not exist, or there is nothing to draw.
-        """
-        if row is None:
-            return draw_counts(self.counts, self.yields)
-        if not -len(self) <= row < len(self):
-            raise ConfigError(f"there is no row {row}: the test set has {len(self)}, counted from 0")
-        return draw_history(self.rows[row])
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with a line for each row; cells of contexts, history, passage ids and spans hold lists."""

@@ -15,9 +15,11 @@ from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval._version import __version__
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import ConfigError, JournalError
+from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.run.run import Run, Traced
+from langchain_rageval.run.usage import UsageMeter
 from langchain_rageval.steps.stage import Stage, describe_step
 from langchain_rageval.testset.candidate import FAILED, Candidate, CandidateStep, StepUsage
 
@@ -197,52 +199,37 @@ class JournaledStep(Traced[Candidate, Candidate]):
         return self.journal is not None and self.journal.get(self._key(candidate)) is not None
 
     def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
-        result = self._look_up(input)
-        if result is None:
-            run = Run.of(config).metered()
-            try:
-                result = self._store(input, self.step.invoke(input, run.into(config)), run.meter.usage)
-            except JournalError:
-                raise
-            except Exception as error:
-                return self._reject(input, error)
-            finally:
-                self.counter.add(self.get_name(), run.meter.usage)
-        return result
+        run = Run.of(config).metered()
+        return drive(self._work(input, run.meter), run, run.into(config))
 
     async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
-        result = self._look_up(input)
-        if result is None:
-            run = Run.of(config).metered()
-            try:
-                result = self._store(input, await self.step.ainvoke(input, run.into(config)), run.meter.usage)
-            except JournalError:
-                raise
-            except Exception as error:
-                return self._reject(input, error)
-            finally:
-                self.counter.add(self.get_name(), run.meter.usage)
-        return result
+        run = Run.of(config).metered()
+        return await adrive(self._work(input, run.meter), run, run.into(config))
 
-    def _look_up(self, candidate: Candidate) -> Candidate | None:
+    def _work(self, candidate: Candidate, meter: UsageMeter) -> Operation[Candidate]:
+        """Return the stored result, or run the step and store its result; an error rejects the candidate."""
         if candidate.rejected:
             return candidate
-        entry = self.journal and self.journal.get(self._key(candidate))
-        if not entry:
-            return None
+        if self.journal and (entry := self.journal.get(self._key(candidate))):
+            try:
+                stored = _Entry.model_validate_json(entry)
+            except ValidationError as error:
+                problem = f"{self.journal} holds an entry that is not a candidate: {error}"
+                raise JournalError(f"{problem}; choose another journal file") from error
+            self.counter.add(self.get_name(), stored.usage)
+            return stored.candidate
         try:
-            stored = _Entry.model_validate_json(entry)
-        except ValidationError as error:
-            problem = f"{self.journal} holds an entry that is not a candidate: {error}"
-            raise JournalError(f"{problem}; choose another journal file") from error
-        self.counter.add(self.get_name(), stored.usage)
-        return stored.candidate
-
-    def _store(self, candidate: Candidate, result: Candidate, usage: Usage) -> Candidate:
-        if self.journal is not None:
-            entry = _Entry(candidate=result, usage=usage)
-            self.journal.put(self._key(candidate), entry.model_dump_json(fallback=str))
-        return result
+            result: Candidate = yield InvokeChild(self.step, candidate)
+            if self.journal is not None:
+                new = _Entry(candidate=result, usage=meter.usage)
+                self.journal.put(self._key(candidate), new.model_dump_json(fallback=str))
+            return result
+        except JournalError:
+            raise
+        except Exception as error:
+            return self._reject(candidate, error)
+        finally:
+            self.counter.add(self.get_name(), meter.usage)
 
     def _key(self, candidate: Candidate) -> str:
         return journal_key("candidate", self.fingerprint, candidate.model_dump(mode="json", fallback=str))
