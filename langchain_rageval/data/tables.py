@@ -347,7 +347,8 @@ def table_rows(table: Any) -> list[Record]:
     for method in ("to_dicts", "to_pylist"):
         if hasattr(table, method):
             return list(getattr(table, method)())
-    return list(table.astype(object).where(table.notna(), None).to_dict("records"))
+    rows = table.astype(object).where(table.notna(), None).itertuples(index=False, name=None)
+    return [dict(zip(table.columns, row, strict=True)) for row in rows]
 
 
 def next_row(reader: Iterator[list[str]]) -> list[str] | None:

@@ -7,6 +7,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -105,9 +106,12 @@ class Docstore:
         self._row_numbers: dict[str, int] = {}
         self._unit_vectors: UnitVector | None = None
         self._store_ids: dict[str, str] = {}
-        self.documents = parsed = to_documents(documents)
+        self.documents = to_documents(documents)
         self._are_passages = splitter is False
-        self._add(_keep_whole(parsed) if self._are_passages else _split(parsed, splitter or _default_splitter()))
+        self._unnamed = _UNNAMED if splitter is False else ""
+        self._add(
+            _passages(self.documents, None if splitter is False else splitter or _default_splitter(), self._unnamed)
+        )
 
     def __len__(self) -> int:
         """Return the number of passages."""
@@ -174,11 +178,8 @@ class Docstore:
     def texts(self) -> Iterator[tuple[str, int, str]]:
         """Yield source, offset of the first character and text of each document, before it is split."""
         for document in self.documents:
-            if self._are_passages:
-                passage = _whole(document, _source_in_metadata(document) or _UNNAMED)
-                yield passage.source, passage.start, passage.text
-            else:
-                yield _source_of(document), 0, document.page_content
+            start = _whole(document)[0][1] if self._are_passages else 0
+            yield _source_of(document, self._unnamed), start, document.page_content
 
     def identify(self, passage: Passage) -> Passage:
         """Return the passage with the id that the vector store gives to its text; unchanged without a vector store.
@@ -242,7 +243,7 @@ class Docstore:
         if _are_cosines([score for _, score in results]):
             results = [(doc, score) for doc, score in results if score is not None and floor <= score < ceiling]
         others = {doc.page_content: doc for doc, _ in results if doc.page_content != passage.text}
-        return [self._by_text.get(text) or _whole(doc, _source_of(doc)) for text, doc in others.items()][:k]
+        return [self._by_text.get(text) or next(_passages([doc], None)) for text, doc in others.items()][:k]
 
 
 def embed_passages(store: Docstore) -> Operation[None]:
@@ -272,59 +273,61 @@ def _are_cosines(scores: Sequence[float | None]) -> bool:
     return len(valid) == len(scores) and valid == sorted(valid, reverse=True)
 
 
-def _keep_whole(documents: Iterable[Document]) -> Iterator[Passage]:
+def _passages(documents: Iterable[Document], splitter: TextSplitter | None, unnamed: str = "") -> Iterator[Passage]:
+    """Yield the passages of documents: the pieces of a splitter, or for None each document as it is.
+
+    Args:
+        documents: documents in order.
+        splitter: the splitter; a document that it cannot split is skipped with a warning.
+        unnamed: source of documents whose metadata names none; by default a hash of their text.
+    """
     for document in documents:
-        yield _whole(document, _source_in_metadata(document) or _UNNAMED)
+        source = _source_of(document, unnamed)
+        pieces = _whole(document) if splitter is None else _split(document, splitter, source)
+        for piece, start, end in pieces:
+            own = _id_of_piece(piece, document, alone=len(pieces) == 1)
+            yield Passage(id=own, text=piece.page_content, source=source, start=start, end=end, metadata=piece.metadata)
 
 
-def _whole(document: Document, source: str) -> Passage:
-    """Return a passage with the whole text of a document; `start_index` in the metadata is its offset."""
+def _whole(document: Document) -> list[tuple[Document, int, int]]:
+    """Return a document with its span; `start_index` in the metadata is its offset."""
     index = document.metadata.get("start_index")
     start = index if isinstance(index, int) and index >= 0 else 0
-    return _passage(document, source, start, start + len(document.page_content), chunk_id(document))
+    return [(document, start, start + len(document.page_content))]
 
 
-def _split(documents: Iterable[Document], splitter: TextSplitter) -> Iterator[Passage]:
-    for document in documents:
-        source = _source_of(document)
-        try:
-            pieces = splitter.split_documents([document])
-        except Exception as error:  # splitters raise anything; the other documents are still split
-            _LOG.warning("skipped %s, which cannot be split: %s", source, error)
-            continue
-        span = (0, 0)
-        for piece in pieces:
-            span = _find_span(document.page_content, piece.page_content, span)
-            own = _id_of_piece(piece, chunk_id(document), alone=len(pieces) == 1)
-            yield _passage(piece, source, *span, own)
+def _split(document: Document, splitter: TextSplitter, source: str) -> list[tuple[Document, int, int]]:
+    try:
+        pieces = splitter.split_documents([document])
+    except Exception as error:  # splitters raise anything; the other documents are still split
+        _LOG.warning("skipped %s, which cannot be split: %s", source, error)
+        return []
+    spans = accumulate(
+        (piece.page_content for piece in pieces),
+        lambda last, text: _find_span(document.page_content, text, last),
+        initial=(0, 0),
+    )
+    return [(piece, *span) for piece, span in zip(pieces, islice(spans, 1, None), strict=True)]
 
 
-def _passage(piece: Document, source: str, start: int, end: int, own_id: Any) -> Passage:
-    own_id = "" if own_id is None else str(own_id)
-    return Passage(id=own_id, text=piece.page_content, source=source, start=start, end=end, metadata=piece.metadata)
+def _source_of(document: Document, unnamed: str = "") -> str:
+    """Return the name of a document from its metadata, else `unnamed`, else a hash of its text."""
+    named = next((str(value) for key in SOURCE_KEYS if (value := document.metadata.get(key))), unnamed)
+    return named or f"{UNNAMED_TEXT}{hashlib.blake2b(document.page_content.encode(), digest_size=8).hexdigest()}"
 
 
-def _id_of_piece(piece: Document, document_id: Any, *, alone: bool) -> Any:
-    """Return the id of a piece: its own, or one derived from that of its document; None if there is neither."""
-    own = chunk_id(piece)
-    if own is not None and own != document_id:
-        return own
-    return document_id if document_id is None or alone else _derived_id(document_id, piece.page_content)
+def _id_of_piece(piece: Document, document: Document, *, alone: bool) -> str:
+    """Return the id of a piece: its own, or one derived from that of its document; "" if there is neither."""
+    own, of_document = chunk_id(piece), chunk_id(document)
+    if own is not None and own != of_document:
+        return str(own)
+    if of_document is None:
+        return ""
+    return str(of_document) if alone else _derived_id(of_document, piece.page_content)
 
 
 def _derived_id(document_id: Any, text: str) -> str:
     return f"{document_id}#{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
-
-
-def _source_of(document: Document) -> str:
-    """Return the name of a document from its metadata, or a hash of its text."""
-    digest = hashlib.blake2b(document.page_content.encode(), digest_size=8).hexdigest()
-    return _source_in_metadata(document) or f"{UNNAMED_TEXT}{digest}"
-
-
-def _source_in_metadata(document: Document) -> str:
-    values = (document.metadata.get(key) for key in SOURCE_KEYS)
-    return next((str(value) for value in values if value), "")
 
 
 def _find_span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:

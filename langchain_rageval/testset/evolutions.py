@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
+from random import Random
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -423,3 +424,35 @@ def _to_branch(key: Any) -> Branch:
             "such as persona('who asks')"
         )
     return branch
+
+
+def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[Branch]:
+    """Return the evolution of each row: exact counts by the largest remainder method, in random order.
+
+    Args:
+        shares: share of each evolution; all above 0, with sum 1.
+        size: number of rows.
+        seed: random seed of the order.
+    """
+    quotas = [(evolution, share * size) for evolution, share in shares.items()]
+    counts = {evolution: int(quota + 1e-9) for evolution, quota in quotas}
+    by_remainder = sorted(quotas, key=lambda pair: counts[pair[0]] - pair[1])
+    for evolution, _ in by_remainder[: size - sum(counts.values())]:
+        counts[evolution] += 1
+    rows = [evolution for evolution, count in counts.items() for _ in range(count)]
+    Random(seed).shuffle(rows)
+    return rows
+
+
+def branches_of_tree(shares: Mapping[Branch, float]) -> list[Branch]:
+    """Return the evolutions of each tree (questions about one fact): those of a distribution, `simple` first.
+
+    Raises:
+        ConfigError: if the distribution lacks `simple`, or has no other evolution.
+    """
+    if simple not in shares or len(shares) < 2:
+        raise ConfigError(
+            "tree=True compares evolutions with the simple question about the same fact: the distribution needs "
+            f"'simple' and at least one other evolution, got {', '.join(branch.get_name() for branch in shares)}"
+        )
+    return [simple, *(branch for branch in shares if branch != simple)]

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
-from math import isfinite
 from statistics import fmean
-from typing import Any, ClassVar, Self
-
-import numpy as np
-from langchain_core.runnables import RunnableConfig
-from pydantic import ConfigDict
+from typing import Any, Self
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.run.run import Traced
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.candidate import (
     ANSWERED_BY_DOCUMENTS,
@@ -35,86 +27,7 @@ from langchain_rageval.testset.candidate import (
 )
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import MULTI_CONTEXT
-from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.text.words import stems_of
-
-
-class AcceptedQuestions:
-    """Accepted questions with their vectors.
-
-    Args:
-        threshold: cosine from which two questions are duplicates; None rejects only equal questions.
-    """
-
-    def __init__(self, threshold: float | None) -> None:
-        self._threshold = threshold
-        self._questions: list[tuple[Candidate | TestsetRow, Any]] = []
-
-    def add(self, accepted: Candidate | TestsetRow, vector: Any) -> None:
-        """Add an accepted question with its unit vector, or None if it has none."""
-        self._questions.append((accepted, vector))
-
-    def find_duplicate(self, candidate: Candidate, vector: Any) -> str:
-        """Return the first accepted question that is equal or near enough; "" if there is none.
-
-        Questions of one tree are variants of one question, so that only equal ones are duplicates. A follow-up is
-        otherwise compared as it is understood without its turns.
-        """
-        standalone = candidate.standalone_question.casefold()
-        for other, other_vector in self._questions:
-            if candidate.tree_id and candidate.tree_id == other.tree_id:
-                if _as_asked(other) == _as_asked(candidate):
-                    return other.question
-            elif other.standalone_question.casefold() == standalone or self._is_near(vector, other_vector):
-                return other.question
-        return ""
-
-    def _is_near(self, vector: Any, other: Any) -> bool:
-        if vector is None or other is None or self._threshold is None:
-            return False
-        return float(vector @ other) >= self._threshold
-
-
-def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
-    """Return the texts of a question and of the turns before it."""
-    return (candidate.question.casefold(), *(turn.text for turn in candidate.chat_history))
-
-
-def to_unit_vector(vector: Any) -> Any:
-    """Return a vector divided by its length; None for a vector without direction."""
-    length = float(np.linalg.norm(vector))
-    return vector / length if isfinite(length) and length > 0 else None
-
-
-class ReviewedQuestion(Traced[Candidate, Candidate]):
-    """Step of one attempt that keeps the candidate whose first question was accepted; it does not appear in traces.
-
-    Attributes:
-        tree: True to give the candidate the id of a tree: a hash of its passage and question.
-        kept: list that receives the candidate, if it has a question and is not rejected.
-    """
-
-    in_traces: ClassVar[bool] = False
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    tree: bool
-    kept: Any
-
-    def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
-        if input.rejected or not input.question.strip():
-            return input
-        candidate = input.replace(tree_id=_tree_id(input)) if self.tree else input
-        self.kept.append(candidate)
-        return candidate
-
-    async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
-        return self._do(input, config)
-
-
-def _tree_id(candidate: Candidate) -> str:
-    content = json.dumps([candidate.question, candidate.passages[0].id])
-    return "tree-" + blake2b(content.encode(), digest_size=8).hexdigest()
-
 
 _CRITERIA = ("clarity", "depth", "structure", "relevance")
 _LOWEST, _HIGHEST = 1, 3

@@ -21,32 +21,23 @@ from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.governor import LocalGovernor
 from langchain_rageval.run.journal import Journal
-from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.run import CallOptions, Run, build_run
 from langchain_rageval.run.usage import tokens_in
-from langchain_rageval.testset.candidate import (
-    BLANK_QUESTION,
-    DUPLICATE,
-    EMBED,
-    Candidate,
-    CandidateStep,
-    Passage,
-    StepUsage,
+from langchain_rageval.testset.accepted_questions import (
+    AcceptedQuestions,
+    NewQuestion,
+    QuestionVectors,
+    ReviewedQuestion,
+    reject_duplicate,
 )
-from langchain_rageval.testset.docstore import Docstore, embed_passages
-from langchain_rageval.testset.evolutions import Branch, adds_passage, kinds_of, simple
+from langchain_rageval.testset.candidate import BLANK_QUESTION, EMBED, Candidate, CandidateStep, Passage, StepUsage
+from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.evolutions import Branch, adds_passage, allocate_rows, branches_of_tree, kinds_of, simple
 from langchain_rageval.testset.evolve import may_have_bridge
-from langchain_rageval.testset.filters import AcceptedQuestions, ReviewedQuestion, to_unit_vector
-from langchain_rageval.testset.generator_steps import GeneratorSettings
+from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
 from langchain_rageval.testset.row import TestsetRow
-from langchain_rageval.testset.sampling import (
-    allocate_rows,
-    branches_of_tree,
-    check_stratum,
-    draw_order,
-    passages_in_focus,
-)
+from langchain_rageval.testset.sampling import check_stratum, draw_order, passages_in_focus
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import JournaledStep
 
@@ -110,6 +101,7 @@ class Generation:
     _not_journaled: dict[str, None] = field(default_factory=dict)
     _accepted: AcceptedQuestions = field(init=False)
     _last_results: list[Candidate] = field(default_factory=list)  # of the attempts of the current round
+    _known: int = 0  # questions that were accepted before the current round
     _failures: int = 0  # attempts in the last rounds of which every attempt failed
 
     def __post_init__(self) -> None:
@@ -162,13 +154,21 @@ class Generation:
         if self._owns_journal and self.journal is not None:
             self.journal.close()
 
-    def prepare(self) -> Operation[None]:
-        """Embed the present questions, and the passages if an evolution adds near ones that share no entity."""
-        vectors = yield from self._embed_questions([row.standalone_question for row in self.present])
-        for row, vector in zip(self.present, vectors, strict=True):
-            self._accepted.add(row, vector)
-        if any(adds_passage(row.evolution) for row in self.scheduler.rows) and not self._bridged:
-            yield from embed_passages(self.store)
+    def vectors(self, *, at_start: bool = False) -> QuestionVectors:
+        """Return the step that embeds questions; at the start also the passages, if an evolution adds similar ones."""
+        adds = any(adds_passage(row.evolution) for row in self.scheduler.rows) and not self._bridged
+        embeddings = None if self.settings.dedupe is None else self.settings.embeddings
+        return QuestionVectors(embeddings=embeddings, store=self.store if at_start and adds else None)
+
+    @property
+    def present_questions(self) -> list[str]:
+        """Questions of the present rows, for `start`."""
+        return [row.standalone_question for row in self.present]
+
+    def start(self, vectors: Mapping[str, Any]) -> None:
+        """Add the present questions to the accepted ones, with their vectors."""
+        for row in self.present:
+            self._accepted.add(row, vectors[row.standalone_question])
 
     def next_round(self) -> dict[int, Candidate]:
         """Return new candidates (questions to generate) by row number; empty if the run is over."""
@@ -179,6 +179,7 @@ class Generation:
         elif self.scheduler.hopeless:
             self.stop_reason = f"none of the {self.scheduler.hopeless} questions was accepted; see `rejected`"
         self._last_results.clear()
+        self._known = len(self._accepted)
         return {} if self.stop_reason else self.scheduler.next_round()
 
     def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:
@@ -200,34 +201,38 @@ class Generation:
             chain, reviewed = self._chain(number, candidate)
             return Attempt(await chain.ainvoke(candidate, own.into(config)), next(iter(reviewed), None))
 
-    def accept(self, attempts: Mapping[int, Attempt]) -> Operation[list[TestsetRow]]:
+    def questions_of(self, attempts: Mapping[int, Attempt]) -> list[str]:
+        """Return the questions of attempts that no step rejected, for `accept`."""
+        return [
+            attempt.candidate.standalone_question
+            for attempt in attempts.values()
+            if not attempt.candidate.rejected and attempt.candidate.question.strip()
+        ]
+
+    def accept(self, attempts: Mapping[int, Attempt], vectors: Mapping[str, Any]) -> list[TestsetRow]:
         """Record attempts of a round, rejecting blank and duplicate questions.
 
         Args:
             attempts: results by row number, in the order of the rows.
+            vectors: vectors of `questions_of` the attempts.
 
         Returns:
             The new rows.
         """
         results = {number: _reject_blank(attempt.candidate) for number, attempt in attempts.items()}
-        accepted = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
-        vectors = yield from self._embed_questions([candidate.standalone_question for candidate in accepted.values()])
-        for (number, candidate), vector in zip(list(accepted.items()), vectors, strict=True):
-            if other := self._accepted.find_duplicate(candidate, vector):
-                trial = candidate.with_trial("dedupe", accepted=False, feedback=other)
-                accepted[number] = trial.reject(DUPLICATE)
-            else:
-                self._accepted.add(candidate, vector)
-        for number, candidate in results.items():
-            outcome = accepted.get(number, candidate)
+        new = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
+        repeated = self._accepted.add_new(list(new.values()), [vectors[c.standalone_question] for c in new.values()])
+        for number, other in zip(new, repeated, strict=True):
+            results[number] = reject_duplicate(new[number], other) if other else new[number]
+        for number, outcome in results.items():
             self._log(number, outcome)
             self.scheduler.record(number, outcome, attempts[number].reviewed)
             if outcome.rejected and outcome.rejected != _BUDGET_SPENT:
                 self.rejected.append(outcome)
-            if candidate.has_failed:
-                self.first_failure = self.first_failure or candidate.history[-1].feedback
+            if outcome.has_failed:
+                self.first_failure = self.first_failure or outcome.history[-1].feedback
         self._last_results += results.values()
-        return [self._to_row(candidate) for candidate in accepted.values() if candidate.rejected is None]
+        return [self._to_row(candidate) for candidate in results.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
         """Return the rejections by reason and the last feedback, such as "2 rejected: 2 not evolved; last: vague"."""
@@ -318,8 +323,10 @@ class Generation:
         if candidate.question:
             return RunnableSequence(*rest, name=_CHAIN), [candidate]
         reviewed: list[Candidate] = []
+        *writing, review = self._journaled(None)
+        new = NewQuestion(accepted=self._accepted, among=self._known)
         keep = ReviewedQuestion(tree=self.settings.tree, kept=reviewed)
-        return RunnableSequence(*self._journaled(None), keep, *rest, name=_CHAIN), reviewed
+        return RunnableSequence(*writing, new, review, keep, *rest, name=_CHAIN), reviewed
 
     def _journaled(self, evolution: Branch | None) -> list[JournaledStep]:
         """Return the steps from an evolution on; for None, the steps up to the reviewed first question."""
@@ -327,9 +334,9 @@ class Generation:
             if evolution not in self._steps:
                 settings, store = self.settings, self.store
                 built = (
-                    settings.steps_before(store)
+                    steps_before(settings, store)
                     if evolution is None
-                    else [*settings.steps_of_branch(evolution, store), *settings.steps_after(store)]
+                    else [*steps_of_branch(settings, evolution, store), *steps_after(settings, store)]
                 )
                 journaled = [self.journaled(step) for step in built]
                 self._not_journaled |= {step.unknown: None for step in journaled if step.unknown and self.journal}
@@ -340,7 +347,7 @@ class Generation:
         """Return the usage of each step, in the order of the steps."""
         order = [None, *self.settings.distribution]
         names = [step.get_name() for branch in order for step in self._steps.get(branch, [])]
-        last = [step.get_name() for step in self.settings.steps_after(self.store)]
+        last = [step.get_name() for step in steps_after(self.settings, self.store)]
         usages = self._usage.ordered([*(name for name in names if name not in last), *last])
         embedding = self.embed_run.meter.usage
         return {**usages, EMBED: embedding} if embedding.embedded else usages
@@ -365,13 +372,6 @@ class Generation:
     def _to_row(self, candidate: Candidate) -> TestsetRow:
         passages = [self.store.identify(passage) for passage in candidate.passages]
         return _to_row(candidate.replace(passages=passages))
-
-    def _embed_questions(self, questions: Sequence[str]) -> Operation[list[Any]]:
-        """Return unit vectors of questions; None for a zero vector, and for all if `dedupe` is None."""
-        if self.settings.dedupe is None or not questions:
-            return [None] * len(questions)
-        vectors = yield Embed(self.settings.embeddings, list(questions))
-        return [to_unit_vector(vector) for vector in vectors]
 
 
 def _reject_blank(candidate: Candidate) -> Candidate:

@@ -25,19 +25,26 @@ from pydantic.json_schema import SkipJsonSchema
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
-from langchain_rageval.run.drivers import adrive, astream_results, drive
+from langchain_rageval.run.drivers import astream_results
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.testset.candidate import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolutions import DISTRIBUTION, normalize_shares
+from langchain_rageval.testset.evolutions import DISTRIBUTION, branches_of_tree, normalize_shares
 from langchain_rageval.testset.generation import Attempt, Generation
-from langchain_rageval.testset.generator_steps import GeneratorSettings, UserRunnable, steps_of_user
+from langchain_rageval.testset.generator_steps import (
+    GeneratorSettings,
+    UserRunnable,
+    steps_after,
+    steps_before,
+    steps_of_branch,
+    steps_of_user,
+)
 from langchain_rageval.testset.plan import GenerationPlan, plan_generation
 from langchain_rageval.testset.refresh import Refresh, documents_of, extended
 from langchain_rageval.testset.row import TestsetRow
-from langchain_rageval.testset.sampling import Focus, branches_of_tree
+from langchain_rageval.testset.sampling import Focus
 from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import check_sync
 from langchain_rageval.testset.writing import answer_check
@@ -162,7 +169,7 @@ class TestsetGenerator(GeneratorSettings):
         super().__init__(**given)
         if tree:
             branches_of_tree(self.distribution)
-        self.steps_before(None), self.steps_after(None)  # raises ConfigError if a step rejects an option
+        steps_before(self, None), steps_after(self, None)  # raises ConfigError if a step rejects an option
 
     def __repr__(self) -> str:
         """Return the generator as text: its models and distribution, without secrets."""
@@ -180,13 +187,13 @@ class TestsetGenerator(GeneratorSettings):
         """Return the graph of the steps, with one branch for each evolution of the distribution."""
         graph, docstore = Graph(), self._new_docstore([])
         start = [graph.add_node(self.get_input_schema(config))]
-        reviewed = _extend(graph, start, self.steps_before(None), config)
+        reviewed = _extend(graph, start, steps_before(self, None), config)
         branches = [
-            _extend(graph, reviewed, self.steps_of_branch(branch, docstore), config) for branch in self.distribution
+            _extend(graph, reviewed, steps_of_branch(self, branch, docstore), config) for branch in self.distribution
         ]
         evolved = list(dict.fromkeys(node for nodes in branches for node in nodes))
         end = graph.add_node(self.get_output_schema(config))
-        for node in _extend(graph, evolved, self.steps_after(None), config):
+        for node in _extend(graph, evolved, steps_after(self, None), config):
             graph.add_edge(node, end)
         return graph
 
@@ -381,7 +388,8 @@ class TestsetGenerator(GeneratorSettings):
             check_sync(step)
         n_workers = _WORKERS_PER_SLOT * self.max_concurrency
         with self._show_progress(generation) as progress, generation:
-            drive(generation.prepare(), generation.embed_run, config)
+            embed_config, embed = generation.embed_run.into(config), generation.vectors()
+            generation.start(generation.vectors(at_start=True).invoke(generation.present_questions, embed_config))
             while starts := generation.next_round():
                 run = generation.run.for_sample()
                 attempts = [partial(generation.attempt, n, start, run, config) for n, start in starts.items()]
@@ -390,16 +398,17 @@ class TestsetGenerator(GeneratorSettings):
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
                         if one_by_one or len(finished) == len(starts):
-                            yield from _count_rows(
-                                drive(generation.accept(finished), generation.embed_run, config), progress
-                            )
+                            vectors = embed.invoke(generation.questions_of(finished), embed_config)
+                            yield from _count_rows(generation.accept(finished, vectors), progress)
                             finished.clear()
 
     async def _arows(
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
     ) -> AsyncGenerator[TestsetRow]:
         with self._show_progress(generation) as progress, generation:
-            await adrive(generation.prepare(), generation.embed_run, config)
+            embed_config, embed = generation.embed_run.into(config), generation.vectors()
+            present = generation.present_questions
+            generation.start(await generation.vectors(at_start=True).ainvoke(present, embed_config))
             while starts := generation.next_round():
                 run, numbers = generation.run.for_sample(), iter(starts)
                 attempts = [generation.aattempt(n, start, run, config) for n, start in starts.items()]
@@ -408,8 +417,8 @@ class TestsetGenerator(GeneratorSettings):
                     async for result in results:
                         finished[next(numbers)] = result
                         if one_by_one or len(finished) == len(starts):
-                            rows = await adrive(generation.accept(finished), generation.embed_run, config)
-                            for row in _count_rows(rows, progress):
+                            vectors = await embed.ainvoke(generation.questions_of(finished), embed_config)
+                            for row in _count_rows(generation.accept(finished, vectors), progress):
                                 yield row
                             finished.clear()
 
@@ -434,7 +443,7 @@ class TestsetGenerator(GeneratorSettings):
     def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
         store = self._filled_docstore(documents)
         generation = Generation(self, store, 0, self.seed, _checked(testset).rows, evolutions=[])
-        steps = self.steps_after(store)[:2]  # find_passages and answer
+        steps = steps_after(self, store)[:2]  # find_passages and answer
         return Refresh(testset, generation, steps, answer_check(self.critic))
 
     def _size(self, size: int | None) -> int:

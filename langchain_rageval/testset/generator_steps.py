@@ -66,47 +66,53 @@ class GeneratorSettings(Traced[Any, Testset]):
         """Writer, critic, and the model that answers from memory, if there is one."""
         return [judge for judge in (self.writer, self.critic, self.closed_book) if judge is not None]
 
-    def steps_before(self, docstore: Docstore | None) -> list[CandidateStep]:
-        """Return the steps up to the reviewed first question, in order."""
-        services = self._services(docstore)
-        return [
-            self._own("passage_filter", services) or passage_filter(self.critic, threshold=self.passage_threshold),
-            self._own("keyphrases", services) or keyphrases(self.writer),
-            self._own("seed_question", services) or seed_question(self.writer),
-            services["question_filter"],
-        ]
 
-    def steps_of_branch(self, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
-        """Return the steps of a branch: one for each evolution with its filters, and the user steps."""
-        services = self._services(docstore)
-        return [part.with_services(services) for part in parts_of(branch)]
+def steps_before(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
+    """Return the steps up to the reviewed first question, in order."""
+    services = _services(settings, docstore)
+    return [
+        _own(settings, "passage_filter", services)
+        or passage_filter(settings.critic, threshold=settings.passage_threshold),
+        _own(settings, "keyphrases", services) or keyphrases(settings.writer),
+        _own(settings, "seed_question", services) or seed_question(settings.writer),
+        services["question_filter"],
+    ]
 
-    def steps_after(self, docstore: Docstore | None) -> list[CandidateStep]:
-        """Return the steps after the last evolution, in order."""
-        services = self._services(docstore)
-        closed_book = self._own("closed_book_filter", services) or (
-            None if self.closed_book is None else closed_book_filter(self.closed_book)
-        )
-        return [
-            self._own("find_passages", services) or find_passages(self.critic),
-            self._own("answer", services) or answer(self.writer),
-            *([] if closed_book is None else [closed_book]),
-        ]
 
-    def _own(self, name: str, services: Mapping[str, Any]) -> CandidateStep | None:
-        step = self.steps.get(name)
-        return step and step.with_services(services)
+def steps_of_branch(settings: GeneratorSettings, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
+    """Return the steps of a branch: one for each evolution with its filters, and the user steps."""
+    services = _services(settings, docstore)
+    return [part.with_services(services) for part in parts_of(branch)]
 
-    def _services(self, docstore: Docstore | None) -> dict[str, Any]:
-        """Return what evolutions and user steps receive: models, docstore, and the filters of an evolution."""
-        models = {"writer": self.writer, "critic": self.critic, "docstore": docstore}
-        review = question_filter(self.critic, self.writer, docstore, max_rewrites=self.max_rewrites)
-        built = {
-            "compress": compress(self.writer),
-            "question_filter": review,
-            "evolution_filter": evolution_filter(self.critic),
-        }
-        return models | {name: self._own(name, models) or step for name, step in built.items()}
+
+def steps_after(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
+    """Return the steps after the last evolution, in order."""
+    services = _services(settings, docstore)
+    closed_book = _own(settings, "closed_book_filter", services) or (
+        None if settings.closed_book is None else closed_book_filter(settings.closed_book)
+    )
+    return [
+        _own(settings, "find_passages", services) or find_passages(settings.critic),
+        _own(settings, "answer", services) or answer(settings.writer),
+        *([] if closed_book is None else [closed_book]),
+    ]
+
+
+def _own(settings: GeneratorSettings, name: str, services: Mapping[str, Any]) -> CandidateStep | None:
+    step = settings.steps.get(name)
+    return step and step.with_services(services)
+
+
+def _services(settings: GeneratorSettings, docstore: Docstore | None) -> dict[str, Any]:
+    """Return what evolutions and user steps receive: models, docstore, and the filters of an evolution."""
+    models = {"writer": settings.writer, "critic": settings.critic, "docstore": docstore}
+    review = question_filter(settings.critic, settings.writer, docstore, max_rewrites=settings.max_rewrites)
+    built = {
+        "compress": compress(settings.writer),
+        "question_filter": review,
+        "evolution_filter": evolution_filter(settings.critic),
+    }
+    return models | {name: _own(settings, name, models) or step for name, step in built.items()}
 
 
 def steps_of_user(steps: Mapping[str, UserRunnable] | None) -> dict[str, UserStep]:

@@ -23,21 +23,17 @@ from langchain_rageval.testset.evolutions import (
     Evolution,
     EvolutionBranch,
     adds_passage,
+    allocate_rows,
+    branches_of_tree,
     kinds_of,
     parts_of,
     simple,
 )
 from langchain_rageval.testset.evolve import CHECKED_PASSAGES, QuestionEvolver, may_have_bridge
 from langchain_rageval.testset.filters import ClosedBookFilter, EvolutionFilter, QuestionFilter
-from langchain_rageval.testset.generator_steps import GeneratorSettings
+from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS
-from langchain_rageval.testset.sampling import (
-    allocate_rows,
-    branches_of_tree,
-    check_stratum,
-    draw_order,
-    passages_in_focus,
-)
+from langchain_rageval.testset.sampling import check_stratum, draw_order, passages_in_focus
 from langchain_rageval.testset.user_step import UserStep, inner_runnable
 from langchain_rageval.testset.writing import PassageFinder
 
@@ -178,13 +174,13 @@ def plan_generation(settings: GeneratorSettings, store: Docstore, size: int, see
     texts = [passage.text for passage in drawn[:size]]
     costs = _Costs(PriceList.of(settings.price), texts, settings.max_rewrites)
     firsts = ceil(size / len(branches)) if branches else size
-    for step in settings.steps_before(store):
+    for step in steps_before(settings, store):
         costs.add(step, _Question(simple, bridged), firsts, MAX_ATTEMPTS * size)
     for branch, count in rows.items():
-        for step in settings.steps_of_branch(branch, store):
+        for step in steps_of_branch(settings, branch, store):
             costs.add(step, _Question(branch, bridged), count, MAX_ATTEMPTS * count)
     for branch, count in rows.items():
-        for step in settings.steps_after(store):
+        for step in steps_after(settings, store):
             costs.add(step, _Question(branch, bridged), count, MAX_ATTEMPTS * count)
     embeds = not bridged and any(map(adds_passage, rows)) and store.vectorstore is None
     embedded = (0 if settings.dedupe is None else size) + (len(store) if embeds else 0)

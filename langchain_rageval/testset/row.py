@@ -65,13 +65,7 @@ class TestsetRow(InputModel):
         """Return the tree of the question as HTML for notebooks: passages, attempts, the result with its reference."""
         spans = [f"{source} {start}–{end}: " for source, start, end in self.spans] or [""] * len(self.contexts)
         passages = [text(span + passage) for span, passage in zip(spans, self.contexts, strict=True)]
-        return item_list(passages) + trial_list(self.history) + self.head_html()
-
-    def head_html(self) -> str:
-        """Return the earlier turns, the question and the reference answer as HTML."""
-        turns = [paragraph(f"<em>{text(turn.role)}</em> {text(turn.text)}") for turn in self.chat_history]
-        question = paragraph(bold(self.question), "(" + text(self.evolution) + ")")
-        return "".join([*turns, question, paragraph(text(self.reference))])
+        return item_list(passages) + trial_list(self.history) + row_html(self)
 
     def to_sample(self) -> Sample:
         """Return a Sample without answer and contexts; without references if there is no answer to the question.
@@ -94,6 +88,13 @@ class TestsetRow(InputModel):
                 **self.tree,
             },
         )
+
+
+def row_html(row: TestsetRow) -> str:
+    """Return the earlier turns, the question and the reference answer of a row as HTML."""
+    turns = [paragraph(f"<em>{text(turn.role)}</em> {text(turn.text)}") for turn in row.chat_history]
+    question = paragraph(bold(row.question), "(" + text(row.evolution) + ")")
+    return "".join([*turns, question, paragraph(text(row.reference))])
 
 
 def trial_list(history: Sequence[Trial]) -> str:

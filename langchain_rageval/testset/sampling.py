@@ -1,4 +1,4 @@
-"""Seeded draws of a generation: the evolution of each row, the order of passages, and where questions start."""
+"""Seeded draws of passages: their order, and those from which questions start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.testset.candidate import Passage
-from langchain_rageval.testset.evolutions import Branch, simple
 
 _SOURCE = "source"
 _MOST_NAMES = 5  # values that an error lists
@@ -93,38 +92,6 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     shown = sorted(known)
     rest = len(shown) - _MOST_NAMES
     return f"there are {', '.join(map(repr, shown[:_MOST_NAMES]))}" + (f" and {rest} more" if rest > 0 else "")
-
-
-def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[Branch]:
-    """Return the evolution of each row: exact counts by the largest remainder method, in random order.
-
-    Args:
-        shares: share of each evolution; all above 0, with sum 1.
-        size: number of rows.
-        seed: random seed of the order.
-    """
-    quotas = [(evolution, share * size) for evolution, share in shares.items()]
-    counts = {evolution: int(quota + 1e-9) for evolution, quota in quotas}
-    by_remainder = sorted(quotas, key=lambda pair: counts[pair[0]] - pair[1])
-    for evolution, _ in by_remainder[: size - sum(counts.values())]:
-        counts[evolution] += 1
-    rows = [evolution for evolution, count in counts.items() for _ in range(count)]
-    Random(seed).shuffle(rows)
-    return rows
-
-
-def branches_of_tree(shares: Mapping[Branch, float]) -> list[Branch]:
-    """Return the evolutions of each tree (questions about one fact): those of a distribution, `simple` first.
-
-    Raises:
-        ConfigError: if the distribution lacks `simple`, or has no other evolution.
-    """
-    if simple not in shares or len(shares) < 2:
-        raise ConfigError(
-            "tree=True compares evolutions with the simple question about the same fact: the distribution needs "
-            f"'simple' and at least one other evolution, got {', '.join(branch.get_name() for branch in shares)}"
-        )
-    return [simple, *(branch for branch in shares if branch != simple)]
 
 
 def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source") -> list[Passage]:

@@ -25,7 +25,7 @@ from langchain_rageval.run.usage import format_money
 from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.review_page import write_testset_page
-from langchain_rageval.testset.row import TestsetDiff, TestsetRow, diff_rows, trial_list
+from langchain_rageval.testset.row import TestsetDiff, TestsetRow, diff_rows, row_html, trial_list
 
 if TYPE_CHECKING:
     import pandas
@@ -152,7 +152,7 @@ class Testset:
         """Return the first fifty questions and rejected candidates as HTML for notebooks, with their histories."""
         histories = [details("history", trial_list(row.history)) for row in self.rows]
         pairs = zip(self.rows, histories, strict=True)
-        items = item_list([row.head_html() + history for row, history in pairs], numbered=True)
+        items = item_list([row_html(row) + history for row, history in pairs], numbered=True)
         notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
         return "".join(paragraph(text(line)) for line in self._head()) + items + self._rejected_html() + notes
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from langchain_core.documents import Document
 
 from langchain_rageval.testset import Docstore, Passage, conditional, reasoning, simple
-from langchain_rageval.testset.evolutions import EVOLUTIONS
-from langchain_rageval.testset.sampling import allocate_rows, draw_order
+from langchain_rageval.testset.evolutions import EVOLUTIONS, allocate_rows
+from langchain_rageval.testset.sampling import draw_order
 
 WIKI = corpus("ru_wiki")
 

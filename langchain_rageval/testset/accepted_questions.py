@@ -1,0 +1,204 @@
+"""AcceptedQuestions: the questions of a run, and the steps of an attempt that compare and keep its question."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from math import isfinite
+from typing import Any, ClassVar
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+from langchain_core.runnables import RunnableConfig
+from pydantic import ConfigDict, InstanceOf
+
+from langchain_rageval.run.drivers import adrive, drive
+from langchain_rageval.run.requests import Embed, Operation
+from langchain_rageval.run.run import Run, Traced
+from langchain_rageval.testset.candidate import DUPLICATE, Candidate
+from langchain_rageval.testset.docstore import Docstore, embed_passages
+from langchain_rageval.testset.row import TestsetRow
+
+_BLOCK = 256  # questions that are compared with all earlier ones in one matrix product
+_ROOM = 64  # vectors for which memory is taken at first
+
+
+class AcceptedQuestions:
+    """Accepted questions with their vectors.
+
+    Args:
+        threshold: cosine from which two questions are duplicates; None rejects only equal questions.
+    """
+
+    def __init__(self, threshold: float | None) -> None:
+        self._threshold = threshold
+        self._questions: list[Candidate | TestsetRow] = []
+        self._places: dict[str | tuple[str, ...], list[int]] = defaultdict(list)
+        self._vectors = np.zeros((0, 0), np.float32)
+
+    def __len__(self) -> int:
+        """Return the number of accepted questions."""
+        return len(self._questions)
+
+    def add(self, accepted: Candidate | TestsetRow, vector: Any) -> None:
+        """Add an accepted question with its unit vector, or None if it has none."""
+        place = len(self)
+        for key in (accepted.standalone_question.casefold(), _as_asked(accepted)):
+            self._places[key].append(place)
+        self._questions.append(accepted)
+        if vector is not None:
+            if place >= len(self._vectors):
+                room = np.zeros((max(_ROOM, 2 * place), len(vector)), np.float32)
+                room[: len(self._vectors), : self._vectors.shape[1]] = self._vectors
+                self._vectors = room
+            self._vectors[place] = vector
+
+    def add_new(self, candidates: Sequence[Candidate], vectors: Sequence[Any]) -> list[str]:
+        """Add the questions that repeat no earlier one; return for each the earlier question, or "" if there is none.
+
+        Args:
+            candidates: questions, in the order in which they are added.
+            vectors: their unit vectors, None for a question without one.
+        """
+        repeated: list[str] = []
+        for start in range(0, len(candidates), _BLOCK):
+            known, block = len(self), vectors[start : start + _BLOCK]
+            near = self._near(block, 0, known)
+            for place, candidate in enumerate(candidates[start : start + _BLOCK]):
+                own = self._near(block[place : place + 1], known, len(self))
+                repeated.append(self._first([*near[place], *own[0]], candidate, len(self)))
+                if not repeated[-1]:
+                    self.add(candidate, block[place])
+        return repeated
+
+    def find_duplicate(self, candidate: Candidate | TestsetRow, vector: Any = None, among: int | None = None) -> str:
+        """Return the first accepted question that is equal or near enough; "" if there is none.
+
+        Args:
+            candidate: the question.
+            vector: its unit vector; None finds only equal questions.
+            among: number of questions to compare with, the earliest ones; by default all.
+        """
+        among = len(self) if among is None else among
+        return self._first(self._near([vector], 0, among)[0], candidate, among)
+
+    def _first(self, near: Iterable[int], candidate: Candidate | TestsetRow, among: int) -> str:
+        """Return the first question that is near or equal.
+
+        Questions of one tree are variants of one question, so that only equal ones are duplicates. A follow-up is
+        otherwise compared as it is understood without its turns.
+        """
+        as_asked = self._places.get(_as_asked(candidate), ())
+        alike = {*near, *self._places.get(candidate.standalone_question.casefold(), ())}
+        for place in sorted({*alike, *as_asked}):
+            other: Candidate | TestsetRow = self._questions[place]
+            variants = candidate.tree_id and candidate.tree_id == other.tree_id
+            if place < among and place in (as_asked if variants else alike):
+                return other.question
+        return ""
+
+    def _near(self, vectors: Sequence[Any], start: int, end: int) -> list[list[int]]:
+        """Return for each vector the places of near questions from `start` to `end`."""
+        there = [vector for vector in vectors if vector is not None]
+        if self._threshold is None or not there or end <= start or not self._vectors.size:
+            return [[] for _ in vectors]
+        cosines = self._vectors[start:end] @ np.asarray(there, np.float32).T
+        found = iter((np.flatnonzero(column >= self._threshold) + start).tolist() for column in cosines.T)
+        return [[] if vector is None else next(found) for vector in vectors]
+
+
+def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
+    """Return the texts of a question and of the turns before it."""
+    return (candidate.question.casefold(), *(turn.text for turn in candidate.chat_history))
+
+
+class QuestionVectors(Traced[list[str], dict[str, Any]]):
+    """Step that embeds questions in one batch: unit vectors by question, None for one without direction.
+
+    Attributes:
+        embeddings: embeddings of questions; None embeds nothing.
+        store: passages that are embedded too, unless they are already; None for questions alone.
+    """
+
+    in_traces: ClassVar[bool] = False
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    embeddings: InstanceOf[Embeddings] | None
+    store: InstanceOf[Docstore] | None = None
+
+    def _do(self, input: list[str], config: RunnableConfig) -> dict[str, Any]:
+        return drive(self._work(input), Run.of(config), config)
+
+    async def _ado(self, input: list[str], config: RunnableConfig) -> dict[str, Any]:
+        return await adrive(self._work(input), Run.of(config), config)
+
+    def _work(self, questions: list[str]) -> Operation[dict[str, Any]]:
+        if self.store is not None:
+            yield from embed_passages(self.store)
+        if self.embeddings is None or not questions:
+            return dict.fromkeys(questions)
+        vectors = yield Embed(self.embeddings, questions)
+        return dict(zip(questions, map(_to_unit_vector, vectors), strict=True))
+
+
+def _to_unit_vector(vector: Any) -> Any:
+    length = float(np.linalg.norm(vector))
+    return vector / length if isfinite(length) and length > 0 else None
+
+
+class _Pass(Traced[Candidate, Candidate]):
+    """Step of one attempt without model and traces; a rejected candidate, or one without a question, passes through."""
+
+    in_traces: ClassVar[bool] = False
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
+        return input if input.rejected or not input.question.strip() else self._pass(input)
+
+    async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
+        return self._do(input, config)
+
+    def _pass(self, candidate: Candidate) -> Candidate:
+        return candidate
+
+
+class NewQuestion(_Pass):
+    """Rejects a first question that equals one which was accepted in an earlier round.
+
+    Attributes:
+        accepted: accepted questions.
+        among: number of them at the beginning of the round, so that the order of completion changes nothing.
+    """
+
+    accepted: InstanceOf[AcceptedQuestions]
+    among: int
+
+    def _pass(self, candidate: Candidate) -> Candidate:
+        other = self.accepted.find_duplicate(candidate, among=self.among)
+        return reject_duplicate(candidate, other) if other else candidate
+
+
+class ReviewedQuestion(_Pass):
+    """Keeps the candidate whose first question was accepted.
+
+    Attributes:
+        tree: True to give the candidate the id of a tree: a hash of its passage and question.
+        kept: list that receives the candidate.
+    """
+
+    tree: bool
+    kept: Any
+
+    def _pass(self, candidate: Candidate) -> Candidate:
+        content = json.dumps([candidate.question, candidate.passages[0].id]).encode()
+        tree_id = f"tree-{blake2b(content, digest_size=8).hexdigest()}"
+        kept = candidate.replace(tree_id=tree_id) if self.tree else candidate
+        self.kept.append(kept)
+        return kept
+
+
+def reject_duplicate(candidate: Candidate, other: str) -> Candidate:
+    """Reject a candidate that repeats another question, which becomes the feedback."""
+    return candidate.with_trial("dedupe", accepted=False, feedback=other).reject(DUPLICATE)
