@@ -264,7 +264,9 @@ def failure_scores(metric: Runnable[Any, Any] | Scorer, error: Exception, usage:
         error=type(error).__name__,
         message=cut_middle(redact_secrets(_error_message(error), metric), LONGEST_MESSAGE),
         step="sample" if isinstance(error, SampleError) else step_of(error),
-        raw_output=_raw_output(error, metric) if isinstance(error, JudgeOutputError) else None,
+        raw_output=cut_middle(redact_secrets(error.raw_output, metric), _LONGEST_REPLY)
+        if isinstance(error, JudgeOutputError)
+        else None,
     )
     parts = {part.name: part for part in reversed(metrics_in(metric))}
     return {
@@ -286,22 +288,12 @@ def _error_message(error: BaseException) -> str:
     A client's own message may be as short as "Connection error.".
     """
     message, first = message_of(error), error
-    if _is_unreadable_reply(error):
+    if step_of(error) is not None and isinstance(error, JSONDecodeError | UnicodeDecodeError):  # the page of a proxy
         return f"the reply of the model or its server is not JSON: check the address of the server ({message})"
     for _ in range(_MAX_CAUSES):
         first = first.__cause__ or first
     cause = message_of(first)
     return message if first is error or cause in message else f"{message} ({cause})"
-
-
-def _is_unreadable_reply(error: BaseException) -> bool:
-    """Return True if a client failed to decode the reply of its server, such as the page of a proxy."""
-    return step_of(error) is not None and isinstance(error, JSONDecodeError | UnicodeDecodeError)
-
-
-def _raw_output(error: JudgeOutputError, metric: Runnable[Any, Any] | Scorer) -> str:
-    """Return the judge's reply for a report: without secrets, and without its middle part if it is huge."""
-    return cut_middle(redact_secrets(error.raw_output, metric), _LONGEST_REPLY)
 
 
 def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]:

@@ -182,7 +182,9 @@ class HostileJudgeTests:
                 "and do not use `except:` without a class"
             )
         if error == KeyboardInterrupt.__name__:
-            ended = isinstance(outcome.error, KeyboardInterrupt) or not outcome.complete
+            ended = isinstance(outcome.error, KeyboardInterrupt) or (
+                outcome.report is not None and not outcome.report.complete
+            )
             assert ended, (
                 "the metric caught KeyboardInterrupt, so that Ctrl-C does not end a run: catch Exceptions only"
             )
@@ -231,26 +233,24 @@ class _Outcome:
     """Result of a run: its scores and its report, or the error that ended it."""
 
     scores: list[Score]
-    rows: list[Row]
     report: Report | None = None
     error: BaseException | None = None
-
-    @property
-    def complete(self) -> bool:
-        """True unless the run was interrupted."""
-        return self.report is None or self.report.complete
 
     @classmethod
     def of(cls, future: Future[Any]) -> _Outcome:
         """Return the outcome of a finished run."""
         error = future.exception()
         if error is not None:
-            return cls([], [], error=error)
+            return cls([], error=error)
         result = future.result()
         if not isinstance(result, Report):
-            return cls(list(scores_by_name(result).values()), [])
-        rows = list(result.rows)
-        return cls([score for row in rows for score in row.scores.values()], rows, result)
+            return cls(list(scores_by_name(result).values()))
+        return cls([score for row in result.rows for score in row.scores.values()], result)
+
+    @property
+    def rows(self) -> list[Row]:
+        """Rows of the report; none without a report."""
+        return list(self.report.rows) if self.report else []
 
 
 @dataclass(frozen=True)
