@@ -249,9 +249,10 @@ class Metric(Traced[Any, Score], Adapters):
         return sorted(field for field in self.reads if _is_missing(sample, field))
 
     def rescore(self, sample: Sample, score: Score) -> Score | None:
-        """Compute the score from the findings of an earlier score, without a call; anew for a function of the sample.
+        """Compute the score from the findings of an earlier score, without a call.
 
-        The earlier usage and the part of the instrument that found the facts are kept.
+        The earlier usage and the part of the instrument that found the facts are kept. A metric that is a function of
+        the sample is called again.
 
         Args:
             sample: has all fields that this metric reads.

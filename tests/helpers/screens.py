@@ -1,4 +1,4 @@
-"""What people see: HTML pages in a real Chromium, and commands on a terminal."""
+"""HTML pages in a real Chromium, and commands on a terminal."""
 
 import fcntl
 import os
@@ -80,7 +80,7 @@ def opened_pages(browser):
 
 
 def seen(width, *words, **environment):
-    """What a command writes to a terminal so wide."""
+    """Return what a command writes to a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}

@@ -111,7 +111,7 @@ class TestOpenAIServer:
 
 
 class TestEmbeddingFaults:
-    """One fault, then good vectors."""
+    """Refusals of the embeddings endpoint; its faults are in tests/evaluation/test_faults.py."""
 
     def test_a_text_that_is_refused(self, openai_server, openai_embeddings):
         embedder = Embedder(refuse=lambda text: text == "bad")
@@ -123,7 +123,7 @@ class TestEmbeddingFaults:
 
 
 class TestFaults:
-    """One fault, then a good answer; where no error comes, the client returns what is named here."""
+    """Fault plans; what scores make of each fault is in tests/evaluation/test_faults.py."""
 
     def test_unauthorized_repeats_the_secret(self, openai_server, chat_openai):
         server = openai_server(reply, faults=Faults.script(["unauthorized"]))

@@ -1,4 +1,4 @@
-"""One server that speaks the dialects of several vendors and answers as OfflineJudge does."""
+"""Server with the APIs of several vendors, which answers as OfflineJudge does."""
 
 import json
 import re
