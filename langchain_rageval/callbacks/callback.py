@@ -29,11 +29,11 @@ from langchain_rageval.callbacks.scoring_pipeline import (
 )
 from langchain_rageval.callbacks.sinks.files import JsonlSink
 from langchain_rageval.callbacks.sinks.traces import OpenTelemetrySink
-from langchain_rageval.chains.events import ChainEvents, RunLabels
-from langchain_rageval.chains.run_trees import RootRun, RunTrees, RunType, new_record
+from langchain_rageval.chains.events import ChainEvents
+from langchain_rageval.chains.run_trees import RootRun, RunRecord, RunTrees, RunType, new_record
 from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_chain_run, snapshot, thread_id_in
 from langchain_rageval.data.conversations import CONVERSATION
-from langchain_rageval.data.schema import without_surrogates
+from langchain_rageval.data.schema import Sample, without_surrogates
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
@@ -46,14 +46,6 @@ from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, fill_defaults
 _DEFAULTS: CallOptions = {**CALL_DEFAULTS, "max_concurrency": 4}
 _ALL = 2**64
 _COUNTERS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off", "lost")
-
-
-class _ProcessState:
-    """Open runs and scoring pipeline of one process."""
-
-    def __init__(self, options: ScoringOptions) -> None:
-        self.pipeline = ScoringPipeline(options)
-        self.trees = RunTrees(lambda _: self.pipeline.count(dropped=1))
 
 
 class RagEvalCallback(ChainEvents):
@@ -154,7 +146,7 @@ class RagEvalCallback(ChainEvents):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickling, without open runs and queues: a copy starts empty."""
-        return {name: value for name, value in vars(self).items() if name != "_state"}
+        return {name: value for name, value in vars(self).items() if name not in ("_pipeline", "_open")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore the options, with no open runs and empty queues."""
@@ -184,9 +176,8 @@ class RagEvalCallback(ChainEvents):
             `skipped`: scores left out because a field is missing. `sink_errors`: failed calls of sinks. `lost`: rows
             that a sink never accepted.
         """
-        state = self._state
-        counts = state.pipeline.stats()
-        return {name: counts.get(name, 0) for name in (*_COUNTERS, "pending")} | {"running": state.trees.n_sampled}
+        counts = self._pipeline.stats()
+        return {name: counts.get(name, 0) for name in (*_COUNTERS, "pending")} | {"running": self._open.n_sampled}
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all runs that have ended so far are scored and delivered.
@@ -197,7 +188,7 @@ class RagEvalCallback(ChainEvents):
         Returns:
             True if all were finished in time.
         """
-        return self._state.pipeline.flush(timeout)
+        return self._pipeline.flush(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
         """Flush, stop sampling, drop the runs that still wait, and close the sinks that have a `close` method.
@@ -212,54 +203,52 @@ class RagEvalCallback(ChainEvents):
         """
         self._closed = True
         in_time = self.flush(timeout)
-        self._state.pipeline.close()
+        self._pipeline.close()
         for sink in self._options.sinks:
             if in_time and callable(close := getattr(sink, "close", None)):
                 try:
                     close()
                 except Exception as error:
-                    self._state.pipeline.log_once("a sink could not be closed", error)
+                    self._pipeline.log_once("a sink could not be closed", error)
         return in_time
 
-    def _begin_tree(self, run_type: RunType, run_id: UUID, name: str | None, inputs: Any, labels: RunLabels) -> None:
+    def _begin_tree(self, run_type: RunType, run_id: UUID, inputs: Any, event: Mapping[str, Any]) -> None:
         """Decide whether a new tree is sampled. A model by itself is no chain."""
         if run_type == "model":
             return
-        state = self._state
         if self._closed or in_worker.get():
-            state.trees.start_tree(run_id, None)
+            self._open.start_tree(run_id, None)
             return
-        state.pipeline.count(seen=1)
-        thread_id = thread_id_in(labels.metadata) or enclosing_thread_id()
+        self._pipeline.count(seen=1)
+        metadata, tags, name = event.get("metadata") or {}, event.get("tags"), event.get("name")
+        thread_id = thread_id_in(metadata) or enclosing_thread_id()
         awaits_thread = thread_id is None and run_type == "chain"
         is_undecided = awaits_thread and 0 < self._sampled_below < _ALL
         if not is_undecided and not self._is_sampled(run_id, thread_id):
-            state.trees.start_tree(run_id, None)
+            self._open.start_tree(run_id, None)
             return
-        state.pipeline.count(sampled=int(not is_undecided))
-        run_metadata = {**current_span(), **(labels.metadata or {}), **({"tags": labels.tags} if labels.tags else {})}
+        self._pipeline.count(sampled=int(not is_undecided))
+        run_metadata = {**current_span(), **metadata, **({"tags": tags} if tags else {})}
         record = new_record(run_id, name, run_type, inputs) if self._options.extract else None
         root = RootRun(run_id, name or "", inputs, run_metadata, record, thread_id=thread_id)
         root.awaits_thread, root.is_undecided = awaits_thread, is_undecided
-        state.trees.start_tree(run_id, root, run_type)
+        self._open.start_tree(run_id, root, run_type)
 
-    def _start(
-        self, run_type: RunType, run_id: UUID, parent_id: UUID | None, name: str | None, inputs: Any, labels: RunLabels
-    ) -> None:
+    def _start(self, run_type: RunType, run_id: UUID, inputs: Any, event: Mapping[str, Any]) -> None:
         """Start a run; the first step of a tree may show the id of the conversation, which decides on the tree."""
-        root = self._trees.root_that_awaits_thread(parent_id)
+        root = self._open.root_that_awaits_thread(event.get("parent_run_id"))
         if root is not None:
             root.awaits_thread = False
-            root.thread_id = thread_id_in(labels.metadata) or enclosing_thread_id()
+            root.thread_id = thread_id_in(event.get("metadata")) or enclosing_thread_id()
             if root.is_undecided and not self._decide(root):
-                self._trees.drop_tree(root)
-        super()._start(run_type, run_id, parent_id, name, inputs, labels)
+                self._open.drop_tree(root)
+        super()._start(run_type, run_id, inputs, event)
 
     def _decide(self, root: RootRun) -> bool:
         """Return True if an undecided tree is sampled, now that the id of its conversation is known if it has one."""
         root.is_undecided = False
         is_sampled = self._is_sampled(root.run_id, root.thread_id)
-        self._state.pipeline.count(sampled=int(is_sampled))
+        self._pipeline.count(sampled=int(is_sampled))
         return is_sampled
 
     def _end_tree(self, root: RootRun, inputs: Any, outputs: Any, *, is_complete: bool) -> None:
@@ -267,20 +256,17 @@ class RagEvalCallback(ChainEvents):
         if root.is_undecided and not self._decide(root):
             return
         if is_complete:
-            _submit(self._state.pipeline, root, inputs, outputs)
+            _submit(self._pipeline, root, inputs, outputs)
         else:
-            self._state.pipeline.count(failed=1, broken_off=1)
+            self._pipeline.count(failed=1, broken_off=1)
 
     def _log_event_error(self, error: Exception) -> None:
-        self._state.pipeline.log_once("an event could not be handled", error)
-
-    @property
-    def _trees(self) -> RunTrees:
-        return self._state.trees
+        self._pipeline.log_once("an event could not be handled", error)
 
     def _reset(self) -> None:
         """Discard all open runs and queues."""
-        self._state = _ProcessState(self._options)
+        pipeline = self._pipeline = ScoringPipeline(self._options)
+        self._open = RunTrees(lambda _: pipeline.count(dropped=1))
         _instances.add(self)
 
     def _is_sampled(self, run_id: UUID, thread_id: str | None) -> bool:
@@ -312,11 +298,23 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
     metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds, **span}
     if root.thread_id is not None:
         metadata[CONVERSATION] = root.thread_id
-    if root.record is None:
-        job = ScoringJob(number, metadata, read=partial(read_chain_run, root, snapshot(inputs), snapshot(outputs)))
-    else:
-        job = ScoringJob(number, metadata, record=root.record)
-    pipeline.submit(job)
+    extract, read = pipeline.options.extract, partial(_read, root, snapshot(inputs), snapshot(outputs))
+    if extract is not None and root.record is not None:
+        read = partial(_extract, extract, root.record)
+    pipeline.submit(ScoringJob(number, metadata, read))
+
+
+def _read(root: RootRun, inputs: Any, outputs: Any) -> Sample | None:
+    return read_chain_run(root, inputs, outputs).resolve()
+
+
+def _extract(extract: Extract, record: RunRecord) -> Sample | None:
+    """Return the sample that a function of the user reads from the record of a run; None if there is none."""
+    if (fields := extract(record)) is None:
+        return None
+    sample = Sample.parse(fields)
+    has_id = isinstance(fields, Sample) or "id" in fields
+    return sample if has_id else sample.model_copy(update={"id": record["id"]})
 
 
 def _salt_of(seed: Any) -> bytes:

@@ -22,7 +22,6 @@ from langsmith import tracing_context
 
 from langchain_rageval._internal.redaction import mask_data, redact_message
 from langchain_rageval.chains.run_trees import RunRecord
-from langchain_rageval.chains.sample_reader import RunReading
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
@@ -129,7 +128,7 @@ class Delivery:
     n_pending: int = 0
 
 
-class SinkQueue:
+class SinkQueue(WorkerQueue[Delivery]):
     """A bounded queue of deliveries to one sink, with its own thread.
 
     A row that the sink rejects is tried again after growing delays, unless its error is permanent. While the sink
@@ -155,13 +154,13 @@ class SinkQueue:
         self._sink = sink
         self._on_error = on_error
         self._on_done = on_done
-        self._queue: WorkerQueue[Delivery] = WorkerQueue(self._deliver, 1, limit, threads)
+        super().__init__(self._deliver, 1, limit, threads)
         self._is_down = False
         self._hangs = False
 
-    def put(self, delivery: Delivery) -> bool:
+    def put(self, item: Delivery, timeout: float = _PUT_TIMEOUT) -> bool:
         """Add a delivery (a row for the sink) to the queue; return False if the queue stays full."""
-        added = self._queue.put(delivery, 0.0 if self._hangs else _PUT_TIMEOUT)
+        added = super().put(item, 0.0 if self._hangs else timeout)
         self._hangs = not added
         return added
 
@@ -233,8 +232,6 @@ Redact = Callable[[Sample], Sample]
 OUTCOMES = ("scored", "failed", "dropped", "unscorable")
 """Possible outcomes of a sampled run."""
 
-UNREADABLE = "a run could not be read; pass extract= to read it"
-
 _EXIT_SECONDS = 5.0
 _MINUTE = 60.0
 
@@ -268,20 +265,17 @@ class ScoringOptions:
 
 @dataclass(frozen=True, eq=False)
 class ScoringJob:
-    """An admitted run: the function that reads it, or the record of the run tree that holds it.
+    """An admitted run.
 
     Attributes:
         number: number of the run, in order of admission.
         metadata: metadata that is added to the sample.
-        read: function that reads the sample of the run, in which the contexts that the model read are to be found; None
-            if `extract` is to read it.
-        record: record of the run tree; None if there is a function.
+        read: function that returns the sample of the run; None if the run is to be left out.
     """
 
     number: int
     metadata: Mapping[str, Any]
-    read: Callable[[], RunReading] | None = None
-    record: RunRecord | None = None
+    read: Callable[[], Sample | None]
 
 
 @dataclass(eq=False)
@@ -348,12 +342,7 @@ class ScoringPipeline:
     def submit(self, job: ScoringJob) -> None:
         """Queue an admitted run for scoring."""
         if not self._jobs.put(job):
-            self.finish_unscored(job.number, "dropped")
-
-    def finish_unscored(self, number: int, outcome: str) -> None:
-        """Count the outcome of an admitted run that is not scored."""
-        self._release(number)
-        self._finish(number, outcome)
+            self._finish(job.number, "dropped", is_scored=False)
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until every run admitted so far is scored and delivered; return False after a timeout in seconds."""
@@ -367,7 +356,7 @@ class ScoringPipeline:
             self._closed = True
         dropped = self._jobs.clear()
         for job in dropped:
-            self.finish_unscored(job.number, "dropped")
+            self._finish(job.number, "dropped", is_scored=False)
         for kind, count in self._logged.items():
             if count > 1:
                 _LOG.warning("%s: %d times in all", kind, count)
@@ -392,14 +381,10 @@ class ScoringPipeline:
             message = kind if self.options.redact else f"{kind}: {redact_message(error, *owners)}"
             _LOG.warning("%s", message)
 
-    def _release(self, number: int) -> None:
-        """Free the place of a run in the queue of runs that wait for scores."""
+    def _finish(self, number: int, outcome: str, *, is_scored: bool = True) -> None:
+        """Count the outcome of a run, such as "scored"; one that was not scored leaves its place among those to be."""
         with self._changed:
-            self._n_unscored -= 1
-
-    def _finish(self, number: int, outcome: str) -> None:
-        """Count the outcome of a run, such as "scored" or "failed"."""
-        with self._changed:
+            self._n_unscored -= not is_scored
             del self._unfinished[number]
             self.counts[outcome] += 1
             self._changed.notify_all()
@@ -421,19 +406,24 @@ class ScoringPipeline:
             with tracing_context(enabled=False):
                 delivery, outcome = self._score(job)
         except SampleError as error:
-            self.log_once(UNREADABLE, error)
+            self.log_once("a run could not be read; pass extract= to read it", error)
         except BaseException as error:  # a SystemExit of a judge ends neither the thread nor the process
             self.log_once("a run could not be scored", error)
-        finally:
-            self._release(job.number)
         if delivery is None:
-            self._finish(job.number, outcome)
-        else:
-            self._deliver(delivery)
+            self._finish(job.number, outcome, is_scored=False)
+            return
+        with self._changed:
+            self._n_unscored -= 1
+        delivery.n_pending = len(self._sink_queues) + 1
+        for queue in self._sink_queues:
+            if not queue.put(delivery):
+                self.count(lost=1)
+                self._finish_delivery(delivery)
+        self._finish_delivery(delivery)
 
     def _score(self, job: ScoringJob) -> tuple[Delivery | None, str]:
         """Score a run; return its row for the sinks (None if there is none) and the outcome to count."""
-        sample = job.read().resolve() if job.read is not None else self._extract(job.record)
+        sample = job.read()
         if sample is None:
             return None, "unscorable"
         if self.options.redact is not None:
@@ -451,14 +441,6 @@ class ScoringPipeline:
         outcome = "failed" if all(score.failure for score in row.scores.values()) else "scored"
         return Delivery(job.number, row, outcome), outcome
 
-    def _extract(self, record: RunRecord | None) -> Sample | None:
-        fields = self.options.extract(record) if self.options.extract and record is not None else None
-        if record is None or fields is None:
-            return None
-        sample = Sample.parse(fields)
-        has_id = isinstance(fields, Sample) or "id" in fields
-        return sample if has_id else sample.model_copy(update={"id": record["id"]})
-
     def _evaluation_for(self, sample: Sample) -> Evaluation | None:
         """Return an evaluation of the metrics whose fields the sample has; None if there is no such metric."""
         with self._build_lock:
@@ -474,14 +456,6 @@ class ScoringPipeline:
         evaluation = self._evaluations[usable]
         run = replace(evaluation.run, stopped=threading.Event())  # an error ends the scoring of one sample only
         return evaluation.part(run)
-
-    def _deliver(self, delivery: Delivery) -> None:
-        delivery.n_pending = len(self._sink_queues) + 1
-        for queue in self._sink_queues:
-            if not queue.put(delivery):
-                self.count(lost=1)
-                self._finish_delivery(delivery)
-        self._finish_delivery(delivery)
 
     def _count_sink_error(self, error: Exception, *, gave_up: bool) -> None:
         self.count(sink_errors=1, lost=int(gave_up))

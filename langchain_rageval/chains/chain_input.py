@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
-from typing import Any, Literal, Protocol, get_type_hints
+from typing import Any, Literal, get_type_hints
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
@@ -70,14 +70,7 @@ def _with_summed_mappings(function: Any) -> Any:
     return function
 
 
-class BuildInput(Protocol):
-    """Function that builds the input of a chain."""
-
-    def __call__(self, question: str, history: Sequence[Turn] = ()) -> Any:
-        """Return the input for a question and the turns before it."""
-
-
-def input_builder(chain: Runnable[Any, Any]) -> BuildInput:
+def input_builder(chain: Runnable[Any, Any]) -> Callable[..., Any]:
     """Return the function from a question, and the history of its conversation, to the input of a chain.
 
     The input is a text if the chain takes one. Otherwise it is a mapping: the question is under the names of the input
@@ -147,21 +140,18 @@ def conversation_keys(chain: Runnable[Any, Any]) -> set[str]:
 
 def is_async_only(chain: Any) -> bool:
     """Return True if a step of the chain is an async function without a sync one."""
-    return _is_async_only(chain, set())
-
-
-def _is_async_only(part: Any, seen: set[int]) -> bool:
-    if id(part) in seen:
-        return False
-    seen.add(id(part))
-    if getattr(part, "afunc", None) is not None and getattr(part, "func", None) is None:
-        return True
-    if isinstance(part, BaseTool) and getattr(part, "coroutine", None) and getattr(part, "func", None) is None:
-        return True
-    inner = [value for name in _INNER if (value := getattr(part, name, None)) is not None]
-    groups = [list(value.values()) if isinstance(value, Mapping) else value for value in inner]
-    parts = [item for group in groups for item in (group if isinstance(group, list | tuple) else [group])]
-    return any(_is_async_only(item, seen) for item in parts)
+    parts, seen = [chain], set[int]()
+    while parts:
+        part = parts.pop()
+        if isinstance(part, list | tuple | Mapping):
+            parts += part.values() if isinstance(part, Mapping) else part
+        elif part is not None and id(part) not in seen:
+            seen.add(id(part))
+            function = getattr(part, "afunc", None) or (isinstance(part, BaseTool) and getattr(part, "coroutine", None))
+            if function and getattr(part, "func", None) is None:
+                return True
+            parts += [getattr(part, name, None) for name in _INNER]
+    return False
 
 
 def receivers_of_input(chain: Runnable[Any, Any]) -> Iterator[Any]:

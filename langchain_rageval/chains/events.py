@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import ensure_config, merge_configs, var_child_runnable_config
@@ -29,13 +28,6 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 _Skip = Callable[[RunTrees, dict[str, Any]], bool]
 
 
-class RunLabels(NamedTuple):
-    """Tags and metadata of a run, from its config."""
-
-    tags: list[str] | None
-    metadata: dict[str, Any] | None
-
-
 def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
     """Decorate an event handler: its errors do not reach the chain, and it is not called if `skip` returns True."""
 
@@ -43,7 +35,7 @@ def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
         @wraps(handler)
         def guarded(self: ChainEvents, *args: Any, **kwargs: Any) -> None:
             try:
-                if not skip(self._trees, kwargs):
+                if not skip(self._open, kwargs):
                     handler(self, *args, **kwargs)
             except Exception as error:
                 with suppress(Exception):
@@ -64,14 +56,22 @@ class ChainEvents(BaseCallbackHandler):
 
     run_inline = True  # in async chains: a thread switch costs more than the handler, and loses the order of events
 
-    @property
-    @abstractmethod
-    def _trees(self) -> RunTrees:
-        """Trees of the open runs."""
+    ignore_retry = True  # retries do not affect the sample
+    ignore_custom_event = True  # neither do the user's own events
+
+    _open: RunTrees
+    """Trees of the open runs."""
 
     @abstractmethod
-    def _begin_tree(self, run_type: RunType, run_id: UUID, name: str | None, inputs: Any, labels: RunLabels) -> None:
-        """Start a tree with a run whose parent is unknown: a whole chain, or a part of one that was called directly."""
+    def _begin_tree(self, run_type: RunType, run_id: UUID, inputs: Any, event: Mapping[str, Any]) -> None:
+        """Start a tree with a run whose parent is unknown: a whole chain, or a part of one that was called directly.
+
+        Args:
+            run_type: type of the run.
+            run_id: id of the run.
+            inputs: inputs of the run.
+            event: further arguments of LangChain's event, such as `name`, `tags` and `metadata`.
+        """
 
     @abstractmethod
     def _end_tree(self, root: RootRun, inputs: Any, outputs: Any, *, is_complete: bool) -> None:
@@ -81,154 +81,72 @@ class ChainEvents(BaseCallbackHandler):
     def _log_event_error(self, error: Exception) -> None:
         """Report that an event could not be handled."""
 
-    @property
-    def ignore_retry(self) -> bool:
-        """True, so that LangChain sends no retry events: retries do not affect the sample."""
-        return True
-
-    @property
-    def ignore_custom_event(self) -> bool:
-        """True, so that LangChain sends no custom events: custom events do not affect the sample."""
-        return True
-
     @_guarded(RunTrees.skip_start)
-    def on_chain_start(
-        self,
-        serialized: dict[str, Any],
-        inputs: dict[str, Any],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_chain_start(self, serialized: Any, inputs: Any, *, run_id: UUID, **event: Any) -> None:
         """Add the run of a step to its tree of runs, or start a new tree."""
-        self._start("chain", run_id, parent_run_id, kwargs.get("name"), inputs, RunLabels(tags, metadata))
+        self._start("chain", run_id, inputs, event)
 
     @_guarded(RunTrees.skip_end)
-    def on_chain_end(self, outputs: dict[str, Any], *, run_id: UUID, **kwargs: Any) -> None:
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **event: Any) -> None:
         """End the run of a step, or a tree of runs."""
-        root = self._trees.end(run_id, outputs, kwargs.get("inputs"))
+        root = self._open.end(run_id, outputs, event.get("inputs"))
         if root is not None:
-            streamed = "inputs" in kwargs
+            streamed = "inputs" in event
             is_complete = outputs is not None and not (streamed and root.open_steps)
-            self._end_tree(root, kwargs["inputs"] if streamed else root.inputs, outputs, is_complete=is_complete)
+            self._end_tree(root, event["inputs"] if streamed else root.inputs, outputs, is_complete=is_complete)
 
     @_guarded(_never_skip)
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End the run of a step that failed, or a tree of runs."""
-        self._end_failed(run_id, error, kwargs.get("inputs"))
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **event: Any) -> None:
+        """End the run of a step, a retriever, a tool or a model that failed, or a tree of runs."""
+        root = self._open.end(run_id, None, event.get("inputs"), error)
+        if root is not None:
+            self._end_tree(root, root.inputs, None, is_complete=False)
+
+    on_retriever_error = on_tool_error = on_llm_error = on_chain_error
 
     @_guarded(RunTrees.skip_start)
-    def on_retriever_start(
-        self,
-        serialized: dict[str, Any],
-        query: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_retriever_start(self, serialized: Any, query: str, *, run_id: UUID, **event: Any) -> None:
         """Add a retriever run to its tree, or start a new tree."""
-        self._start("retriever", run_id, parent_run_id, kwargs.get("name"), query, RunLabels(tags, metadata))
+        self._start("retriever", run_id, query, event)
 
     @_guarded(RunTrees.skip_end)
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
+    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **event: Any) -> None:
         """Record the retrieved documents."""
-        root = self._trees.end(run_id, documents)
+        root = self._open.end(run_id, documents)
         if root is not None:
             self._end_tree(root, root.inputs, documents, is_complete=True)
 
-    @_guarded(_never_skip)
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a retriever run that failed, without documents."""
-        self._end_failed(run_id, error)
-
     @_guarded(RunTrees.skip_start)
-    def on_tool_start(
-        self,
-        serialized: dict[str, Any],
-        input_str: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        inputs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_tool_start(self, serialized: Any, input_str: str, *, run_id: UUID, **event: Any) -> None:
         """Add a tool run to its tree."""
-        name = (serialized or {}).get("name")
-        self._trees.start_step(run_id, parent_run_id, "tool", name, inputs or input_str)
+        name, inputs = (serialized or {}).get("name"), event.get("inputs") or input_str
+        self._open.start_step(run_id, event.get("parent_run_id"), "tool", name, inputs)
 
     @_guarded(RunTrees.skip_end)
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_tool_end(self, output: Any, *, run_id: UUID, **event: Any) -> None:
         """Record the documents that the tool returned, if any."""
-        self._trees.end(run_id, output)
-
-    @_guarded(_never_skip)
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End a tool run that failed, without documents."""
-        self._trees.end(run_id, None, error=error)
+        self._open.end(run_id, output)
 
     @_guarded(RunTrees.skip_start)
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **event: Any) -> None:
         """Record the messages that a chat model is given."""
-        prompt = prompt_of(message for batch in messages for message in batch)
-        labels = RunLabels(kwargs.get("tags"), kwargs.get("metadata"))
-        self._start("model", run_id, parent_run_id, None, prompt, labels)
+        self._start("model", run_id, prompt_of(message for batch in messages for message in batch), event)
 
     @_guarded(RunTrees.skip_start)
-    def on_llm_start(
-        self,
-        serialized: dict[str, Any],
-        prompts: list[str],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_llm_start(self, serialized: Any, prompts: list[str], *, run_id: UUID, **event: Any) -> None:
         """Record the texts that a language model is given."""
-        self._start(
-            "model",
-            run_id,
-            parent_run_id,
-            None,
-            prompt_of(prompts),
-            RunLabels(kwargs.get("tags"), kwargs.get("metadata")),
-        )
+        self._start("model", run_id, prompt_of(prompts), event)
 
     @_guarded(RunTrees.skip_end)
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **event: Any) -> None:
         """Record the reply of a model."""
-        self._trees.end(run_id, response)
+        self._open.end(run_id, response)
 
-    @_guarded(_never_skip)
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        """End the call of a model that failed, without a reply."""
-        self._trees.end(run_id, None, error=error)
-
-    def _start(
-        self, run_type: RunType, run_id: UUID, parent_id: UUID | None, name: str | None, inputs: Any, labels: RunLabels
-    ) -> None:
-        trees = self._trees
-        parent_id = parent_id or _enclosing_run_id()
-        if not trees.start_step(run_id, parent_id, run_type, name, inputs) and not trees.is_open(run_id):
-            self._begin_tree(run_type, run_id, name, inputs, labels)
-
-    def _end_failed(self, run_id: UUID, error: BaseException, inputs: Any = None) -> None:
-        root = self._trees.end(run_id, None, inputs, error)
-        if root is not None:
-            self._end_tree(root, root.inputs, None, is_complete=False)
+    def _start(self, run_type: RunType, run_id: UUID, inputs: Any, event: Mapping[str, Any]) -> None:
+        trees, parent_id = self._open, event.get("parent_run_id") or _enclosing_run_id()
+        is_known = trees.start_step(run_id, parent_id, run_type, event.get("name"), inputs) or trees.is_open(run_id)
+        if not is_known:
+            self._begin_tree(run_type, run_id, inputs, event)
 
 
 def _enclosing_run_id() -> UUID | None:
@@ -333,19 +251,15 @@ class ChainCollector(ChainEvents):
         problem, _, rest = str(error).partition(f"sample {str(self._root.run_id)!r}: ")
         return error if problem or not rest else SampleError(f"{rest.partition(': correct it')[0]}: {_REMEDY}")
 
-    def _begin_tree(self, run_type: RunType, run_id: UUID, name: str | None, inputs: Any, labels: RunLabels) -> None:
+    def _begin_tree(self, run_type: RunType, run_id: UUID, inputs: Any, event: Mapping[str, Any]) -> None:
         """Add a run without a known parent, such as the whole chain."""
-        self._open.start_step(run_id, self._root.run_id, run_type, name, inputs)
+        self._open.start_step(run_id, self._root.run_id, run_type, event.get("name"), inputs)
 
     def _end_tree(self, root: RootRun, inputs: Any, outputs: Any, *, is_complete: bool) -> None:
         """Do nothing: the root is the call, which ends when `answer` is called."""
 
     def _log_event_error(self, error: Exception) -> None:
         """Ignore an error in reading an event of the chain; the contexts in that event are then missing."""
-
-    @property
-    def _trees(self) -> RunTrees:
-        return self._open
 
 
 def _type_error(output: Any) -> TypeError | None:

@@ -393,7 +393,7 @@ async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_
 @pytest.mark.gate
 async def test_long_use_leaves_nothing_behind():
     callback, _ = watching(sample_rate=0.5, max_pending=10)
-    trees = callback._state.trees
+    trees = callback._open
     with callback:
         for number in range(150):
             config = with_callback(callback)
@@ -420,6 +420,6 @@ def test_runs_that_never_end_are_dropped_when_too_many_are_open(monkeypatch):
             callback.on_chain_start({}, {"input": QUESTION}, run_id=uuid4())
         rag().invoke(QUESTION, with_callback(callback))
     stats = callback.stats()
-    assert len(callback._state.trees) <= 50
+    assert len(callback._open) <= 50
     assert told(rows) == [EXPECTED]
     assert stats["sampled"] == 61 == stats["running"] + stats["dropped"] + stats["scored"]

@@ -464,7 +464,7 @@ async def test_whatever_goes_in_and_out_the_chain_is_not_disturbed(given):
 
 def test_an_error_in_the_callback_itself_is_logged_and_kept_from_the_chain(monkeypatch, caplog):
     callback, rows = watching()
-    monkeypatch.setattr(callback._state.trees, "start_step", lambda *_: 1 / 0)
+    monkeypatch.setattr(callback._open, "start_step", lambda *_: 1 / 0)
     with callback:
         assert rag().invoke(QUESTION, with_callback(callback)) == ANSWER
     assert caplog.text.count("an event could not be handled: ZeroDivisionError: division by zero") == 1

@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import NAMESPACE_OID, uuid5
@@ -44,8 +45,7 @@ class LangfuseSink:
     """
 
     def __init__(self, client: Langfuse) -> None:
-        if not callable(getattr(client, "create_score", None)):
-            raise ConfigError(f"LangfuseSink takes langfuse.get_client(), got {type(client).__name__}")
+        _check(client, "create_score", "LangfuseSink takes langfuse.get_client()")
         self._client = client
 
     def __repr__(self) -> str:
@@ -103,8 +103,7 @@ class LangSmithSink:
     """
 
     def __init__(self, client: Client, project: str | None = None) -> None:
-        if not callable(getattr(client, "create_feedback", None)):
-            raise ConfigError(f"LangSmithSink takes a langsmith.Client(), got {type(client).__name__}")
+        _check(client, "create_feedback", "LangSmithSink takes a langsmith.Client()")
         self._client = client
         self._name = project
 
@@ -175,14 +174,13 @@ class OpenTelemetrySink:
     """
 
     def __init__(self, meter: Meter, tags: Sequence[str] = (), logger: Logger | None = None) -> None:
-        if not callable(getattr(meter, "create_histogram", None)):
-            problem = f"OpenTelemetrySink takes a meter, got {type(meter).__name__}"
-            raise ConfigError(f"{problem}; opentelemetry.metrics.get_meter returns one")
+        hint = "; opentelemetry.metrics.get_meter returns one"
+        _check(meter, "create_histogram", "OpenTelemetrySink takes a meter", hint)
         if isinstance(tags, str) or not all(isinstance(name, str) for name in tags):
             raise ConfigError(f'tags must be a list of names of tags, such as ["version"], got {tags!r}')
-        if logger is not None and not callable(getattr(logger, "emit", None)):
-            problem = f"logger must be a logger of OpenTelemetry, got {type(logger).__name__}"
-            raise ConfigError(f"{problem}; opentelemetry._logs.get_logger returns one")
+        if logger is not None:
+            hint = "; opentelemetry._logs.get_logger returns one"
+            _check(logger, "emit", "logger must be a logger of OpenTelemetry", hint)
         self._logger = logger
         self._watched: WeakSet[Watched] = WeakSet()
         self._values: dict[str, set[str]] = {name: set() for name in tags}
@@ -194,8 +192,9 @@ class OpenTelemetrySink:
         self._unscored = meter.create_counter("rageval.unscored", description="Runs to which a metric does not apply")
         self._calls = meter.create_counter("rageval.judge.calls", description="Model calls made")
         self._tokens = meter.create_counter("rageval.judge.tokens", description="Tokens read and written by the judge")
-        meter.create_observable_counter("rageval.runs", [self._outcomes], description="Runs by outcome")
-        meter.create_observable_gauge("rageval.runs.open", [self._open_runs], description="Runs without scores yet")
+        outcomes, states = partial(self._observe, "outcome"), partial(self._observe, "state")
+        meter.create_observable_counter("rageval.runs", [outcomes], description="Runs by outcome")
+        meter.create_observable_gauge("rageval.runs.open", [states], description="Runs without scores yet")
 
     def __repr__(self) -> str:
         """Return the sink as text: the name of its class."""
@@ -221,21 +220,16 @@ class OpenTelemetrySink:
         """Include the counters of a callback in `rageval.runs`; `RagEvalCallback` calls this for its sinks."""
         self._watched.add(callback)
 
-    def _outcomes(self, _: CallbackOptions) -> Iterator[Observation]:
-        for name, count in self._counters().items():
-            if name not in _OPEN:
-                yield _observation(count, {"outcome": name})
+    def _observe(self, attribute: str, _: CallbackOptions) -> Iterator[Observation]:
+        """Yield the counters of all callbacks: of open runs as states, the others as outcomes."""
+        from opentelemetry.metrics import Observation
 
-    def _open_runs(self, _: CallbackOptions) -> Iterator[Observation]:
-        for name, count in self._counters().items():
-            if name in _OPEN:
-                yield _observation(count, {"state": name})
-
-    def _counters(self) -> Counter[str]:
         total: Counter[str] = Counter()
         for callback in list(self._watched):
             total.update(callback.stats())
-        return total
+        for name, count in total.items():
+            if (name in _OPEN) == (attribute == "state"):
+                yield Observation(count, {attribute: name})
 
     def _tags_of(self, row: Row) -> dict[str, str]:
         """Return the chosen tags of a row, with rare values replaced."""
@@ -249,10 +243,10 @@ class OpenTelemetrySink:
         return chosen
 
 
-def _observation(count: int, attributes: dict[str, str]) -> Observation:
-    from opentelemetry.metrics import Observation
-
-    return Observation(count, attributes)
+def _check(target: Any, method: str, expected: str, hint: str = "") -> None:
+    """Raise ConfigError if the client of a sink lacks a method."""
+    if not callable(getattr(target, method, None)):
+        raise ConfigError(f"{expected}, got {type(target).__name__}{hint}")
 
 
 def _event(score: Score, row: Row, tags: dict[str, str]) -> LogRecord:
