@@ -475,7 +475,7 @@ def test_an_error_in_the_callback_itself_is_logged_and_kept_from_the_chain(monke
 @pytest.mark.parametrize("kind", ["chain", "retriever", "tool"])
 def test_no_event_raises_whatever_happens_within(kind, monkeypatch):
     callback, _ = watching()
-    monkeypatch.setattr(callback, "_state", None)
+    monkeypatch.setattr(callback, "_open", None)
     getattr(callback, f"on_{kind}_start")({}, QUESTION, run_id=uuid4())
     getattr(callback, f"on_{kind}_end")(ANSWER, run_id=uuid4())
     getattr(callback, f"on_{kind}_error")(ValueError("no"), run_id=uuid4())
