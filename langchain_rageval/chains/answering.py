@@ -289,7 +289,7 @@ class Answering:
             chain_input = self._build_input(question, history)
             call = partial(self._chain.invoke, chain_input, collector.config(self._config, self._keys))
             with ModelTurn(self._gates) as turn:
-                answer = collector.answer(question, self._output(call, turn), self._chain)
+                answer = collector.answer(question, self._output(call, turn), self._chain, chain_input)
             self._store.save(question, answer, history)
         self._finish(index, answer, progress)
 
@@ -307,11 +307,11 @@ class Answering:
         tries = 0
         while True:
             collector = ChainCollector()
-            config = collector.config(self._config, self._keys)
-            output = await self._aoutput(partial(self._chain.ainvoke, self._build_input(question, history), config))
+            config, chain_input = collector.config(self._config, self._keys), self._build_input(question, history)
+            output = await self._aoutput(partial(self._chain.ainvoke, chain_input, config))
             tries += 1
             if tries == MAX_STALE_TRIES or not (isinstance(output, Exception) and is_stale_connection(output)):
-                return collector.answer(question, output, self._chain)
+                return collector.answer(question, output, self._chain, chain_input)
 
     def _output(self, call: Callable[[], Any], turn: ModelTurn) -> Any:
         """Return the output of a call, or the exception that it raised; a call that is abandoned keeps its turn."""

@@ -10,8 +10,16 @@ from functools import wraps
 from typing import Any, Literal, get_type_hints
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.prompts import BasePromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import AddableDict, Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
+from langchain_core.runnables import (
+    AddableDict,
+    Runnable,
+    RunnableAssign,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langchain_core.tools import BaseTool
 from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
@@ -37,13 +45,30 @@ def as_chain(chain: Any) -> Runnable[Any, Any]:
     """Return a Runnable unchanged, and a function wrapped into a RunnableLambda.
 
     Raises:
-        ConfigError: if the argument is neither a Runnable nor a function.
+        ConfigError: if the argument is neither a Runnable nor a function of one argument.
     """
     if isinstance(chain, Runnable):
         return chain
     if not callable(chain):
         raise ConfigError(f"a chain must be a Runnable or a function of the question, got {type(chain).__name__}")
+    if len(required := _required_parameters(chain)) > 1:
+        name = getattr(chain, "__name__", type(chain).__name__)
+        raise ConfigError(
+            f"{name} takes {', '.join(required)}: pass a function of the question alone, such as lambda question: "
+            f"{name}(question, ...)"
+        )
     return RunnableLambda(_with_summed_mappings(chain))
+
+
+def _required_parameters(function: Any) -> list[str]:
+    """Return the names of the parameters without a default, except those that LangChain passes; [] if unknown."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a builtin
+        return []
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [one.name for one in parameters if one.default is one.empty and one.kind not in variadic]
+    return [name for name in required if name not in ("config", "run_manager")]
 
 
 def _with_summed_mappings(function: Any) -> Any:
@@ -82,24 +107,17 @@ def input_builder(chain: Runnable[Any, Any]) -> Callable[..., Any]:
         chain: chain of the user.
 
     Raises:
-        ConfigError: if the chain takes only names that stand for no question.
+        ConfigError: if the chain takes only names that stand for no question, or requires one whose value is unknown.
     """
     if _takes_text(chain):
         return lambda question, history=(): question
     schema = _input_schema(chain)
     if _is_messages(schema, schema):
         return lambda question, history=(): [*turn_messages(history), HumanMessage(question)]
-    kinds = _kinds(schema)
-    is_closed = schema.get("additionalProperties") is False or _graph_of(chain) is not None
-    if is_closed and schema.get("properties") and not {"text", "messages"} & {*kinds.values()}:
-        names = [*schema["properties"]]
-        raise ConfigError(
-            f"the chain takes {{{', '.join(names)}}}, none of which is known as the question: pass a function "
-            f"that builds its input, such as lambda question: chain.invoke({{{names[0]!r}: question}})"
-        )
+    kinds, constructor = _kinds(schema), _constructor(chain)
+    is_closed = schema.get("additionalProperties") is False or _part_of_class(chain, "Pregel", "Chain") is not None
     extra = () if is_closed and kinds else _ALWAYS
-
-    constructor = _constructor(chain)
+    _check_names(chain, schema, kinds, is_closed=is_closed)
 
     def build(question: str, history: Sequence[Turn] = ()) -> Any:
         turns = turn_messages(history)
@@ -116,6 +134,33 @@ def input_builder(chain: Runnable[Any, Any]) -> Callable[..., Any]:
         return dict.fromkeys(extra, question) | open_history | fields
 
     return build
+
+
+def _check_names(chain: Runnable[Any, Any], schema: Schema, kinds: Mapping[str, _Kind], *, is_closed: bool) -> None:
+    """Raise ConfigError if a chain takes names of which none stands for a question, or requires one without a value."""
+    names, innermost, constructor = [*schema.get("properties", {})], _innermost(chain), _constructor(chain)
+    required: list[str] = []
+    if constructor is not None:
+        parameters = inspect.signature(constructor).parameters.values()
+        names = [parameter.name for parameter in parameters]
+        required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    elif isinstance(innermost, BasePromptTemplate | RunnableParallel | RunnableAssign):
+        required = [name for name in schema.get("required", ()) if name in names]
+    unknown = [name for name in required if name not in (*kinds, *_ALWAYS)]
+    has_question = bool({"text", "messages"} & {*kinds.values()})
+    if unknown or (is_closed and names and not has_question):
+        problem = f"and no value is known for {{{', '.join(unknown)}}}"
+        fields = {name: "question" if kinds.get(name) == "text" else "..." for name in required or names[:1]}
+        if not has_question:
+            problem, fields = "none of which is known as the question", {**fields, next(iter(fields)): "question"}
+        if constructor is None:
+            call = f"{{{', '.join(f'{name!r}: {value}' for name, value in fields.items())}}}"
+        else:
+            call = f"{constructor.__name__}({', '.join(f'{name}={value}' for name, value in fields.items())})"
+        raise ConfigError(
+            f"the chain takes {{{', '.join(names)}}}, {problem}: pass a function that builds its input, such as lambda "
+            f"question: chain.invoke({call})"
+        )
 
 
 def takes_history(chain: Runnable[Any, Any]) -> bool:
@@ -210,7 +255,8 @@ def _has_keys(function: Any, parameter: str) -> bool:
     for first, second, third in zip(steps, steps[1:], [*steps[2:], None], strict=False):
         if first.argval == parameter and first.opname.startswith(("LOAD_FAST", "LOAD_DEREF")):
             is_key = second.opname.startswith("LOAD_CONST") and isinstance(second.argval, str)
-            if second.argval == "get" or (is_key and third and third.opname in ("BINARY_SUBSCR", "BINARY_OP")):
+            is_subscript = third and (third.opname == "BINARY_SUBSCR" or third.argrepr == "[]")  # from Python 3.14 on
+            if second.argval == "get" or (is_key and is_subscript):
                 return True
     return False
 
@@ -235,7 +281,7 @@ def _schema_of_type(kind: Any) -> Schema:
 
 def _annotated_type(chain: Runnable[Any, Any]) -> Any:
     """Return the type of the state of a graph, or of the first parameter of a function; None if it has none."""
-    graph = _graph_of(chain)
+    graph = _part_of_class(chain, "Pregel")
     if graph is not None:
         builder = getattr(graph, "builder", None)
         return getattr(builder, "input_schema", None) or getattr(builder, "state_schema", None)
@@ -249,16 +295,15 @@ def _annotated_type(chain: Runnable[Any, Any]) -> Any:
 
 def _constructor(chain: Runnable[Any, Any]) -> Any:
     """Return the pydantic model or dataclass that a function takes; None if it takes another type."""
-    kind = None if _graph_of(chain) is not None else _annotated_type(chain)
+    kind = None if _part_of_class(chain, "Pregel") is not None else _annotated_type(chain)
     is_record = isinstance(kind, type) and (issubclass(kind, BaseModel) or is_dataclass(kind))
     return kind if is_record else None
 
 
-def _graph_of(chain: Runnable[Any, Any]) -> Any:
-    """Return the LangGraph graph that gets the input of a chain; None if there is none."""
-    return next(
-        (part for part in receivers_of_input(chain) if any(c.__name__ == "Pregel" for c in type(part).__mro__)), None
-    )
+def _part_of_class(chain: Runnable[Any, Any], *names: str) -> Any:
+    """Return the part of a chain that gets its input and is of one of some classes, by name; None if none is."""
+    parts = receivers_of_input(chain)
+    return next((part for part in parts if any(kind.__name__ in names for kind in type(part).__mro__)), None)
 
 
 def _resolved(schema: Any, root: Schema) -> Schema:

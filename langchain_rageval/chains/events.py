@@ -220,13 +220,14 @@ class ChainCollector(ChainEvents):
         conversation = dict.fromkeys(conversation_keys - base.get("configurable", {}).keys(), str(self._root.run_id))
         return merge_configs(base, {"callbacks": [self], "configurable": conversation})
 
-    def answer(self, question: str, output: Any, chain: Any) -> ChainAnswer:
+    def answer(self, question: str, output: Any, chain: Any, given: Any = None) -> ChainAnswer:
         """Return the answer of the chain.
 
         Args:
             question: the question.
             output: output of the chain, or the exception that it raised.
             chain: the chain, whose secrets are removed from the text of an error.
+            given: input of the chain, which an error about its names describes.
         """
         error = output if isinstance(output, Exception) else _type_error(output)
         try:
@@ -238,7 +239,9 @@ class ChainCollector(ChainEvents):
         elif error is None and sample.answer is None and sample.contexts is None:
             keys = f" in {sorted(map(str, output))}" if isinstance(output, Mapping) else ""
             error = SampleError(f"the chain returned no answer{keys}: {_REMEDY}", "answer")
-        message = None if error is None else f"{type(error).__name__}: {redact_message(error, chain)}"
+        message = (
+            None if error is None else f"{type(error).__name__}: {redact_message(error, chain)}{_hint(error, given)}"
+        )
         own = {name: getattr(sample, name) for name in _OWN} | ({"answer": None} if error else {})
         notes = {name: sample.metadata[name] for name in CONTEXT_NOTES if name in sample.metadata}
         return ChainAnswer(**own, notes=notes, error=message)
@@ -260,6 +263,16 @@ class ChainCollector(ChainEvents):
 
     def _log_event_error(self, error: Exception) -> None:
         """Ignore an error in reading an event of the chain; the contexts in that event are then missing."""
+
+
+def _hint(error: Exception, given: Any) -> str:
+    """Return what a chain was given, if an error is about names in its input; else ""."""
+    if not isinstance(given, Mapping) or not isinstance(error, KeyError | TypeError | ValueError):
+        return ""
+    is_about_names = isinstance(error, KeyError) or any(repr(name) in str(error) for name in (*given, "dict"))
+    names = ", ".join(map(str, given))
+    remedy = "if it takes something else, pass a function of the question that calls it"
+    return f" (the chain was given {{{names}}}: {remedy})" if is_about_names else ""
 
 
 def _type_error(output: Any) -> TypeError | None:

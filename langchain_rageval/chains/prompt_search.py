@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -28,7 +29,7 @@ _MOST_PLACES = 16  # of one gram in all chunks, which bounds the time for texts 
 _MOST_GAP = 3  # words that a formatter may insert, such as the number of a line
 _NO_TEXTS = ("type", "id", "url", "base64", "mime_type", "media_type", "image_url", "tool_use_id")  # of a block
 _ELLIPSIS = " … "
-_ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\[\\/\"'bfnrt]")
+_ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\x[0-9a-fA-F]{2}|\\[\\/\"'bfnrt]")
 _ESCAPED = {**dict.fromkeys("bfnrt", "\n"), "\\": "\\", "/": "/", '"': '"', "'": "'"}
 
 
@@ -100,7 +101,7 @@ class _Words:
         """Words in order; found when they are needed, since most chunks are found by their text."""
         if self._spans is None:
             self._spans = [match.span() for match in TOKEN.finditer(self.text)]
-            self._words = [self.text[start:end].casefold() for start, end in self._spans]
+            self._words = [_folded(self.text[start:end]) for start, end in self._spans]
         return self._words
 
     @property
@@ -112,6 +113,11 @@ class _Words:
         """Return the first and the last offset in the text of some of the words, of which there are any."""
         spans = self._spans or []
         return spans[start][0], spans[end - 1][1]
+
+
+def _folded(word: str) -> str:
+    """Return a word without regard to letter case, and to the form of its characters, such as full width."""
+    return word.lower() if word.isascii() else unicodedata.normalize("NFKC", word).casefold()
 
 
 class _Stretch(NamedTuple):
@@ -160,6 +166,7 @@ def find_read(
     chunks: Sequence[Chunk],
     calls: Iterable[ModelCall],
     queries: Iterable[tuple[str, float]],
+    examples: Sequence[str] = (),
 ) -> list[Part]:
     """Return the chunks that the model which wrote an answer has read, in the order of reading, each once.
 
@@ -169,12 +176,13 @@ def find_read(
         chunks: chunks that the run has handled, in any order.
         calls: all model calls of the run.
         queries: what retrievers and tools were asked for, and when. A call that wrote such queries wrote no draft.
+        examples: examples of questions and answers in prompts; a chunk that stands in them only is not read.
 
     Returns:
         The chunks; `[]` if no call wrote the answer, or no prompt holds a chunk.
     """
     finished = sorted((call for call in calls if call.ended < inf), key=lambda call: call.started)
-    run = _Run(question, chunks, {call: _Words(call.output) for call in finished}, [*queries])
+    run = _Run(question, chunks, {call: _Words(call.output) for call in finished}, [*queries], examples)
     first = _writers_of(answer, run.outputs) if chunks else []
     return run.read(first, _SHORTEST) or run.read(first, 1)
 
@@ -187,6 +195,7 @@ class _Run:
         chunks: chunks that the run has handled.
         outputs: outputs of its model calls, in the order of their starts.
         queries: what retrievers and tools were asked for, and when.
+        examples: examples in prompts.
     """
 
     def __init__(
@@ -195,8 +204,9 @@ class _Run:
         chunks: Sequence[Chunk],
         outputs: Mapping[ModelCall, _Words],
         queries: Sequence[tuple[str, float]],
+        examples: Sequence[str],
     ) -> None:
-        self.outputs = outputs
+        self.outputs, self._examples = outputs, examples
         self._chunks, self._asked = chunks, _Words(question)
         self._texts = [_Words(chunk.text.strip()) for chunk in chunks]
         self._queries = [(_Words(query), time) for query, time in queries if query.strip() != question.strip()]
@@ -246,12 +256,18 @@ class _Run:
         for prompt, exact in forms:
             if sum(map(bool, exact)) < most:
                 continue
-            places = dict(zip(earlier, _places(prompt.text, [*earlier.values()]), strict=True))
+            whole = [
+                [place for chunk, at in zip(self._chunks, exact, strict=True) if chunk.seen < one.ended for place in at]
+                for one in earlier
+            ]
+            places = dict(zip(earlier, _places(prompt.text, [*earlier.values()], whole), strict=True))
             for one, found in places.items():
                 prompt.blocked += [_Block(*place, one.ended, one.ended) for place in found]
             prompt.blocked += [_Block(*place) for place in _exact(prompt.text.text, self._asked.text.strip())]
             for query, time in self._queries:
                 prompt.blocked += [_Block(*place, time) for place in _exact(prompt.text.text, query.text.strip())]
+            for example in self._examples:
+                prompt.blocked += [_Block(*place) for place in _exact(prompt.text.text, example.strip())]
             held = [one for one, found in places.items() if found and one in self._drafts]
             parts = _place(prompt, self._chunks, self._texts, exact)
             size = sum(len(part.text) for part in parts) + sum(len(earlier[draft].text) for draft in held)
@@ -311,6 +327,8 @@ def _unescaped(text: str) -> Iterator[str]:
 
 def _decode(match: re.Match[str]) -> str:
     escape = match[0]
+    if escape[1] == "x":
+        return chr(int(escape[2:], 16))
     if escape[1] != "u":
         return _ESCAPED[escape[1]]
     units = b"".join(int(code, 16).to_bytes(2, "big") for code in escape.split("\\u")[1:])
@@ -392,14 +410,29 @@ def _exact(prompt: str, text: str) -> list[tuple[int, int]]:
     return places
 
 
-def _places(prompt: _Words, texts: Sequence[_Words]) -> list[list[tuple[int, int]]]:
+def _places(
+    prompt: _Words, texts: Sequence[_Words], chunks: Sequence[Sequence[tuple[int, int]]]
+) -> list[list[tuple[int, int]]]:
     """Return the place in a prompt of each text, or the places of enough of it.
 
     What stands there again is not taken for the text: a chunk may be equal to a draft that was made of it.
+
+    Args:
+        prompt: the prompt.
+        texts: the texts.
+        chunks: for each text, places of chunks that it may quote. What stands in a larger chunk is not taken for it.
     """
-    places = [_exact(prompt.text, text.text)[:1] for text in texts]
+
+    def is_quoted(number: int, start: int, end: int) -> bool:
+        return any(first <= start and end <= last and end - start < last - first for first, last in chunks[number])
+
+    places = [
+        [place for place in _exact(prompt.text, text.text) if not is_quoted(number, *place)][:1]
+        for number, text in enumerate(texts)
+    ]
     others = [number for number, found in enumerate(places) if not found]
     for number, runs in zip(others, _runs(prompt, [texts[number] for number in others]), strict=True):
+        runs = [run for run in runs if not is_quoted(number, run.start, run.end)]
         if _suffices(runs, len(texts[number].words)):
             places[number] = [(run.start, run.end) for run in runs]
     return places

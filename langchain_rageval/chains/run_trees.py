@@ -6,6 +6,7 @@ that was given the handler. All runs of trees that are not sampled share one nod
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections import deque
@@ -23,6 +24,7 @@ RunRecord = dict[str, Any]
 """A run as a mapping, with the field names of LangSmith; `child_runs` holds the records of its children."""
 
 _MESSAGES = ("messages", "chat_history", "history")  # names in the inputs of steps
+_EXAMPLES = re.compile(r"example|few_?shot|demonstration|^(?:shots|demos)$", re.IGNORECASE)
 _MAX_OPEN = 100_000  # bounds memory if the ends of runs are never reported
 _MAX_CANCELLED = 1_000
 
@@ -44,6 +46,7 @@ class RootRun:
         seen: all Documents that passed between steps or were retrieved, by identity, with the time of the first event.
         calls: calls of models by run.
         queries: inputs of retrievers and tools, with the time of the event.
+        examples: examples (few-shot) in the inputs of steps, by the name of the input.
         tick: returns the next time on the clock of the run, which counts events.
         open_steps: number of steps, other than models, that have started and not ended.
         sources: tool and id of the call by retrieval, for retrievals of tools.
@@ -65,6 +68,7 @@ class RootRun:
     seen: dict[int, tuple[Any, int]] = field(default_factory=dict)
     calls: dict[UUID, ModelCall] = field(default_factory=dict)
     queries: list[tuple[Any, int]] = field(default_factory=list)
+    examples: list[str] = field(default_factory=list)
     tick: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
     open_steps: int = 0
     sources: dict[UUID, str] = field(default_factory=dict)
@@ -94,6 +98,14 @@ class RootRun:
         known = self.messages
         if known is None or (messages and known and len(messages) > len(known) and messages[-len(known) :] == known):
             self.messages = messages
+
+    def see_examples(self, inputs: Any) -> None:
+        """Record the texts that the inputs of a step, such as a prompt template, name as examples."""
+        for name in inputs if isinstance(inputs, Mapping) else ():
+            if isinstance(name, str) and _EXAMPLES.search(name):
+                values = inputs[name] if isinstance(inputs[name], list) else [inputs[name]]
+                texts = (getattr(value, "page_content", value) for value in values)
+                self.examples += [text for text in texts if isinstance(text, str) and text.strip()]
 
     @property
     def tools_by_text(self) -> dict[str, str]:
@@ -213,6 +225,7 @@ class RunTrees:
         else:
             root.documents = root.see(find_documents(inputs)) or root.documents
             root.see_messages(inputs)
+            root.see_examples(inputs)
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:

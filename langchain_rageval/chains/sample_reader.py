@@ -76,6 +76,7 @@ class RunReading:
         chunks: all chunks that the run has handled.
         calls: its model calls.
         queries: what retrievers and tools were asked for, and when.
+        examples: examples of questions and answers in the inputs of its steps.
     """
 
     sample: Sample
@@ -83,6 +84,7 @@ class RunReading:
     chunks: Sequence[Chunk]
     calls: Sequence[ModelCall]
     queries: Sequence[tuple[str, float]]
+    examples: Sequence[str]
 
     def resolve(self) -> Sample:
         """Return the sample with the chunks that the model which wrote the answer has read, if its prompt shows them.
@@ -92,7 +94,7 @@ class RunReading:
         sample, found = self.sample, []
         if sample.answer is not None:
             chunks = [chunk for chunk in self.chunks if chunk.id is not None or not _joins(chunk, self.chunks)]
-            found = find_read(sample.answer, sample.question, chunks, self.calls, self.queries)
+            found = find_read(sample.answer, sample.question, chunks, self.calls, self.queries, self.examples)
         if found:
             sample = _with_contexts(sample, found, self.chunks)
         elif sample.contexts is None and sample.answer is not None:
@@ -142,7 +144,7 @@ def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> RunReading:
     retrieved = None if root.contexts is None else [*map(_chunk, root.contexts)]
     queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
     chunks = _chunks_of(root, sample, tools)
-    return RunReading(_with_turn(root, sample), retrieved, chunks, [*root.calls.values()], queries)
+    return RunReading(_with_turn(root, sample), retrieved, chunks, [*root.calls.values()], queries, root.examples)
 
 
 def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sample:
