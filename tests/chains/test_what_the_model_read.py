@@ -1,6 +1,7 @@
 """Contexts are the chunks in the prompt of the model that wrote the answer, whatever retrievers and outputs hold."""
 
 import pytest
+from helpers.asking_chains import CHATS, MORE, TEXTS, TURNS
 from helpers.each import each
 from helpers.reading_chains import (
     ALL,
@@ -33,6 +34,7 @@ from langchain_rageval import (
     Sample,
     SampleError,
     answered_by,
+    aspect_critique,
     context_recall,
     evaluate,
     faithfulness,
@@ -44,11 +46,30 @@ from langchain_rageval import (
 from langchain_rageval.chains.chain_input import input_builder
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
-IDS = {document.page_content: document.id for document in [*FOUND, EXAMPLE]}
+CHAINS = TABLE | MORE
 
 
 def ids(texts):
-    return None if texts is None else [IDS.get(text, text) for text in texts]
+    return None if texts is None else [TEXTS.get(text, text) for text in texts]
+
+
+async def invoke(chain, given, config):
+    return chain.invoke(given, config)
+
+
+async def ainvoke(chain, given, config):
+    return await chain.ainvoke(given, config)
+
+
+async def stream(chain, given, config):
+    return [*chain.stream(given, config)]
+
+
+async def astream(chain, given, config):
+    return [part async for part in chain.astream(given, config)]
+
+
+DOORS = {door.__name__: door for door in (invoke, ainvoke, stream, astream)}
 
 
 def read(sample):
@@ -60,37 +81,55 @@ def ask(chain, **fields):
     return sample
 
 
-@each("name", TABLE)
+@each("name", CHAINS)
 async def test_a_chain_that_is_asked_has_the_chunks_that_its_model_read(name):
-    chain, contexts, retrieved, answer = TABLE[name]
+    chain, contexts, retrieved, answer = CHAINS[name]
     expected = (answer, contexts, retrieved, "prompt")
     sample = ask(chain)
     assert read(sample) == expected
     (asynchronous,) = await answered_by(chain, progress=False).ainvoke([Sample(question=QUESTION)])
     assert read(asynchronous) == expected
-    if set(contexts) <= set(ALL) and name != "a reranker returns copies":
+    if name in TABLE and set(contexts) <= set(ALL) and name != "a reranker returns copies":
         assert sample.context_ids == contexts
         sources = {document.id: document.metadata["source"] for document in FOUND}
         assert name == "parent documents" or sample.metadata["context_sources"] == [sources[one] for one in contexts]
 
 
-@each("name", TABLE)
+@each("name", CHAINS)
 async def test_the_callback_has_them_too_however_the_chain_is_called(name):
-    chain, contexts, retrieved, answer = TABLE[name]
+    chain, contexts, retrieved, answer = CHAINS[name]
     given = input_builder(chain)(QUESTION)
     callback, rows = watching()
     config = with_callback(callback)
     with callback:
-        chain.invoke(given, config)
-        await chain.ainvoke(given, config)
-        list(chain.stream(given, config))
-        async for _ in chain.astream(given, config):
-            pass
+        for door in DOORS.values():
+            await door(chain, given, config)
         chain.batch([given], config)
         assert callback.flush(PATIENCE)
     assert len(rows) == 5
     for row in rows:
         assert read(row.sample) == (answer, contexts, retrieved, "prompt")
+        assert (row.sample.question, row.sample.history) == (QUESTION, [])
+
+
+@each("door", ["invoke", "ainvoke", "stream", "astream"])
+@each("name", CHATS)
+async def test_each_turn_of_a_chat_has_the_turns_before_it_and_its_chunks(name, door):
+    build, inputs, key = CHATS[name]
+    chain, given = build(), inputs()
+    callback, rows = watching(aspect_critique(OfflineJudge(), "conciseness"))
+    config = with_callback(callback, configurable={key: "chat"})
+    with callback:
+        for question in TURNS:
+            await DOORS[door](chain, given(question), config)
+        assert callback.flush(PATIENCE)
+    turns = [turn for question in TURNS for turn in (question, f"Reply to: {question}")]
+    for number, row in enumerate(rows):
+        sample = row.sample
+        assert (sample.question, sample.answer) == (turns[2 * number], turns[2 * number + 1])
+        assert [turn.text for turn in sample.history] == turns[: 2 * number]
+        assert (sample.metadata["turn"], ids(sample.contexts)) == (number + 1, ["gold"])
+    assert len(rows) == len(TURNS)
 
 
 KEEPS, DROPS = keep("gold"), keep("river", "zoo")

@@ -1,0 +1,588 @@
+"""Chains that ask their models several times, agents, and formatters; conversations, through whatever memory."""
+
+import asyncio
+import json
+import operator
+import textwrap
+import warnings
+from typing import Annotated, Any
+
+from helpers.reading_chains import (
+    ALL,
+    ANSWER,
+    EXAMPLE,
+    FOUND,
+    GOLD,
+    PROMPT,
+    QUESTION,
+    RIVER,
+    SEARCH,
+    ZOO,
+    Agent,
+    Answered,
+    Half,
+    Model,
+    as_xml,
+    graph,
+    joined,
+    keep,
+    numbered,
+    rag,
+)
+from helpers.watched import Search
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, before_model
+from langchain.agents.structured_output import ToolStrategy
+from langchain_classic.chains import RetrievalQA, create_history_aware_retriever, create_retrieval_chain
+from langchain_classic.chains.combine_documents import create_stuff_documents_chain
+from langchain_core._api import LangChainDeprecationWarning
+from langchain_core.chat_history import InMemoryChatMessageHistory
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.runnables import RunnableBranch, RunnableLambda, RunnablePassthrough
+from langchain_core.runnables.history import RunnableWithMessageHistory
+from langchain_core.tools import create_retriever_tool, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.func import entrypoint, task
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Send
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+EXAMPLES = Search(documents=[EXAMPLE])
+WEB = Document("Encyclopedia: in 1158 the emperor names Munich in a document for the first time.", id="web")
+GUESS = "Munich was built by a duke around the year 1158, near the crossing of the river."
+
+
+def say(prompt: Any, reply: str = ANSWER) -> str:
+    return Model(replies={"": reply}).invoke(prompt).text
+
+
+def asking(*ids: str, before: Any = None, after: Any = None, rerank: Any = None) -> Any:
+    """Return a function that searches, answers from some chunks, and asks a model before, between and after it."""
+
+    def run(question: str) -> str:
+        query = before(question) if before else question
+        documents = keep(*ids)((rerank or list)(SEARCH.invoke(query)))
+        answer = say(f"{joined(documents)}\n{query}\n{question}")
+        return after(answer, documents) if after else answer
+
+    return RunnableLambda(run)
+
+
+def several(function: Any, reply: Any = None) -> Any:
+    """Return a chain that asks about each of two chunks, and answers from what was said about them."""
+
+    def run(question: str) -> str:
+        notes = [function(document) for document in keep("gold", "zoo")(SEARCH.invoke(question))]
+        return say("\n".join([*notes, question]))
+
+    return RunnableLambda(run)
+
+
+def best_of_each() -> Any:
+    model = Model(replies={"salt road": f"{ANSWER}\nScore: 100", "": "I do not know that.\nScore: 0"})
+
+    def run(question: str) -> str:
+        replies = model.batch([f"{document.page_content} {question}" for document in SEARCH.invoke(question)])
+        return max((one.text for one in replies), key=lambda text: int(text.split(": ")[-1])).split("\nScore")[0]
+
+    return RunnableLambda(run)
+
+
+def best_of_two() -> Any:
+    def run(question: str) -> str:
+        wrong = say(f"{ZOO.page_content} {question}", "It was in 1844, when the zoo of Berlin was opened.")
+        right = say(f"{joined(keep('gold')(SEARCH.invoke(question)))} {question}")
+        say(f"Which is better, {wrong} or {right}?", "The second one.")
+        return right
+
+    return RunnableLambda(run)
+
+
+def voted() -> Any:
+    def run(question: str) -> str:
+        documents = joined(keep("gold")(SEARCH.invoke(question)))
+        answers = [say(f"{documents} {question} {number}") for number in range(3)]
+        return max(answers, key=answers.count)
+
+    return RunnableLambda(run)
+
+
+def reranked_by_model(reply: str, *ids: str) -> Any:
+    """Return a chain whose model reads all chunks to name the best ones."""
+    return asking(*ids, rerank=lambda documents: say(f"Rank: {numbered(documents)}", reply) and documents)
+
+
+class Reply(BaseModel):
+    answer: str
+    quotes: list[str] = []
+
+
+class Calls(Model):
+    """Model that calls a tool for each of its queries, one after the other or at once, then answers."""
+
+    queries: Any = ("the bridge", "the zoo")
+    at_once: bool = False
+    replies_by_tool: bool = False
+    disable_streaming: bool = True
+
+    def _generate(self, messages: Any, *args: Any, **options: Any) -> Any:
+        done = sum(message.type == "tool" for message in messages)
+        following = self.queries[done:] if self.at_once else self.queries[done : done + 1]
+        calls = [{"name": "search", "args": {"query": query}, "id": query} for query in following]
+        if not calls and self.replies_by_tool:
+            calls = [{"name": "Reply", "args": {"answer": ANSWER, "quotes": ["Henry"]}, "id": "reply"}]
+        if calls:
+            return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
+        return super()._generate(messages, *args, **options)
+
+
+def tool_of(search: Any) -> Any:
+    return create_retriever_tool(search, "search", "Search.")
+
+
+def expert_behind_a_tool() -> Any:
+    expert = create_agent(Agent(), [tool_of(SEARCH)])
+
+    @tool
+    def search(query: str) -> str:
+        """Ask the expert."""
+        return expert.invoke({"messages": [("human", query)]})["messages"][-1].text
+
+    return create_agent(Agent(), [search])
+
+
+def best_only() -> Any:
+    @tool
+    def search(query: str) -> str:
+        """Return the best chunk."""
+        return Half().invoke(query)[0].page_content
+
+    return create_agent(Calls(), [search])
+
+
+class Edit(AgentMiddleware):
+    """Middleware that changes the messages that a model reads."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change = change
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(messages=self.change(request.messages)))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(messages=self.change(request.messages)))
+
+
+def trimming() -> Any:
+    def trim(messages: Any) -> Any:
+        return [one.model_copy(update={"content": ZOO.page_content}) if one.type == "tool" else one for one in messages]
+
+    return create_agent(Agent(), [tool_of(SEARCH)], middleware=[Edit(trim)])
+
+
+def adding() -> Any:
+    @before_model
+    def add(state: Any, runtime: Any) -> Any:
+        return {"messages": [SystemMessage(joined(keep("gold", "river")(SEARCH.invoke(state["messages"][-1].text))))]}
+
+    return create_agent(Model(), [], middleware=[add])
+
+
+class Notes(TypedDict, total=False):
+    question: str
+    name: str
+    found: Annotated[list, operator.add]
+    few_shots: list[Document]
+    answer: str
+
+
+def writer(state: Any) -> Any:
+    return {"answer": say(f"{joined(state.get('few_shots', []))}\n{joined(state['found'])}\n{state['question']}")}
+
+
+def flow(*names: str) -> StateGraph:
+    """Return a graph that finds one chunk in each of several branches, then answers."""
+    built = StateGraph(Notes, output_schema=Answered)
+    built.add_node("find", lambda state: {"found": keep(state["name"])(SEARCH.invoke(state["question"]))})
+    built.add_node("write", writer)
+    sends = [Send("find", {"question": QUESTION, "name": name}) for name in names]
+    built.add_conditional_edges(START, lambda state: sends, ["find"])
+    built.add_edge("find", "write")
+    return built
+
+
+def with_examples() -> Any:
+    built = StateGraph(Notes, output_schema=Answered)
+    built.add_node("examples", lambda state: {"few_shots": EXAMPLES.invoke(state["question"])})
+    built.add_node("find", lambda state: {"found": keep("gold")(SEARCH.invoke(state["question"]))})
+    built.add_node("write", writer)
+    built.add_edge(START, "examples")
+    built.add_edge("examples", "find")
+    built.add_edge("find", "write")
+    return built.compile()
+
+
+def subgraph() -> Any:
+    inner = StateGraph(Notes)
+    inner.add_node("find", lambda state: {"found": keep("gold")(SEARCH.invoke(state["question"]))})
+    inner.add_edge(START, "find")
+    outer = StateGraph(Notes, output_schema=Answered)
+    outer.add_node("inner", inner.compile())
+    outer.add_node("write", writer)
+    outer.add_edge(START, "inner")
+    outer.add_edge("inner", "write")
+    return outer.compile()
+
+
+def functional() -> Any:
+    @task
+    def find(question: str) -> list[Document]:
+        return keep("gold")(SEARCH.invoke(question))
+
+    @entrypoint()
+    def app(question: str) -> str:
+        return say(f"{joined(find(question).result())} {question}")
+
+    return app
+
+
+def few_shot() -> Any:
+    prompt = ChatPromptTemplate([("system", "As in {examples}\nfrom {context}"), ("human", "{question}")])
+    inputs = {
+        "examples": EXAMPLES | joined,
+        "context": SEARCH | keep("gold") | joined,
+        "question": RunnablePassthrough(),
+    }
+    return inputs | prompt | Model() | StrOutputParser()
+
+
+def streaming() -> Any:
+    def run(question: str) -> Any:
+        for part in Model().stream(f"{joined(keep('gold')(SEARCH.invoke(question)))} {question}"):
+            yield part.text
+
+    async def arun(question: str) -> Any:
+        async for part in Model().astream(f"{joined(keep('gold')(await SEARCH.ainvoke(question)))} {question}"):
+            yield part.text
+
+    return RunnableLambda(run, arun)
+
+
+def side_by_side() -> Any:
+    async def run(question: str) -> str:
+        found = await asyncio.gather(SEARCH.ainvoke(question), SEARCH.ainvoke(question + "!"))
+        texts = joined([*keep("gold")(found[0]), *keep("zoo")(found[1])])
+        return (await Model().ainvoke(f"{texts} {question}")).text
+
+    return RunnableLambda(run)
+
+
+def blocks(question: str) -> str:
+    texts = [document.page_content for document in keep("gold", "river")(SEARCH.invoke(question))]
+    return say([HumanMessage([{"type": "text", "text": text} for text in [*texts, question]])])
+
+
+def by_tool_call() -> Any:
+    model = Calls(queries=(), replies_by_tool=True) | (lambda message: Reply(**message.tool_calls[0]["args"]))
+    return {"context": SEARCH | keep("gold") | joined, "question": RunnablePassthrough()} | PROMPT | model
+
+
+def falling_back() -> Any:
+    class Down(Model):
+        def _generate(self, *args: Any, **options: Any) -> Any:
+            raise TimeoutError("no model")
+
+    class Lost(Search):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            raise TimeoutError("no index")
+
+    return rag(keep("gold"), search=Lost().with_fallbacks([SEARCH]), model=Down().with_fallbacks([Model()]))
+
+
+VERSIONS = [
+    Document(
+        f"Terms, version {number}: a ticket costs {price} euros, due within thirty days of the invoice.",
+        id=f"v{number}",
+    )
+    for number, price in ((1, 10), (2, 12), (3, 15))
+]
+FACTS = [Document(text, id=text) for text in ("Founded: 1158", "Founded: 1844", "River: Isar")]
+PARTS = [
+    Document(f"{GOLD.page_content} {RIVER.page_content}"[start:end], id=id)
+    for id, start, end in (("p1", 0, 150), ("p2", 90, None))
+]
+TEXTS = {document.page_content: document.id for document in [*FOUND, EXAMPLE, WEB, *VERSIONS, *FACTS, *PARTS]}
+"""Ids of all chunks, by their texts."""
+
+MORE: dict[str, tuple[Any, Any, Any, str]] = {
+    "a hypothetical document": (
+        asking("gold", before=lambda q: say(f"Write a passage, as {EXAMPLE.page_content}", GUESS)),
+        ["gold"],
+        ALL,
+        ANSWER,
+    ),
+    "a translated question": (
+        asking("gold", before=lambda q: say(f"Translate {q}", "When was it built?")),
+        ["gold"],
+        ALL,
+        ANSWER,
+    ),
+    "sub-questions": (
+        several(lambda one: say(f"{one.page_content} Say more.", f"One note is of the {one.id}, which is old.")),
+        ["gold", "zoo"],
+        ALL,
+        ANSWER,
+    ),
+    "translated chunks": (
+        several(lambda one: say(one.page_content, f"Перевод фрагмента {one.id}: он о городе и реке.")),
+        ["gold", "zoo"],
+        ALL,
+        ANSWER,
+    ),
+    "a summary as the context": (
+        rag(form=lambda found: say(joined(found), "A duke founded a town; the rest is about a river.")),
+        ALL,
+        None,
+        ANSWER,
+    ),
+    "a ranking by a model": (reranked_by_model("[3] > [1] > [2]", "gold", "river"), ["gold", "river"], ALL, ANSWER),
+    "a ranking that quotes": (
+        reranked_by_model(json.dumps({"id": 3, "reason": "The town of Munich was founded by Henry the Lion"}), "gold"),
+        ["gold"],
+        ALL,
+        ANSWER,
+    ),
+    "a check afterwards": (
+        asking("gold", after=lambda answer, found: say(f"Safe? {answer} {ZOO.page_content}", "yes") and answer),
+        ["gold"],
+        ALL,
+        ANSWER,
+    ),
+    "several answers and a vote": (voted(), ["gold"], ALL, ANSWER),
+    "the better of two answers": (best_of_two(), ["gold"], ALL, ANSWER),
+    "the best of an answer for each chunk": (best_of_each(), ["gold"], ALL, ANSWER),
+    "a reply with its thoughts": (
+        rag(
+            keep("gold"),
+            model=Model(replies={"": f"<think>The river Isar rises in the Karwendel range.</think>{ANSWER}"}),
+        )
+        | (lambda text: text.split("</think>")[1]),
+        ["gold"],
+        ALL,
+        ANSWER,
+    ),
+    "a short answer": (rag(keep("gold"), model=Model(replies={"": "1158"})), ["gold"], ALL, "1158"),
+    "a shortened answer": (rag(keep("gold")) | (lambda text: text[:40]), ["gold"], ALL, ANSWER[:40]),
+    "an answer by a tool call": (by_tool_call(), ["gold"], ALL, ANSWER),
+    "fallbacks": (falling_back(), ["gold"], ALL, ANSWER),
+    "a branch": (
+        RunnableBranch((lambda text: "zoo" in text, rag(keep("zoo"))), rag(keep("gold"))),
+        ["gold"],
+        ALL,
+        ANSWER,
+    ),
+    "a document of the web": (graph(lambda found: [WEB]), ["web"], ALL, ANSWER),
+    "branches of a graph": (flow("gold", "river").compile(), ["gold", "river"], [*ALL, *ALL], ANSWER),
+    "a graph in a graph": (subgraph(), ["gold"], ALL, ANSWER),
+    "a graph with examples": (with_examples(), ["gold"], ["ex", *ALL], ANSWER),
+    "examples in the prompt": (few_shot(), ["gold"], ["ex", *ALL], ANSWER),
+    "functions of LangGraph": (functional(), ["gold"], ALL, ANSWER),
+    "a generator": (streaming(), ["gold"], ALL, ANSWER),
+    "two searches": (
+        create_agent(Calls(), [tool_of(Half())]),
+        ["gold", "river", "zoo"],
+        ["gold", "river", "zoo", "gold"],
+        ANSWER,
+    ),
+    "two searches at once": (
+        create_agent(Calls(at_once=True), [tool_of(Half())]),
+        ["gold", "river", "zoo"],
+        ["gold", "river", "zoo", "gold"],
+        ANSWER,
+    ),
+    "a tool that keeps the best": (best_only(), ["gold", "zoo"], ["gold", "river", "zoo", "gold"], ANSWER),
+    "a format of the reply": (
+        create_agent(
+            Calls(queries=["all"], replies_by_tool=True), [tool_of(SEARCH)], response_format=ToolStrategy(Reply)
+        ),
+        ALL,
+        None,
+        ANSWER,
+    ),
+    "an agent behind a tool": (expert_behind_a_tool(), ALL, None, ANSWER),
+    "middleware that replaces": (trimming(), ["zoo"], ALL, ANSWER),
+    "middleware that adds": (adding(), ["gold", "river"], ALL, ANSWER),
+    "blocks of a message": (RunnableLambda(blocks), ["gold", "river"], ALL, ANSWER),
+    "documents as Python writes them": (rag(keep("gold", "zoo"), form=str), ["gold", "zoo"], ALL, ANSWER),
+    "wrapped lines": (
+        rag(keep("gold", "zoo"), form=lambda found: textwrap.fill(as_xml(found), 30)),
+        ["gold", "zoo"],
+        ALL,
+        ANSWER,
+    ),
+    "versions of one text": (rag(keep("v2"), search=Search(documents=VERSIONS)), ["v2"], ["v1", "v2", "v3"], ANSWER),
+    "short facts": (
+        rag(lambda found: found[::2], search=Search(documents=FACTS)),
+        *[[one.id for one in part] for part in (FACTS[::2], FACTS)],
+        ANSWER,
+    ),
+    "overlapping chunks": (
+        rag(keep("p1", "p2"), search=Search(documents=[*PARTS, ZOO])),
+        ["p1", "p2"],
+        ["p1", "p2", "zoo"],
+        ANSWER,
+    ),
+    "a chain of classic chains": (RetrievalQA.from_chain_type(Model(), retriever=SEARCH), ALL, None, ANSWER),
+}
+
+
+# Conversations
+
+TURNS = ["Who founded Munich?", "When was that?", "And the zoo?"]
+WITH_HISTORY = ChatPromptTemplate([("system", "{context}"), MessagesPlaceholder("history"), ("human", "{question}")])
+
+
+class Echo(Model):
+    """Model that repeats the last line of the user."""
+
+    def _generate(self, messages: Any, *args: Any, **options: Any) -> Any:
+        last = [message for message in messages if message.type == "human"][-1].text.split("\n")[-1]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(f"Reply to: {last}"))])
+
+
+def gold(question: Any) -> str:
+    return joined(keep("gold")(SEARCH.invoke(str(question))))
+
+
+def remembering(chain: Any, *names: str) -> Any:
+    """Return a chain with a history per session, and the names of its input, history and output."""
+    stored: dict[str, InMemoryChatMessageHistory] = {}
+    keys = ("input_messages_key", "history_messages_key", "output_messages_key")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LangChainDeprecationWarning)
+        return RunnableWithMessageHistory(
+            chain,
+            lambda session_id: stored.setdefault(session_id, InMemoryChatMessageHistory()),
+            **dict(zip(keys, names, strict=False)),
+        )
+
+
+def with_gold(messages: Any) -> Any:
+    return [SystemMessage(gold("?")), *messages]
+
+
+def chat() -> Any:
+    built = StateGraph(MessagesState)
+    built.add_node("write", lambda state: {"messages": [Echo().invoke(with_gold(state["messages"]))]})
+    built.add_edge(START, "write")
+    return built.compile(checkpointer=InMemorySaver())
+
+
+def own_history() -> Any:
+    class State(TypedDict, total=False):
+        question: str
+        chat_history: Annotated[list, operator.add]
+        answer: str
+
+    def write(state: Any) -> Any:
+        answer = say(f"{gold('?')}\n{state['question']}", f"Reply to: {state['question']}")
+        turn = [{"role": "user", "content": state["question"]}, {"role": "assistant", "content": answer}]
+        return {"answer": answer, "chat_history": turn}
+
+    built = StateGraph(State)
+    built.add_node("write", write)
+    built.add_edge(START, "write")
+    return built.compile(checkpointer=InMemorySaver())
+
+
+def aware_of_history() -> Any:
+    rephrase = ChatPromptTemplate([MessagesPlaceholder("chat_history"), ("human", "Rephrase {input}")])
+    search = create_history_aware_retriever(
+        Model(replies={"": "Who founded the town?"}), SEARCH | keep("gold"), rephrase
+    )
+    prompt = ChatPromptTemplate([("system", "{context}"), MessagesPlaceholder("chat_history"), ("human", "{input}")])
+    return create_retrieval_chain(search, create_stuff_documents_chain(Echo(), prompt))
+
+
+def lines(chain: Any) -> Any:
+    return (
+        RunnablePassthrough.assign(context=lambda given: gold(given["question"])) | chain | Echo() | StrOutputParser()
+    )
+
+
+def sent(*forms: Any) -> Any:
+    """Return a function that adds the turns before the question, each as one of two forms, to the input of a chain."""
+    earlier: list[Any] = []
+
+    def given(question: str) -> Any:
+        value = {"question": question, "history": [*earlier]}
+        earlier.extend(form(text) for form, text in zip(forms, (question, f"Reply to: {question}"), strict=True))
+        return value
+
+    return given
+
+
+def asked(question: str) -> Any:
+    return {"question": question}
+
+
+def messages_of(question: str) -> Any:
+    return {"messages": [("human", question)]}
+
+
+CHATS: dict[str, tuple[Any, Any, str]] = {
+    "a history of messages": (
+        lambda: remembering(lines(WITH_HISTORY), "question", "history"),
+        lambda: asked,
+        "session_id",
+    ),
+    "a history around a function": (
+        lambda: remembering(
+            RunnableLambda(
+                lambda given: Echo().invoke([*given["history"], HumanMessage(f"{gold('?')}\n{given['question']}")])
+            ),
+            "question",
+            "history",
+        ),
+        lambda: asked,
+        "session_id",
+    ),
+    "a history around messages": (
+        lambda: remembering(RunnableLambda(lambda given: Echo().invoke([SystemMessage(gold("?")), *given]))),
+        lambda: lambda question: [HumanMessage(question)],
+        "session_id",
+    ),
+    "a history of which two messages are read": (
+        lambda: remembering(
+            RunnablePassthrough.assign(history=lambda given: given["history"][-2:]) | lines(WITH_HISTORY),
+            "question",
+            "history",
+        ),
+        lambda: asked,
+        "session_id",
+    ),
+    "a retriever that reads the history": (
+        lambda: remembering(aware_of_history(), "input", "chat_history", "answer"),
+        lambda: lambda question: {"input": question},
+        "session_id",
+    ),
+    "an agent with a memory": (
+        lambda: create_agent(Echo(), [], middleware=[Edit(with_gold)], checkpointer=InMemorySaver()),
+        lambda: messages_of,
+        "thread_id",
+    ),
+    "a graph with messages": (chat, lambda: messages_of, "thread_id"),
+    "a graph with a history of its own": (own_history, lambda: asked, "thread_id"),
+    "messages of the caller": (lambda: lines(WITH_HISTORY), lambda: sent(HumanMessage, AIMessage), "thread_id"),
+    "pairs of the caller": (
+        lambda: lines(WITH_HISTORY),
+        lambda: sent(lambda text: ("human", text), lambda text: ("ai", text)),
+        "thread_id",
+    ),
+}
