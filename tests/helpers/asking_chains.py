@@ -29,7 +29,7 @@ from helpers.reading_chains import (
     numbered,
     rag,
 )
-from helpers.watched import Search
+from helpers.samples import Search
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, before_model
 from langchain.agents.structured_output import ToolStrategy
