@@ -5,123 +5,43 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from langchain_rageval._internal.redaction import redact_message
-from langchain_rageval.data.schema import Finding, InputModel, Sample
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputError
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.panels import map_members
+from langchain_rageval.prompts.answer_schemas import TurnFact, TurnFacts
 from langchain_rageval.prompts.criteria import DEFAULT_SCALE, default_criteria
 from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
-from langchain_rageval.run.requests import Call
+from langchain_rageval.run.requests import Call, Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.single_flight import SingleFlight
+from langchain_rageval.steps.check_turns import check_needs, check_user_facts, find_contradictions, list_turn_facts
 from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.detect import critique_aspect, detect_abstention, detect_answerable
 from langchain_rageval.steps.entities import extract_entities, find_entities
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.grade_contexts import grade_contexts, grade_relevance, select_sentences
 from langchain_rageval.steps.grade_rubric import grade_rubric
+from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.measure_similarity import measure_similarity
-from langchain_rageval.steps.questions import regenerate_questions
+from langchain_rageval.steps.questions import history_data, regenerate_questions, rewrite_question
 from langchain_rageval.steps.stage import Stage, State
 from langchain_rageval.steps.verify_statements import verify_statements
+from langchain_rageval.testset.candidate import ask_step, prompt_step
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of
-
-_FOLDER = files("langchain_rageval") / "trust" / "labelled_items"
-
-
-class Label(InputModel):
-    """The right verdicts for one statement, chunk, sentence or answer of a labelled item.
-
-    Attributes:
-        accepted: the verdicts that are right; empty if the verdict on this element is not scored.
-        evidence: numbers of chunks or sentences, such as "2" or "2.3", of which a right verdict must cite one; empty if
-            no citation is required.
-        number: number of the labelled sentence, such as "2.3"; "" if the label is not about a sentence.
-    """
-
-    accepted: tuple[str, ...]
-    evidence: tuple[str, ...] = ()
-    number: str = ""
-
-    def reversed(self, chunks: int) -> Label:
-        """Return the label for chunks in reverse order: chunk n of `chunks` chunks becomes chunk `chunks` + 1 - n."""
-        evidence = tuple(_reverse_number(number, chunks) for number in self.evidence)
-        number = self.number and _reverse_number(self.number, chunks)
-        return self.model_copy(update={"evidence": evidence, "number": number})
-
-
-class LabelledItem(InputModel):
-    """Request to the judge, or three texts to compare by embeddings, with the right verdicts.
-
-    Attributes:
-        id: its name.
-        step: name of the judge step that is run.
-        kind: what makes the item hard, such as "table" or "injection in context"; "plain prose" for an excerpt.
-        source: where the texts come from.
-        labels: one for each statement, chunk, sentence, term or criterion that the step judges, in order, or one for
-            the answer.
-        question: as in a sample.
-        answer: as in a sample.
-        contexts: as in a sample.
-        references: as in a sample; for `classify_statements`, the statements of the reference.
-        statements: the statements of the answer that the step receives.
-        terms: the entities that are looked for, or the terms of a reference that are entities or are not.
-        aspect: name of the aspect that is judged.
-        padding: a sentence about another topic.
-        text: the text that is compared.
-        near: a text that means nearly the same as `text`.
-        far: a text that does not.
-    """
-
-    id: str
-    step: str
-    kind: str
-    source: str
-    labels: tuple[Label, ...]
-    question: str = ""
-    answer: str | None = None
-    contexts: tuple[str, ...] = ()
-    references: tuple[str, ...] = ()
-    statements: tuple[str, ...] = ()
-    terms: tuple[str, ...] = ()
-    aspect: str = ""
-    padding: str = ""
-    text: str = ""
-    near: str = ""
-    far: str = ""
-
-
-@cache
-def labelled_items(language: str) -> tuple[LabelledItem, ...]:
-    """Return the labelled items of a language, grouped by step.
-
-    Raises:
-        ConfigError: if the package has none in this language.
-    """
-    known = sorted(file.name.removesuffix(".jsonl") for file in _FOLDER.iterdir() if file.name.endswith(".jsonl"))
-    if language not in known:
-        raise ConfigError(f"labelled items come in {', '.join(known)}, got language={language!r}: choose one of them")
-    lines = (_FOLDER / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(LabelledItem.model_validate_json(line) for line in lines)
-
-
-def _reverse_number(number: str, chunks: int) -> str:
-    chunk, dot, sentence = number.partition(".")
-    return f"{chunks + 1 - int(chunk)}{dot}{sentence}"
+from langchain_rageval.trust.items import CRITERIA, LabelledItem
 
 
 @dataclass
@@ -228,7 +148,11 @@ class Examination:
     def initial_state(self, item: LabelledItem) -> State:
         """Return the input of the step for a labelled item: the sample and `extra_state`."""
         sample = Sample(
-            question=item.question, answer=item.answer, contexts=list(item.contexts), references=list(item.references)
+            question=item.question,
+            answer=item.answer,
+            contexts=list(item.contexts),
+            references=list(item.references),
+            history=list(item.history),
         )
         return {"sample": sample, **self.extra_state(item)}
 
@@ -265,9 +189,15 @@ def _finding_verdicts(findings: Sequence[Finding], kind: str) -> list[CitedVerdi
 
 
 def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
-    """Return one verdict on extracted statements: whether they are short and have exactly the numbers of the text."""
+    """Return a verdict for each term of an item, or one verdict on all statements of an item without terms.
+
+    A term is "stated" if one statement holds all of its parts. Statements state facts if they are short and have
+    exactly the numbers of the text.
+    """
     statements: list[str] = state["answer_statements"]
     text = item.answer or ""
+    if item.terms:
+        return _verdicts_on_terms(item.terms, statements, ("stated", "not stated"))
     if not statements:
         return [CitedVerdict(NO_FACTS)]
     numbers = numbers_of(" ".join(statements))
@@ -278,6 +208,28 @@ def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
     if 2 * len(statements) < len(split_sentences(text)):
         return [CitedVerdict(f"{FACTS}, not taken apart")]
     return [CitedVerdict(FACTS)]
+
+
+def holds_term(text: str, term: str) -> bool:
+    """Return True if a text holds all parts of a term, joined by " + ", in one of the wordings joined by "/"."""
+    stems = stems_of(text)
+    return all(any(stems_of(wording) <= stems for wording in part.split("/")) for part in term.split(" + "))
+
+
+def _verdicts_on_terms(terms: Sequence[str], texts: Sequence[str], verdicts: tuple[str, str]) -> list[CitedVerdict]:
+    """Return the first of two verdicts for each term that one of some texts holds, else the second."""
+    return [CitedVerdict(verdicts[not any(holds_term(text, term) for text in texts)]) for term in terms]
+
+
+def _listed_verdicts(state: State, item: LabelledItem) -> list[CitedVerdict]:
+    """Return for each term, such as "facts: dog + two", whether a listed entry of that list holds it."""
+    lists = [term.partition(": ") for term in item.terms]
+    return [
+        _verdicts_on_terms(
+            [term], [fact.text for fact in getattr(state["turn_facts"], name)], ("listed", "not listed")
+        )[0]
+        for name, _, term in lists
+    ]
 
 
 def _classification_verdicts(state: State, _item: LabelledItem) -> list[CitedVerdict]:
@@ -316,6 +268,53 @@ def _critique_aspect(judge: Judge, item: LabelledItem) -> Stage[State]:
     known = all(item.aspect in aspects for aspects in own)
     definitions = PromptSet.default(detect_language(item.question)).common.aspects
     return critique_aspect(judge, item.aspect, definition=None if known else definitions[item.aspect])
+
+
+class _Prompt(Stage[State]):
+    """Step that sends a prompt of the test set generator, and adds the typed `reply`."""
+
+    model_step: JudgeStep
+    inputs: Mapping[str, Any]
+    language_from: str
+
+    @property
+    def instrument(self) -> Mapping[str, Any]:
+        """Configuration of the prompt."""
+        return self.model_step.instrument
+
+    def work(self, state: State) -> Operation[State]:
+        """Send the request: one call."""
+        reply = yield from ask_step(self.model_step, self.inputs, self.language_from)
+        return state | {"reply": reply}
+
+
+def _prompt_examination(prompt: str, inputs: Callable[[LabelledItem], Mapping[str, Any]]) -> Examination:
+    """Return the examination of a step of the test set generator whose reply has a field for each criterion."""
+    read = lambda state, _: [_reply_verdict(getattr(state["reply"], name)) for name in CRITERIA[prompt]]  # noqa: E731
+    return Examination(_prompt_builder(prompt, inputs), read)
+
+
+def _prompt_builder(
+    prompt: str, inputs: Callable[[LabelledItem], Mapping[str, Any]]
+) -> Callable[[Any, LabelledItem], Stage[State]]:
+    return lambda judge, item: _Prompt(
+        model_step=prompt_step(prompt, judge),
+        inputs=inputs(item),
+        language_from="\n".join([item.question, *item.contexts]),
+    )
+
+
+def _reply_verdict(value: bool | int) -> CitedVerdict:
+    return CitedVerdict({True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value))
+
+
+def _passages(item: LabelledItem) -> list[dict[str, Any]]:
+    return [{"passage": number, "text": text} for number, text in enumerate(item.contexts, 1)]
+
+
+def _turn_facts(item: LabelledItem, name: str) -> State:
+    facts = [TurnFact(turn=turn, text=text) for turn, text in zip(item.turns, item.statements, strict=True)]
+    return {"turn_facts": TurnFacts(statements=[], facts=[], needs=[]).model_copy(update={name: facts})}
 
 
 EXAMINATIONS: Mapping[str, Examination] = {
@@ -368,6 +367,52 @@ EXAMINATIONS: Mapping[str, Examination] = {
     "grade_rubric": Examination(
         lambda judge, _: grade_rubric(judge, default_criteria(), DEFAULT_SCALE, with_examples=True, replaceable=True),
         lambda state, _: _finding_verdicts(state["rubric_grades"], "criterion"),
+    ),
+    "rewrite_question": Examination(
+        lambda judge, _: rewrite_question(judge),
+        lambda state, item: _verdicts_on_terms(item.terms, [state["sample"].question], ("named", "not named")),
+    ),
+    "list_turn_facts": Examination(lambda judge, _: list_turn_facts(judge), _listed_verdicts),
+    "find_contradictions": Examination(
+        lambda judge, _: find_contradictions(judge),
+        lambda state, _: _finding_verdicts(state["consistency_verdicts"], "turn"),
+        lambda item: _turn_facts(item, "statements"),
+    ),
+    "check_user_facts": Examination(
+        lambda judge, _: check_user_facts(judge),
+        lambda state, _: _finding_verdicts(state["fact_verdicts"], "turn"),
+        lambda item: _turn_facts(item, "facts"),
+    ),
+    "check_needs": Examination(
+        lambda judge, _: check_needs(judge),
+        lambda state, _: _finding_verdicts(state["need_verdicts"], "turn"),
+        lambda item: _turn_facts(item, "needs"),
+    ),
+    "grade_passage": _prompt_examination("grade_passage", lambda item: {"passage": item.contexts[0]}),
+    "review_question": _prompt_examination(
+        "review_question", lambda item: {"question": item.question, "passages": _passages(item)}
+    ),
+    "compare_questions": _prompt_examination(
+        "compare_questions", lambda item: {"parent": item.references[0], "question": item.question}
+    ),
+    "review_follow_up": _prompt_examination(
+        "review_follow_up",
+        lambda item: {"turns": history_data(item.history), "question": item.question, "standalone": item.references[0]},
+    ),
+    "find_passages": Examination(
+        _prompt_builder("find_passages", lambda item: {"question": item.question, "passages": _passages(item)}),
+        lambda state, item: [
+            CitedVerdict("needed" if number in state["reply"].passages else "not needed")
+            for number in range(1, len(item.contexts) + 1)
+        ],
+        reverse=_reverse_chunks,
+    ),
+    "answer_check": Examination(
+        lambda judge, _: verify_statements(judge, of="answer"),
+        lambda state, _: [
+            CitedVerdict("accepted" if state["answer_verdicts"][0].verdict == "supported" else "rejected")
+        ],
+        lambda item: {"answer_statements": [item.answer or ""]},
     ),
     EMBEDDING_STEP: Examination(
         lambda embeddings, _: measure_similarity(

@@ -9,7 +9,8 @@ from itertools import combinations
 from typing import Any, get_args
 
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, CitedVerdict, Label, ProbeResult, Variant
+from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, CitedVerdict, ProbeResult, Variant
+from langchain_rageval.trust.items import Label
 from langchain_rageval.trust.qualification import Citations, Fitness, Proportion, StepQualification
 
 STEPS_OF: Mapping[str, Sequence[str]] = {
@@ -28,8 +29,18 @@ STEPS_OF: Mapping[str, Sequence[str]] = {
     "rubric": ("grade_rubric",),
     "aspect_critique": ("critique_aspect",),
     "llm_grader": ("grade_relevance",),
+    "conversation_metrics": ("list_turn_facts", "find_contradictions", "check_user_facts", "check_needs"),
+    "standalone_question": ("rewrite_question",),
+    "critic": (
+        *("grade_passage", "review_question", "compare_questions", "review_follow_up", "find_passages"),
+        "answer_check",
+    ),
 }
-"""Name of a metric, or of the grader that rank metrics use, to the names of the steps that it depends on."""
+"""Name of a metric, or of another task of a judge, to the names of the steps that it depends on.
+
+Tasks: the grader that rank metrics use, rewriting the question of a conversation before it is judged, and the critic of
+a test set generator.
+"""
 
 _MOST_LOST = 0.1  # of the questions; the lost ones may be the hard ones
 _ORDER: tuple[Fitness, ...] = get_args(Fitness)

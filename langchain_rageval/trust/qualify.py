@@ -22,17 +22,9 @@ from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run, fill_defaults
-from langchain_rageval.trust.examination import (
-    EMBEDDING_STEP,
-    LabelledItem,
-    Probe,
-    ProbeResult,
-    find_models,
-    labelled_items,
-    list_probes,
-    run_probe,
-)
+from langchain_rageval.trust.examination import EMBEDDING_STEP, Probe, ProbeResult, find_models, list_probes, run_probe
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, labelled_verdicts, step_statistics
+from langchain_rageval.trust.items import LabelledItem, labelled_items
 from langchain_rageval.trust.qualification import Qualification
 
 LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")

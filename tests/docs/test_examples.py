@@ -28,7 +28,6 @@ from langchain_rageval import (
 )
 from langchain_rageval.metrics import BUILDERS
 from langchain_rageval.prompts.criteria import default_criteria
-from langchain_rageval.trust.examination import labelled_items
 
 SAMPLE = {"question": "Q?", "answer": "Munich is old. Berlin is new.", "contexts": ["Munich is old."]}
 PUBLIC = {name: getattr(langchain_rageval, name) for name in BUILDERS}
@@ -196,11 +195,6 @@ def test_judge_qualification(ran, capsys):
         if f"{name} (hashed words)" in rows or name in rows:
             cell = rows.get(name) or rows[f"{name} (hashed words)"]
             assert cell.startswith(f"{step.right.hits:g}/{step.right.of},"), name
-
-
-@pytest.mark.parametrize("language", ["ru", "en"])
-def test_the_number_of_labelled_items_is_true(language):
-    assert f"asks your model {len(labelled_items(language))} labelled questions" in page("how-to/qualify-a-judge")
 
 
 def test_ranking_metrics(ran):

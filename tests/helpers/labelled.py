@@ -15,7 +15,7 @@ from helpers.scripted import Scripted, answering, classification, human_of, stat
 from langchain_rageval import Sample, samples_of
 from langchain_rageval.prompts.layout import NumberedContexts, read_inputs, read_schema
 from langchain_rageval.text.sentences import split_sentences
-from langchain_rageval.trust.examination import LabelledItem, labelled_items
+from langchain_rageval.trust.items import LabelledItem, labelled_items
 
 QUESTION = "Что покрывает страховка бани?"
 FIRE, FLOOD, THEFT, METEOR, WAR = (

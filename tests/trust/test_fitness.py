@@ -106,9 +106,9 @@ def test_a_metric_is_as_fit_as_its_worst_step():
 
 
 def test_the_table_names_metrics_and_steps_that_there_are():
-    assert STEPS_OF.keys() <= BUILDERS.keys() | {"llm_grader"}
+    assert STEPS_OF.keys() <= BUILDERS.keys() | {"llm_grader", "standalone_question", "critic"}
     named = {step for steps in STEPS_OF.values() for step in steps}
-    assert EXAMINATIONS.keys() == named <= ANSWER_SCHEMAS.keys() | {EMBEDDING_STEP}
+    assert EXAMINATIONS.keys() == named <= ANSWER_SCHEMAS.keys() | {EMBEDDING_STEP, "answer_check"}
 
 
 def test_a_proportion_shows_counts_value_and_interval():

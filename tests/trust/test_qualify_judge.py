@@ -15,8 +15,8 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_rageval import ConfigError, HashingEmbeddings, Judge, OfflineJudge, RetryPolicy, jury, qualify_judge
 from langchain_rageval.prompts.layout import read_inputs
-from langchain_rageval.trust.examination import labelled_items
 from langchain_rageval.trust.fitness import STEPS_OF
+from langchain_rageval.trust.items import labelled_items
 
 JUDGED = ("faithfulness", "context_precision", "context_recall", "context_relevance")
 """Metrics that depend on the judge alone."""

@@ -3,15 +3,18 @@
 from collections import Counter
 
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.trust.examination import CitedVerdict, Label, LabelledItem, Probe, ProbeResult, ReplyLog
+from langchain_rageval.trust.examination import CitedVerdict, Probe, ProbeResult, ReplyLog
 from langchain_rageval.trust.fitness import step_statistics
+from langchain_rageval.trust.items import Label, LabelledItem
 
 LABELS = (
     Label(accepted=("supported",), evidence=("2",)),
     Label(accepted=("contradicted", "absent")),
     Label(accepted=()),
 )
-ITEM = LabelledItem(id="i", step="verify_statements", kind="table", source="", labels=LABELS, contexts=("a", "b"))
+ITEM = LabelledItem(
+    id="i", pair="i", step="verify_statements", kind="table", source="", labels=LABELS, contexts=("a", "b")
+)
 
 
 def result(*verdicts, variant="plain", repeat=0, cites=("2.1",), **more):
