@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models import BaseChatModel
@@ -25,27 +24,19 @@ from langchain_core.utils.json_schema import dereference_refs
 from pydantic import BaseModel
 
 from langchain_rageval.data.notes import Note
-from langchain_rageval.models import offline_conversations, offline_questions, offline_writer
+from langchain_rageval.models import offline_verdicts as verdicts
+from langchain_rageval.models import offline_writer as writer
 from langchain_rageval.models.invented_answer import invent_answer
-from langchain_rageval.models.offline_overlap import ENOUGH, SOME, cover, stem_share, tally
-from langchain_rageval.models.offline_writer import fill_template
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import read_inputs, read_schema, restore_control_tokens
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.run.usage import tokens_in
-from langchain_rageval.text.language import detect_language
-from langchain_rageval.text.sentences import NUMBERED_MARK, assertions, is_evasive, split_sentences
-from langchain_rageval.text.words import numbers_of, stems_of, words_of
 
 OfflineAnswer = Callable[[Mapping[str, Any]], Any]
 """Function from the inputs of a step of the user, its contexts as a list of str, to an answer or a mapping."""
 
 _Inputs = Mapping[str, Any]
-_Items = Sequence[_Inputs]
-_Sentences = Mapping[str, str]
-
 _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
-_MOST_SENTENCES = 3  # of a concise answer, for one sentence of the question
 
 
 class OfflineJudge(BaseChatModel):
@@ -213,13 +204,14 @@ def answer_offline(title: str, human: str) -> dict[str, Any]:
         ValueError: if no step has an answer of this title.
     """
     inputs = read_inputs(human)
-    reply = _REPLIES[_identify_step(title, inputs, human)]
-    answer = reply.function(*(_read(name, inputs, human) for name in reply.reads.split()))
-    return {reply.field: answer} if reply.field else answer
+    step = _identify_step(title, inputs, human)
+    function, reads = _REPLIES[step]
+    answer = function(*(_read(name, inputs, human) for name in reads.split() if not name.startswith("-")))
+    return answer if isinstance(answer, dict) else {next(iter(ANSWER_SCHEMAS[step].model_fields)): answer}
 
 
 def _read(name: str, inputs: _Inputs, human: str) -> Any:
-    """Return the value of a name in `_Reply.reads`."""
+    """Return the value of a name among the inputs in `_REPLIES`."""
     if name == "sentences":
         return {number: restore_control_tokens(text) for number, text in _SENTENCE.findall(human)}
     if name == "texts":
@@ -235,8 +227,11 @@ def _identify_step(title: str, inputs: _Inputs, human: str) -> str:
     """
     steps = [step for step, answer in ANSWER_SCHEMAS.items() if answer.__name__ == title]
     if not steps:
-        raise ValueError(f"OfflineJudge answers {', '.join(_TITLES)}, not {title}")
-    candidates = [step for step in steps if inputs.keys() in (_READS.get(step, inputs.keys()), _reads_again(step))]
+        known = dict.fromkeys(answer.__name__ for answer in ANSWER_SCHEMAS.values())
+        raise ValueError(f"OfflineJudge answers {', '.join(known)}, not {title}")
+    # the second try of an evolution also reads the feedback on the first one
+    again = {"feedback"} if title == "Question" else set[str]()
+    candidates = [step for step in steps if inputs.keys() in (_inputs_of(step), _inputs_of(step) | again)]
     if len(candidates) < 2:
         return (candidates or steps)[0]
     sets = (PromptSet.default(language) for language in ("ru", "en", *sorted(languages())))
@@ -244,230 +239,68 @@ def _identify_step(title: str, inputs: _Inputs, human: str) -> str:
     return next(matches, candidates[0])
 
 
-def _reads_again(step: str) -> set[str]:
-    """Return the inputs of the second try of an evolution, which also reads the feedback on the first one."""
-    return _READS[step] | {"feedback"} if step.startswith("evolve_") and step in _READS else set()
-
-
-def _verdicts(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]:
-    stems = {number: stems_of(sentence) for number, sentence in sentences.items()}
-    return [_verdict(item["statement"], str(item["text"]), stems, sentences) for item in statements]
-
-
-def _verdict(number: int, text: str, stems: Mapping[str, set[str]], sentences: _Sentences) -> dict[str, Any]:
-    wanted = stems_of(text)
-    cited, present = cover(wanted, stems, most=2)
-    known_numbers = numbers_of(" ".join(sentences[n] for n in cited))
-    stated = "supported" if numbers_of(text) <= known_numbers else "contradicted"
-    is_absent = stem_share(wanted, present) < ENOUGH
-    return {
-        "statement": number,
-        "reason": tally(wanted, present),
-        "evidence": [] if is_absent else cited,
-        "verdict": "absent" if is_absent else stated,
-    }
-
-
-def _classification(reference_statements: _Items, answer_statements: _Items) -> dict[str, Any]:
-    references = {int(item["reference"]): str(item["text"]) for item in reference_statements}
-    hits: list[dict[str, Any]] = []
-    misses: list[dict[str, Any]] = []
-    for item in answer_statements:
-        text = str(item["text"])
-        same = [number for number, reference in references.items() if _same(text, reference)]
-        if same:
-            hits.append({"reason": "overlap", "answer": item["answer"], "references": same})
-        else:
-            kind = "contradicts" if any(_same_but_numbers(text, one) for one in references.values()) else "extra"
-            misses.append({"reason": "no overlap", "answer": item["answer"], "kind": kind, "references": []})
-    covered = {number for hit in hits for number in hit["references"]}
-    uncovered = [{"reason": "no overlap", "reference": number} for number in references if number not in covered]
-    return {"TP": hits, "FP": misses, "FN": uncovered}
-
-
-def _same(one: str, other: str) -> bool:
-    """Return True if two statements share 60% of the stems of the shorter statement and have no conflicting numbers."""
-    numbers = [numbers_of(text) for text in (one, other)]
-    return _same_but_numbers(one, other) and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
-
-
-def _same_but_numbers(one: str, other: str) -> bool:
-    shorter, longer = sorted(map(stems_of, (one, other)), key=len)
-    return stem_share(shorter, longer) >= ENOUGH
-
-
-def _chunk_verdicts(question: str, answer: str, sentences: _Sentences) -> list[dict[str, Any]]:
-    wanted = stems_of(answer) or stems_of(question)
-    return [
-        {"context": chunk, "reason": tally(wanted, stems), "useful": stem_share(wanted, stems) >= SOME}
-        for chunk, stems in _chunks(sentences).items()
-    ]
-
-
-def _relevance(question: str, scale: Sequence[int], sentences: _Sentences) -> list[dict[str, Any]]:
-    lowest, highest = scale
-    wanted = stems_of(question)
-    grades = []
-    for chunk, stems in _chunks(sentences).items():
-        grade = lowest + round((highest - lowest) * len(wanted & stems) / max(1, len(wanted)))
-        grades.append({"context": chunk, "reason": tally(wanted, stems), "grade": grade})
-    return grades
-
-
-def _chunks(sentences: _Sentences) -> dict[int, set[str]]:
-    """Map the number of each chunk to the stems (first five letters) of its words."""
-    chunks: dict[int, set[str]] = {}
-    for number, sentence in sentences.items():
-        chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
-    return chunks
-
-
-def _needed_sentences(question: str, sentences: _Sentences) -> dict[str, Any]:
-    wanted = stems_of(question)
-    needed = [number for number, text in sentences.items() if stem_share(wanted, stems_of(text)) >= SOME]
-    return {"reason": f"at least {SOME:.0%} of the question's words", "sentences": needed}
-
-
-def _questions(answer: str, count: str) -> dict[str, Any]:
-    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(str(answer))[: int(count)]]
-    return {"evasive": not questions, "questions": questions}
-
-
-def _aspect(question: str, answer: str, aspect: str, sentences: _Sentences) -> dict[str, Any]:
-    parts = split_sentences(answer)
-    russian = detect_language(question) == "ru"
-    length = f"предложений: {len(parts)}" if russian else f"{len(parts)} sentences"
-    if aspect == "conciseness":
-        asked = max(1, len(split_sentences(question)))
-        return {"reason": length, "verdict": len(parts) <= _MOST_SENTENCES * asked}
-    if aspect == "correctness":
-        others = numbers_of(answer) - numbers_of(" ".join(sentences.values()))
-        reason = f"других чисел: {len(others)}" if russian else f"{len(others)} other numbers"
-        return {"reason": reason, "verdict": not (sentences and others)}
-    if aspect == "coherence":
-        return {"reason": length, "verdict": len(set(parts)) == len(parts)}
-    unknown = "совпадение слов этого не покажет" if russian else "word overlap cannot tell"
-    return {"reason": unknown, "verdict": False}
-
-
-def _abstention(question: str, answer: str) -> dict[str, Any]:
-    count = len(assertions(answer))
-    reason = f"утверждений: {count}" if detect_language(question) == "ru" else f"{count} statements"
-    return {"reason": reason, "abstains": not count}
-
-
-def _rubric_grades(
-    question: str, answer: str, reference: str, criteria: _Items, sentences: _Sentences
-) -> list[dict[str, Any]]:
-    ground = reference or " ".join(sentences.values()) or question
-    shares = {
-        "correctness": partial(_correct_share, answer, ground),
-        "completeness": partial(stem_share, stems_of(reference or question), stems_of(answer)),
-        "readability": partial(_distinct_share, answer),
-    }
-    grades = []
-    for criterion in criteria:
-        lowest, *_, highest = sorted(map(int, criterion["grades"]))
-        found = shares.get(criterion["criterion"], shares["correctness"])()
-        grade = lowest + round(found * (highest - lowest))
-        grades.append({"criterion": criterion["criterion"], "reason": f"{found:.0%}", "grade": grade})
-    return grades
-
-
-def _correct_share(answer: str, ground: str) -> float:
-    """Return the share of the answer's stems that occur in a text; 0 for an evasion or a number missing in the text."""
-    if is_evasive(answer) or not numbers_of(answer) <= numbers_of(ground):
-        return 0.0
-    return stem_share(stems_of(answer), stems_of(ground))
-
-
-def _distinct_share(text: str) -> float:
-    """Return the share of distinct pairs among all pairs of neighbouring words; 1 for fewer than two words."""
-    pairs = [*pairwise(words_of(text))]
-    return len(set(pairs)) / len(pairs) if pairs else 1.0
-
-
-class _Reply(NamedTuple):
-    """Offline answer of a step.
-
-    Attributes:
-        reads: arguments of the function: names of inputs, which are lists or else texts; "texts" for those of the
-            passages, "sentences" for those of the contexts by their numbers.
-        function: function that answers.
-        field: the only field of the answer; "" if the function returns all fields.
-    """
-
-    reads: str
-    function: Callable[..., Any]
-    field: str = ""
-
-
-def _new_question(reads: str, function: Callable[..., str]) -> _Reply:
-    return _Reply(reads, function, "question")
-
-
-_STATEMENTS = _Reply("text", lambda text: assertions(NUMBERED_MARK.sub("", text)), "statements")
-_REPLIES: Mapping[str, _Reply] = {
-    **dict.fromkeys(("extract_statements", "extract_turn_statements"), _STATEMENTS),
-    "rewrite_question": _Reply("question history", offline_questions.name_the_subject),
-    "verify_statements": _Reply("statements sentences", _verdicts, "verdicts"),
-    "classify_statements": _Reply("reference_statements answer_statements", _classification),
-    "grade_contexts": _Reply("question answer sentences", _chunk_verdicts, "verdicts"),
-    "grade_relevance": _Reply("question scale sentences", _relevance, "grades"),
-    "select_sentences": _Reply("question sentences", _needed_sentences),
-    **dict.fromkeys(("regenerate_questions", "regenerate_turn_questions"), _Reply("answer count", _questions)),
-    "critique_aspect": _Reply("question answer aspect sentences", _aspect),
-    "extract_entities": _Reply("text", offline_questions.list_entities, "entities"),
-    "find_entities": _Reply("entities sentences", offline_questions.locate_entities, "found"),
-    "detect_abstention": _Reply("question answer", _abstention),
-    "detect_answerable": _Reply("question sentences", offline_questions.judge_answerability),
-    "grade_rubric": _Reply("question answer reference criteria sentences", _rubric_grades, "grades"),
-    "list_turn_facts": _Reply("turns", offline_conversations.read_dialogue),
-    "find_contradictions": _Reply("statements", offline_conversations.compare_claims, "contradictions"),
-    "check_user_facts": _Reply("facts turns", offline_conversations.follow_facts, "verdicts"),
-    "check_needs": _Reply("needs turns", offline_conversations.follow_needs, "verdicts"),
-    "extract_keyphrases": _Reply("passage", offline_writer.key_phrases, "keyphrases"),
-    "grade_passage": _Reply("passage", offline_writer.grade_prose),
-    "write_question": _new_question("passage keyphrase", partial(fill_template, "write")),
-    "reword_question": _new_question("question texts", offline_writer.reword_question),
-    "evolve_reasoning": _new_question("question texts", partial(offline_writer.join_phrase, "reasoning")),
-    "evolve_conditional": _new_question("question texts", partial(offline_writer.join_phrase, "conditional")),
-    "evolve_multi_context": _new_question("question texts", offline_writer.connect_passages),
-    "evolve_conversational": _new_question("question", offline_writer.make_conversational),
-    "evolve_unanswerable": _new_question("question texts", offline_writer.make_unanswerable),
-    "evolve_numbers": _new_question("question texts", offline_writer.ask_for_numbers),
-    "evolve_off_topic": _new_question("question texts", offline_questions.ask_off_topic),
-    "evolve_misspelt": _new_question("question", offline_questions.misspell),
-    "evolve_terse": _new_question("question", lambda question: " ".join(offline_writer.topics_of(question))),
+_EVOLVED = "question texts"
+_RESTYLED = "question -passages"
+_REPLIES: Mapping[str, tuple[Callable[..., Any], str]] = {
+    "extract_statements": (verdicts.list_statements, "text -question"),
+    "extract_turn_statements": (verdicts.list_statements, "text -question -history"),
+    "rewrite_question": (verdicts.name_the_subject, "question history"),
+    "verify_statements": (verdicts.verify, "statements sentences"),
+    "classify_statements": (verdicts.classify, "reference_statements answer_statements"),
+    "grade_contexts": (verdicts.grade_chunks, "question answer sentences"),
+    "grade_relevance": (verdicts.grade_relevance, "question scale sentences"),
+    "select_sentences": (verdicts.select_sentences, "question sentences"),
+    "regenerate_questions": (verdicts.regenerate_questions, "answer count"),
+    "regenerate_turn_questions": (verdicts.regenerate_questions, "answer count -history"),
+    "critique_aspect": (verdicts.critique, "question answer aspect sentences"),
+    "extract_entities": (verdicts.list_entities, "text"),
+    "find_entities": (verdicts.locate_entities, "entities sentences"),
+    "detect_abstention": (verdicts.detect_abstention, "question answer"),
+    "detect_answerable": (verdicts.judge_answerability, "question sentences"),
+    "grade_rubric": (verdicts.grade_criteria, "question answer reference criteria sentences"),
+    "list_turn_facts": (verdicts.read_dialogue, "turns"),
+    "find_contradictions": (verdicts.compare_claims, "statements"),
+    "check_user_facts": (verdicts.follow_facts, "facts turns"),
+    "check_needs": (verdicts.follow_needs, "needs turns"),
+    "extract_keyphrases": (writer.key_phrases, "passage"),
+    "grade_passage": (writer.grade_prose, "passage"),
+    "write_question": (partial(writer.fill_template, "write"), "passage keyphrase"),
+    "reword_question": (writer.reword_question, f"{_EVOLVED} -feedback"),
+    "evolve_reasoning": (partial(writer.join_phrase, "reasoning"), _EVOLVED),
+    "evolve_conditional": (partial(writer.join_phrase, "conditional"), _EVOLVED),
+    "evolve_multi_context": (writer.connect_passages, _EVOLVED),
+    "evolve_conversational": (writer.make_conversational, _RESTYLED),
+    "evolve_unanswerable": (writer.make_unanswerable, _EVOLVED),
+    "evolve_numbers": (writer.ask_for_numbers, _EVOLVED),
+    "evolve_off_topic": (writer.ask_off_topic, _EVOLVED),
+    "evolve_misspelt": (writer.misspell, _RESTYLED),
+    "evolve_terse": (lambda question: " ".join(writer.topics_of(question)), _RESTYLED),
     **{
-        f"evolve_{style}": _new_question("question", partial(offline_questions.reframe, style))
-        for style in ("formal", "angry", "code_mixed", "voice", "persona")
+        f"evolve_{style}": (partial(writer.reframe, style), _RESTYLED)
+        for style in ("formal", "angry", "code_mixed", "voice")
     },
-    "evolve_follow_up": _Reply("question earlier", offline_questions.write_conversation),
-    "review_follow_up": _Reply("standalone question turns", offline_questions.assess_follow_up),
-    "propose_personas": _Reply("texts count", offline_questions.list_personas, "personas"),
-    "compress_question": _new_question("question", offline_writer.shorten_question),
-    "review_question": _Reply("question texts", offline_writer.assess_question),
-    "compare_questions": _Reply("parent question", offline_writer.contrast_questions),
-    "find_passages": _Reply("question passages", offline_writer.select_passages),
-    "write_answer": _Reply("question texts", offline_writer.quote_answer),
-    "answer_unaided": _Reply("question", partial(fill_template, "unknown"), "answer"),
-    "degrade_answer": _Reply("answer", offline_writer.halve_answer, "answer"),
-    "pad_context": _Reply("question context", offline_writer.write_padding, "sentences"),
+    "evolve_persona": (partial(writer.reframe, "persona"), f"{_RESTYLED} -persona"),
+    "evolve_follow_up": (writer.write_conversation, "question earlier -passages"),
+    "review_follow_up": (writer.assess_follow_up, "standalone question turns"),
+    "propose_personas": (writer.list_personas, "texts count"),
+    "compress_question": (writer.shorten_question, "question"),
+    "review_question": (writer.assess_question, "question texts"),
+    "compare_questions": (writer.contrast_questions, "parent question"),
+    "find_passages": (writer.select_passages, "question passages"),
+    "write_answer": (writer.quote_answer, "question texts"),
+    "answer_unaided": (partial(writer.fill_template, "unknown"), "question"),
+    "degrade_answer": (writer.halve_answer, "answer -question"),
+    "pad_context": (writer.write_padding, "question context"),
 }
-_TITLES = list(dict.fromkeys(answer.__name__ for answer in ANSWER_SCHEMAS.values()))
-_READS: Mapping[str, set[str]] = {
-    "extract_statements": {"question", "text"},
-    "extract_turn_statements": {"history", "question", "text"},
-    "regenerate_questions": {"answer", "count"},
-    "regenerate_turn_questions": {"history", "answer", "count"},
-    "write_question": {"passage", "keyphrase"},
-    "reword_question": {"question", "feedback", "passages"},
-    **{step: {"question", "passages"} for step in ANSWER_SCHEMAS if step.startswith("evolve_")},
-    "evolve_persona": {"question", "passages", "persona"},
-    "evolve_follow_up": {"question", "passages", "earlier"},
-    "compress_question": {"question"},
-    "answer_unaided": {"question"},
-    "degrade_answer": {"question", "answer"},
-}
-"""Input keys of the steps that share an answer class with another step."""
+"""Offline answer of each step: the function that answers, and the inputs of a request.
+
+Inputs are lists, or else texts; "texts" stands for those of the passages, "sentences" for those of the contexts by
+their numbers; the function does not read those after a hyphen. A function that returns no mapping gives the only field
+of the answer.
+"""
+
+
+def _inputs_of(step: str) -> set[str]:
+    """Return the names of the inputs of a step as they stand in its requests."""
+    names = {name.removeprefix("-") for name in _REPLIES[step][1].split()} - {"sentences"}
+    return {"passages" if name == "texts" else name for name in names}

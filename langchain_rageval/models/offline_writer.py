@@ -4,98 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache
+from importlib.resources import files
 from typing import Any
+from zlib import crc32
 
-from langchain_rageval.models.offline_overlap import ENOUGH, SOME, cover, stem_share, tally
+import yaml
+
+from langchain_rageval.models.offline_verdicts import ENOUGH, SOME, cover, stem_share, tally
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 from langchain_rageval.text.sentences import is_question, split_sentences
-from langchain_rageval.text.words import numbers_of, stem_of, stems_of, words_of
-
-_TEXTS: Mapping[str, tuple[Any, Any]] = {
-    "write": ('What is known about "{0}"?', "Что известно о теме «{0}»?"),
-    "reasoning": ('How is {0} connected with "{1}", and why?', "Как {0} связано с темой «{1}» и почему?"),
-    "conditional": (
-        'What becomes of {0} if "{1}" is taken into account?',
-        "Что изменится в теме {0}, если учесть тему «{1}»?",
-    ),
-    "multi_context": ('What do {0} and "{1}" have in common?', "Что общего у тем {0} и «{1}»?"),
-    "conversational": ("so what about {0}", "а что с темой {0}"),
-    "unanswerable": ("What will become of {0} in {1}?", "Что станет с темой {0} в {1} году?"),
-    "numbers": ("Which number belongs to {0} and {1}?", "Какое число относится к теме {0} и к {1}?"),
-    "formal": ("Please inform me: {0}", "Прошу сообщить: {0}"),
-    "angry": ("Nobody answers me! {0}!!", "Никто не отвечает! {0}!!"),
-    "code_mixed": ("{0} Por favor.", "{0} Плиз."),
-    "voice": ("um {0}", "ну {0}"),
-    "persona": ("Hello! {0}", "Здравствуйте! {0}"),
-    "follow_up": ("And what about it?", "А что с этим?"),
-    "it": ("it", "это"),
-    "topic": ("I have a question about {0}.", "У меня вопрос на тему {0}."),
-    "topic again": ("It is about {0}.", "Речь о теме {0}."),
-    "which": ("What would you like to know?", "Что вы хотите узнать?"),
-    "off topic": ("How do I {0} {1}?", "Как {0} {1}?"),
-    "verbs": (
-        ["water", "transplant", "fertilize", "prune", "graft"],
-        ["подкармливать", "рассаживать", "удобрять", "подрезать", "опрыскивать"],
-    ),
-    "things": (
-        [
-            *("beefsteak tomatoes", "phalaenopsis orchids", "saguaro cactuses", "floribunda roses"),
-            *("pelargonium geraniums", "everbearing strawberries", "gherkin cucumbers"),
-            *("hokkaido pumpkins", "boskoop apples", "conference pears"),
-        ],
-        [
-            *("помидоры черри", "орхидею фаленопсис", "кактус эхинопсис", "розу флорибунду", "герань зональную"),
-            *("клубнику ремонтантную", "огурцы корнишоны", "капусту брокколи", "яблоню антоновку"),
-            "крыжовник бесшипный",
-        ],
-    ),
-    "personas": (
-        [
-            "A newcomer who knows no technical terms and writes long, polite messages",
-            "An expert in a hurry who writes short messages on a phone",
-            "A customer who is not satisfied and wants precise rules",
-            "A parent who asks on behalf of the family and needs simple words",
-            "An employee who must explain the rules to others",
-            "A student who compares several offers",
-            "An elderly person who asks step by step",
-        ],
-        [
-            "Новичок, который не знает терминов и пишет длинно и вежливо",
-            "Специалист, который спешит и пишет коротко с телефона",
-            "Недовольный клиент, который требует точных правил",
-            "Родитель, который спрашивает за семью и просит простых слов",
-            "Сотрудник, который должен объяснить правила другим",
-            "Студент, который сравнивает несколько предложений",
-            "Пожилой человек, который спрашивает по шагам",
-        ],
-    ),
-    "quoted": ('"{0}"', "«{0}»"),
-    "and": (" and ", " и "),
-    "unknown": ("I do not know.", "Не знаю."),
-    "not standalone": (
-        "Name what is meant instead of pointing at it or at a text.",
-        "Назовите то, о чём вопрос, а не указывайте на него или на текст.",
-    ),
-    "not answerable": (
-        "The passages do not say; ask about what they name.",
-        "В отрывках этого нет; спросите о том, что в них названо.",
-    ),
-    "fine": ("The passages answer it.", "Ответ есть в отрывках."),
-    "padding": (
-        [
-            "Handbooks on {0} are kept in many libraries.",
-            "Many readers ask about {0}.",
-            "People who know {0} well like to talk about it.",
-        ],
-        [
-            "Справочники на тему {0} есть во многих библиотеках.",
-            "Тема {0} занимает многих читателей.",
-            "Знатоки темы {0} охотно о ней рассказывают.",
-        ],
-    ),
-}
-"""Templates and lists in English and in Russian."""
+from langchain_rageval.text.words import normalize_text, numbers_of, stem_of, stems_of, words_of
 
 _MOST_PHRASES = 5
 _MOST_CANDIDATES = 50  # phrases of a text, when one that another text lacks is searched for
@@ -132,8 +52,21 @@ _POLITE = re.compile(
 _WHY = re.compile(r"\b(?:why|how|почему|отчего|зачем|как)\b", re.IGNORECASE)
 
 _FUNCTION_WORDS = FUNCTION_WORDS["en"] | FUNCTION_WORDS["ru"]
-_ENGLISH, _RUSSIAN = ({name: texts[place] for name, texts in _TEXTS.items()} for place in (0, 1))
-_OWN_STEMS = stems_of(" ".join(text for texts in _TEXTS.values() for text in texts if isinstance(text, str)))
+
+
+@cache
+def _texts(language: str) -> Mapping[str, Any]:
+    """Return templates and lists by name: in Russian, or else in English."""
+    content = (files("langchain_rageval.models") / "offline_texts.yaml").read_text(encoding="utf-8")
+    texts: Mapping[str, Any] = yaml.safe_load(content)["ru" if language == "ru" else "en"]
+    return texts
+
+
+@cache
+def _own_stems() -> Set[str]:
+    """Return the stems of the templates."""
+    texts = (text for language in ("en", "ru") for text in _texts(language).values())
+    return stems_of(" ".join(text for text in texts if isinstance(text, str)))
 
 
 def grade_prose(passage: str) -> dict[str, Any]:
@@ -280,12 +213,12 @@ def fill_template(name: str, language_from: str, *parts: str) -> str:
 
 def texts_for(text: str) -> Mapping[str, Any]:
     """Return the templates and lists in the language of a text: Russian, or else English."""
-    return _RUSSIAN if detect_language(text) == "ru" else _ENGLISH
+    return _texts(detect_language(text))
 
 
 def content_stems(text: str) -> set[str]:
     """Return the stems (first five letters) of a question's words, except function words and words of the templates."""
-    return stems_of(" ".join(word for word in words_of(text) if word not in _FUNCTION_WORDS)) - _OWN_STEMS
+    return stems_of(" ".join(word for word in words_of(text) if word not in _FUNCTION_WORDS)) - _own_stems()
 
 
 def _is_answerable(question: str, texts: Sequence[str]) -> bool:
@@ -394,3 +327,69 @@ def _score_phrases(run: Sequence[str], times: Mapping[str, int], names: set[str]
             name_share = sum(word in names for word in words) / size
             whole = size == len(run)
             yield " ".join(words), frequency * (1 + 0.5 * (size > 1) + 0.5 * name_share + 0.3 * whole)
+
+
+_LONG_WORD = re.compile(r"\b([^\W\d_]{5,})([^\W\d_])([^\W\d_])([^\W\d_]*)\b")  # the stem of five letters is kept
+_MARKS = re.compile(r"[«»\"?!.,:;]")
+_TOPIC = re.compile(r"(?:(теме|темой|тема|тему) )?(?:«[^«»]+»|\"[^\"]+\")")
+_PRONOUNS = {"теме": "ней", "темой": "ней", "тема": "она", "тему": "её"}
+
+
+def misspell(question: str) -> str:
+    """Return a question in lower case without marks, with two letters of long words swapped."""
+    return _LONG_WORD.sub(r"\1\3\2\4", _MARKS.sub("", question).lower())
+
+
+def reframe(style: str, question: str) -> str:
+    """Return a question within the fixed phrase of a style."""
+    if style == "voice":
+        question = " ".join(_MARKS.sub(" ", question).lower().split())
+    if style == "angry":
+        question = question.rstrip("?")
+    return fill_template(style, question, question)
+
+
+def ask_off_topic(question: str, texts: Sequence[str]) -> str:
+    """Return a question about plants that the passages do not name."""
+    present, own = stems_of(" ".join(texts)), texts_for(" ".join([question, *texts]))
+    number = crc32(question.encode())
+    things = [thing for thing in own["things"] if not stems_of(thing) & present] or own["things"]
+    verb, thing = own["verbs"][number % len(own["verbs"])], things[number // len(own["verbs"]) % len(things)]
+    return str(own["off topic"]).format(verb, thing)
+
+
+def write_conversation(question: str, earlier: str) -> dict[str, Any]:
+    """Return exchanges that name the first topic, and the question with a pronoun in place of the topic.
+
+    At most two exchanges, which differ.
+    """
+    first = next(iter(quoted_phrases(question)), "")
+    topic = next((match.group() for match in _TOPIC.finditer(question) if first and first in match.group()), "")
+    mentions = [fill_template(name, question, subject(question)) for name in ("topic", "topic again")]
+    answer = fill_template("which", question)
+    exchanges = [{"question": mention, "answer": answer} for mention in mentions[: int(earlier)]]
+    pronoun = _PRONOUNS.get(topic.split(" ")[0], fill_template("it", question))
+    last = question.replace(topic, pronoun, 1) if topic else fill_template("follow_up", question)
+    return {"exchanges": exchanges, "question": last}
+
+
+def assess_follow_up(standalone: str, question: str, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return whether a question depends on its chat, asks the same as its standalone form, and is open.
+
+    It depends on the chat if it lacks words of its standalone form, asks the same if these are in the chat, and is open
+    if the user has not asked it before.
+    """
+    wanted, own = content_stems(standalone), stems_of(question)
+    chat = stems_of(" ".join(str(turn["text"]) for turn in turns))
+    asked = {normalize_text(str(turn["text"])) for turn in turns if turn["role"] == "user"}
+    return {
+        "feedback": f"{len(wanted & own)} + {len(wanted & chat)} / {len(wanted)}",
+        "depends": bool(wanted - own),
+        "same": len(wanted & (own | chat)) >= ENOUGH * len(wanted),
+        "open": normalize_text(standalone) not in asked,
+    }
+
+
+def list_personas(texts: Sequence[str], count: str) -> list[str]:
+    """Return the first personas of a fixed list, whatever the passages are."""
+    return list(texts_for(" ".join(texts))["personas"][: int(count)])

@@ -1,0 +1,368 @@
+"""Answers of the offline judge as a judge: by overlap of word stems, numbers and negations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence, Set
+from functools import partial
+from itertools import combinations, groupby, pairwise
+from typing import Any, TypeVar
+
+from langchain_rageval.text.language import detect_language
+from langchain_rageval.text.sentences import NUMBERED_MARK, assertions, is_evasive, is_question, split_sentences
+from langchain_rageval.text.words import numbers_of, stems_of, words_of
+
+_Items = Sequence[Mapping[str, Any]]
+_Sentences = Mapping[str, str]
+
+ENOUGH = 0.6
+"""Share of the stems of a text from which the text is taken to be said."""
+
+SOME = 0.4
+"""Share of the stems of a text from which something is taken to be about it."""
+
+Key = TypeVar("Key")
+
+
+def stem_share(wanted: Set[str], present: Set[str]) -> float:
+    """Return the share of the wanted stems that are present; 0 if none are wanted."""
+    return len(wanted & present) / len(wanted) if wanted else 0.0
+
+
+def tally(wanted: Set[str], present: Set[str]) -> str:
+    """Return how many of the wanted stems are present, such as "3/5"."""
+    return f"{len(wanted & present)}/{len(wanted)}"
+
+
+def cover(wanted: Set[str], stems: Mapping[Key, Set[str]], most: int | None = None) -> tuple[list[Key], Set[str]]:
+    """Return the keys of the texts that together have most of the wanted stems, and which they have.
+
+    Args:
+        wanted: stems to find.
+        stems: stems of each text.
+        most: largest number of keys; None for any.
+
+    Returns:
+        The keys one after the other, each next one of the text that adds most stems, none that adds nothing; and the
+        wanted stems that these texts have.
+    """
+    found, missing = list[Key](), wanted
+    while stems and (most is None or len(found) < most):
+        best = max(stems, key=lambda key: len(missing & stems[key]))
+        if not missing & stems[best]:
+            break
+        found.append(best)
+        missing = missing - stems[best]
+    return found, wanted - missing
+
+
+_MOST_SENTENCES = 3  # of a concise answer, for one sentence of the question
+
+
+def list_statements(text: str) -> list[str]:
+    """Return the assertions in a text without its marks of citations."""
+    return assertions(NUMBERED_MARK.sub("", text))
+
+
+def verify(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]:
+    """Return for each statement whether one or two sentences state it, contradict it by a number, or do not say it."""
+    stems = {number: stems_of(sentence) for number, sentence in sentences.items()}
+    return [_verdict(item["statement"], str(item["text"]), stems, sentences) for item in statements]
+
+
+def _verdict(number: int, text: str, stems: Mapping[str, set[str]], sentences: _Sentences) -> dict[str, Any]:
+    wanted = stems_of(text)
+    cited, present = cover(wanted, stems, most=2)
+    known_numbers = numbers_of(" ".join(sentences[n] for n in cited))
+    stated = "supported" if numbers_of(text) <= known_numbers else "contradicted"
+    is_absent = stem_share(wanted, present) < ENOUGH
+    return {
+        "statement": number,
+        "reason": tally(wanted, present),
+        "evidence": [] if is_absent else cited,
+        "verdict": "absent" if is_absent else stated,
+    }
+
+
+def classify(reference_statements: _Items, answer_statements: _Items) -> dict[str, Any]:
+    """Return which statements of the answer the reference holds, which it does not, and which the answer lacks."""
+    references = {int(item["reference"]): str(item["text"]) for item in reference_statements}
+    hits: list[dict[str, Any]] = []
+    misses: list[dict[str, Any]] = []
+    for item in answer_statements:
+        text = str(item["text"])
+        same = [number for number, reference in references.items() if _same(text, reference)]
+        if same:
+            hits.append({"reason": "overlap", "answer": item["answer"], "references": same})
+        else:
+            kind = "contradicts" if any(_same_but_numbers(text, one) for one in references.values()) else "extra"
+            misses.append({"reason": "no overlap", "answer": item["answer"], "kind": kind, "references": []})
+    covered = {number for hit in hits for number in hit["references"]}
+    uncovered = [{"reason": "no overlap", "reference": number} for number in references if number not in covered]
+    return {"TP": hits, "FP": misses, "FN": uncovered}
+
+
+def _same(one: str, other: str) -> bool:
+    """Return True if two statements share 60% of the stems of the shorter statement and have no conflicting numbers."""
+    numbers = [numbers_of(text) for text in (one, other)]
+    return _same_but_numbers(one, other) and (numbers[0] <= numbers[1] or numbers[1] <= numbers[0])
+
+
+def _same_but_numbers(one: str, other: str) -> bool:
+    shorter, longer = sorted(map(stems_of, (one, other)), key=len)
+    return stem_share(shorter, longer) >= ENOUGH
+
+
+def grade_chunks(question: str, answer: str, sentences: _Sentences) -> list[dict[str, Any]]:
+    """Return for each chunk whether it holds 40% of the stems of the answer, or without one of the question."""
+    wanted = stems_of(answer) or stems_of(question)
+    return [
+        {"context": chunk, "reason": tally(wanted, stems), "useful": stem_share(wanted, stems) >= SOME}
+        for chunk, stems in _chunks(sentences).items()
+    ]
+
+
+def grade_relevance(question: str, scale: Sequence[int], sentences: _Sentences) -> list[dict[str, Any]]:
+    """Return for each chunk a grade of the scale: the share of the stems of the question that it holds."""
+    lowest, highest = scale
+    wanted = stems_of(question)
+    grades = []
+    for chunk, stems in _chunks(sentences).items():
+        grade = lowest + round((highest - lowest) * len(wanted & stems) / max(1, len(wanted)))
+        grades.append({"context": chunk, "reason": tally(wanted, stems), "grade": grade})
+    return grades
+
+
+def _chunks(sentences: _Sentences) -> dict[int, set[str]]:
+    """Map the number of each chunk to the stems (first five letters) of its words."""
+    chunks: dict[int, set[str]] = {}
+    for number, sentence in sentences.items():
+        chunks.setdefault(int(number.partition(".")[0]), set()).update(stems_of(sentence))
+    return chunks
+
+
+def select_sentences(question: str, sentences: _Sentences) -> dict[str, Any]:
+    """Return the numbers of the sentences that hold 40% of the stems of the question."""
+    wanted = stems_of(question)
+    needed = [number for number, text in sentences.items() if stem_share(wanted, stems_of(text)) >= SOME]
+    return {"reason": f"at least {SOME:.0%} of the question's words", "sentences": needed}
+
+
+def regenerate_questions(answer: str, count: str) -> dict[str, Any]:
+    """Return the assertions of the answer as questions; an answer without any is evasive."""
+    questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(str(answer))[: int(count)]]
+    return {"evasive": not questions, "questions": questions}
+
+
+def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> dict[str, Any]:
+    """Return whether an aspect that word overlap can show holds; False for any other."""
+    parts = split_sentences(answer)
+    russian = detect_language(question) == "ru"
+    length = f"предложений: {len(parts)}" if russian else f"{len(parts)} sentences"
+    if aspect == "conciseness":
+        asked = max(1, len(split_sentences(question)))
+        return {"reason": length, "verdict": len(parts) <= _MOST_SENTENCES * asked}
+    if aspect == "correctness":
+        others = numbers_of(answer) - numbers_of(" ".join(sentences.values()))
+        reason = f"других чисел: {len(others)}" if russian else f"{len(others)} other numbers"
+        return {"reason": reason, "verdict": not (sentences and others)}
+    if aspect == "coherence":
+        return {"reason": length, "verdict": len(set(parts)) == len(parts)}
+    unknown = "совпадение слов этого не покажет" if russian else "word overlap cannot tell"
+    return {"reason": unknown, "verdict": False}
+
+
+def detect_abstention(question: str, answer: str) -> dict[str, Any]:
+    """Return whether the answer states nothing."""
+    count = len(assertions(answer))
+    reason = f"утверждений: {count}" if detect_language(question) == "ru" else f"{count} statements"
+    return {"reason": reason, "abstains": not count}
+
+
+def grade_criteria(
+    question: str, answer: str, reference: str, criteria: _Items, sentences: _Sentences
+) -> list[dict[str, Any]]:
+    """Return a grade for each criterion of a rubric, from the share of stems that support it."""
+    ground = reference or " ".join(sentences.values()) or question
+    shares = {
+        "correctness": partial(_correct_share, answer, ground),
+        "completeness": partial(stem_share, stems_of(reference or question), stems_of(answer)),
+        "readability": partial(_distinct_share, answer),
+    }
+    grades = []
+    for criterion in criteria:
+        lowest, *_, highest = sorted(map(int, criterion["grades"]))
+        found = shares.get(criterion["criterion"], shares["correctness"])()
+        grade = lowest + round(found * (highest - lowest))
+        grades.append({"criterion": criterion["criterion"], "reason": f"{found:.0%}", "grade": grade})
+    return grades
+
+
+def _correct_share(answer: str, ground: str) -> float:
+    """Return the share of the answer's stems that occur in a text; 0 for an evasion or a number missing in the text."""
+    if is_evasive(answer) or not numbers_of(answer) <= numbers_of(ground):
+        return 0.0
+    return stem_share(stems_of(answer), stems_of(ground))
+
+
+def _distinct_share(text: str) -> float:
+    """Return the share of distinct pairs among all pairs of neighbouring words; 1 for fewer than two words."""
+    pairs = [*pairwise(words_of(text))]
+    return len(set(pairs)) / len(pairs) if pairs else 1.0
+
+
+_TOKEN = re.compile(r"[^\W_]+(?:[-'’.,][^\W_]+)*|[^\w\s]")
+_FEW_WORDS = 3
+_POINTING = re.compile(
+    r"\b(?:he|she|it|they|him|her|them|his|its|their|there|then|that one|this|these|those|one"
+    r"|он|она|оно|они|его|ему|ей|её|ее|их|им|ими|ней|нём|нем|ними|него|неё|нее|там|тогда|это\w*|эт[аиу]\w*|так\w*)\b",
+    re.IGNORECASE,
+)
+
+
+def list_entities(text: str) -> list[str]:
+    """Return runs of capitalized words, and numbers; the first word of a sentence does not count as capitalized."""
+    return list(dict.fromkeys(name for sentence in split_sentences(text) for name in _names(sentence)))
+
+
+def _names(sentence: str) -> list[str]:
+    """Return the names and numbers of a sentence: runs of adjacent capitalized words, and runs of adjacent numbers."""
+    tokens = [(token, _kind(token, first=place == 0)) for place, token in enumerate(_TOKEN.findall(sentence))]
+    return [
+        " ".join(token for token, _ in run)
+        for kind, run in ((kind, list(run)) for kind, run in groupby(tokens, key=lambda item: item[1]))
+        if kind
+    ]
+
+
+def _kind(token: str, *, first: bool) -> str:
+    if token[0].isdigit():
+        return "number"
+    return "name" if token[0].isupper() and not first else ""
+
+
+def name_the_subject(question: str, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a pointing or very short question with the last named entity of a conversation.
+
+    Any other question, and one of a conversation that names nothing, is repeated.
+    """
+    names = [name for turn in history for name in _entities_of_turn(str(turn["text"]))]
+    if not names or not (len(words_of(question)) <= _FEW_WORDS or _POINTING.search(question)):
+        return {"reason": "", "question": question}
+    body, end = (question[:-1], question[-1]) if question[-1:] in "?？.!" and question else (question, "")
+    return {"reason": names[-1], "question": f"{body.rstrip()} ({names[-1]}){end}"}
+
+
+def _entities_of_turn(text: str) -> list[str]:
+    """Return the names of a turn; if there are none, a first word that is a short answer's only capitalized one."""
+    names = [name for sentence in split_sentences(text) for name in _names(sentence) if not name[0].isdigit()]
+    words = text.strip(" .!?…").split()
+    is_short = 0 < len(words) <= _FEW_WORDS and words[0][0].isupper() and not is_question(text.rstrip())
+    return [" ".join(words)] if is_short and all(word[0].isupper() for word in words) else names
+
+
+def locate_entities(entities: Sequence[Mapping[str, Any]], sentences: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return each entity that is found, with the numbers of the sentences that contain all its words."""
+    stems_by_sentence = {number: stems_of(sentence) | numbers_of(sentence) for number, sentence in sentences.items()}
+    found = []
+    for item in entities:
+        wanted = stems_of(str(item["text"])) | numbers_of(str(item["text"]))
+        evidence = [number for number, stems in stems_by_sentence.items() if wanted and wanted <= stems]
+        if evidence:
+            found.append({"entity": item["entity"], "evidence": evidence})
+    return found
+
+
+def judge_answerability(question: str, sentences: Mapping[str, str]) -> dict[str, Any]:
+    """Return whether one sentence contains 60% of the words of the question."""
+    wanted = stems_of(question)
+    best = max(map(stems_of, sentences.values()), key=lambda stems: len(wanted & stems), default=set[str]())
+    return {"reason": tally(wanted, best), "answerable": stem_share(wanted, best) >= ENOUGH}
+
+
+_NEGATION = re.compile(r"\b(?:не|нет|нельзя|no|not|never|cannot)\b|n't\b", re.IGNORECASE)
+_CORRECTION = re.compile(r"\b(?:ошиб\w*|поправ\w*|уточн\w*|исправл\w*|correct\w*|mistake\w*|sorry)\b", re.IGNORECASE)
+_RUSSIAN_FIRST = "я мне меня мной мой моя моё мое мои моего моей моему моих мою мы нас нам наш наша наше наши нашей"
+_ENGLISH_FIRST = "i i'm i've my mine me we our us"
+_FIRST_PERSON = frozenset(_RUSSIAN_FIRST.split() + _ENGLISH_FIRST.split())
+_WISH = re.compile(
+    r"\b(?:хочу|хотел\w*|хотим|нужн\w*|надо|пожалуйста|подскажите|помогите|please|want|need|would like)\b",
+    re.IGNORECASE,
+)
+
+
+def read_dialogue(turns: _Items) -> dict[str, Any]:
+    """Return the assertions of the assistant, those of the user in the first person, and questions and wishes."""
+    facts: dict[str, list[dict[str, Any]]] = {"statements": [], "facts": [], "needs": []}
+    for turn in turns:
+        for sentence in split_sentences(str(turn["text"])):
+            fact = {"turn": turn["turn"], "text": sentence}
+            if turn["role"] == "assistant":
+                facts["statements"] += [fact] if assertions(sentence) else []
+            elif is_question(sentence) or _WISH.search(sentence):
+                facts["needs"].append(fact)
+            elif _FIRST_PERSON & {*words_of(sentence)} or _FIRST_PERSON & {*sentence.lower().split()}:
+                facts["facts"].append(fact)
+    return facts
+
+
+def compare_claims(statements: _Items) -> list[dict[str, Any]]:
+    """Return the pairs of similar statements of different turns with other numbers, or one of which is negated."""
+    pairs = []
+    for one, other in combinations(statements, 2):
+        texts = str(one["text"]), str(other["text"])
+        if one["turn"] != other["turn"] and not _CORRECTION.search(texts[1]) and (reason := _conflict(*texts)):
+            pairs.append({"reason": reason, "first": one["statement"], "second": other["statement"]})
+    return pairs
+
+
+def follow_facts(facts: _Items, turns: _Items) -> list[dict[str, Any]]:
+    """Return for each fact whether a later question of the assistant repeats it, or a later statement conflicts."""
+    verdicts = []
+    for fact in facts:
+        text, wanted = str(fact["text"]), stems_of(str(fact["text"]))
+        verdict, reason, found = "not touched", "no overlap", list[int]()
+        for turn in _later(turns, fact["turn"]):
+            for sentence in split_sentences(str(turn["text"])):
+                if is_question(sentence) and stem_share(stems_of(sentence), wanted) >= SOME:
+                    verdict, reason, found = "asked again", "overlap", [turn["turn"]]
+                elif not is_question(sentence) and (conflict := _conflict(text, sentence)):
+                    verdict, reason, found = "ignored", conflict, [turn["turn"]]
+                elif verdict == "not touched" and stem_share(wanted, stems_of(sentence)) >= SOME:
+                    verdict, reason = "kept", "overlap"
+            if found:
+                break
+        verdicts.append({"fact": fact["fact"], "reason": reason, "verdict": verdict, "turns": found})
+    return verdicts
+
+
+def follow_needs(needs: _Items, turns: _Items) -> list[dict[str, Any]]:
+    """Return for each need whether an assertion of the assistant's next turn, or one that overlaps it, answers it."""
+    verdicts = []
+    for need in needs:
+        wanted = stems_of(str(need["text"]))
+        answers = [
+            turn["turn"]
+            for place, turn in enumerate(_later(turns, need["turn"]))
+            if (stated := " ".join(assertions(turn["text"])))
+            and (place == 0 or stem_share(wanted, stems_of(stated)) >= SOME)
+        ]
+        verdict = "met" if answers else "unmet"
+        verdicts.append({"need": need["need"], "reason": "overlap", "verdict": verdict, "turns": answers[:1]})
+    return verdicts
+
+
+def _later(turns: _Items, number: int) -> _Items:
+    """Return the turns of the assistant after a turn."""
+    return [turn for turn in turns if turn["turn"] > number and turn["role"] == "assistant"]
+
+
+def _conflict(one: str, other: str) -> str:
+    """Return why two texts on one topic conflict; "" if they do not."""
+    numbers = numbers_of(one), numbers_of(other)
+    shorter, longer = sorted((stems_of(one) - numbers[0], stems_of(other) - numbers[1]), key=len)
+    if stem_share(shorter, longer) < ENOUGH:
+        return ""
+    if numbers[0] - numbers[1] and numbers[1] - numbers[0]:
+        return "other numbers"
+    return "a negation" if bool(_NEGATION.search(one)) != bool(_NEGATION.search(other)) else ""
