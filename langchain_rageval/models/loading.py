@@ -27,7 +27,7 @@ from langchain_rageval.models.offline_judge import OfflineJudge
 ChatModelBuilder = Callable[[str, str | None, dict[str, Any]], BaseChatModel]
 """Function from the name of a model, the address of its server and further settings to the model."""
 
-GIGACHAT_KEYS = ("GIGACHAT_CREDENTIALS", "GIGACHAT_ACCESS_TOKEN", "GIGACHAT_USER", "GIGACHAT_KEY_FILE_PASSWORD")
+_GIGACHAT_KEYS = ("GIGACHAT_CREDENTIALS", "GIGACHAT_ACCESS_TOKEN", "GIGACHAT_USER", "GIGACHAT_KEY_FILE_PASSWORD")
 _OPTIONAL = ("max_retries", "temperature")
 _UNKNOWN_OPTION = re.compile(
     r"unexpected keyword|extra inputs|extra fields|not permitted|unknown (?:option|parameter)", re.I
@@ -73,50 +73,44 @@ def _factory(name: str) -> Callable[..., BaseChatModel]:
     return partial(build, name)
 
 
-def vllm_server(base_url: str | None) -> dict[str, Any]:
-    """Return address and key of a vLLM server as settings of a client.
+def _server(provider: str, base_url: str | None) -> dict[str, Any]:
+    """Return address and key of a server of OpenAI or vLLM as settings of a client.
 
     Raises:
-        ConfigError: if there is no address.
+        ConfigError: if there is no key, or no address of vLLM.
     """
+    if provider == "openai":
+        _require_key("openai", "OPENAI_API_KEY")
+        return {"base_url": base_url}
     if not base_url:
         raise ConfigError("vllm needs the address of its server: set base_url (--base-url http://HOST:8000/v1)")
     return {"base_url": base_url, "api_key": os.environ.get("VLLM_API_KEY", "EMPTY")}
 
 
-def require_key(provider: str, *names: str) -> None:
+def _require_key(provider: str, *names: str) -> None:
     """Raise ConfigError if none of some environment variables is set."""
     if not any(os.environ.get(name) for name in names):
         raise ConfigError(f"{provider} needs a key in the environment: set {names[0]}")
 
 
-def missing_package(extra: str) -> ConfigError:
-    """Return the error of a missing package that an extra of this package installs."""
-    return ConfigError(f'{extra} needs its package: pip install "langchain-rageval[{extra}]"')
+def _served(provider: str) -> ChatModelBuilder:
+    def build(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+        from langchain_openai import ChatOpenAI
+
+        return ChatOpenAI(model=model, **_server(provider, base_url), max_retries=0, **settings)
+
+    return build
 
 
-def _openai(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI
-
-    require_key("openai", "OPENAI_API_KEY")
-    return ChatOpenAI(model=model, base_url=base_url, max_retries=0, **settings)
-
-
-def _vllm(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI
-
-    return ChatOpenAI(model=model, **vllm_server(base_url), max_retries=0, **settings)
-
-
-def _gigachat(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
+def _gigachat(kind: str, **settings: Any) -> Any:
+    """Return the chat model or the embeddings of GigaChat; settings that are None are left out."""
     try:
-        from langchain_gigachat import GigaChat
+        import langchain_gigachat
     except ImportError:
-        raise missing_package("gigachat") from None
-    require_key("gigachat", *GIGACHAT_KEYS)
-    address = {"base_url": base_url} if base_url else {}
-    chat: BaseChatModel = GigaChat(model=model, max_retries=0, **address, **settings)
-    return chat
+        raise ConfigError('gigachat needs its package: pip install "langchain-rageval[gigachat]"') from None
+    _require_key("gigachat", *_GIGACHAT_KEYS)
+    given = {name: value for name, value in settings.items() if value is not None}
+    return getattr(langchain_gigachat, kind)(**given)
 
 
 def _of_langchain(provider: str) -> ChatModelBuilder:
@@ -125,7 +119,7 @@ def _of_langchain(provider: str) -> ChatModelBuilder:
 
 def _yandexgpt(model: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
     _require_module("yandexgpt", "yandexcloud", "yandexcloud")
-    require_key("yandexgpt", "YC_API_KEY", "YC_IAM_TOKEN")
+    _require_key("yandexgpt", "YC_API_KEY", "YC_IAM_TOKEN")
     if "://" in model:
         named = {"model_uri": model}
     else:
@@ -134,7 +128,8 @@ def _yandexgpt(model: str, base_url: str | None, settings: dict[str, Any]) -> Ba
         name, _, version = model.partition("/")
         named = {"model_name": name, **({"model_version": version} if version else {})}
     chat = _imported("yandexgpt", "langchain_community.chat_models", "ChatYandexGPT")
-    return _built("yandexgpt", chat, {"url": base_url}, max_retries=1, **named, **settings)  # 1 is one attempt
+    address = {"url": base_url} if base_url else {}
+    return _built("yandexgpt", chat, max_retries=1, **address, **named, **settings)  # 1 is one attempt
 
 
 def _llamacpp(path: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
@@ -148,7 +143,7 @@ def _llamacpp(path: str, base_url: str | None, settings: dict[str, Any]) -> Base
         raise ConfigError("llamacpp runs the model in this process; for a server use vllm:MODEL with base_url")
     chat = _imported("llamacpp", "langchain_community.chat_models", "ChatLlamaCpp")
     sizes = {"n_ctx": _CONTEXT_TOKENS, "n_batch": _BATCH_TOKENS, "max_tokens": _REPLY_TOKENS}
-    return _built("llamacpp", chat, {}, model_path=str(file), streaming=False, verbose=False, **sizes, **settings)
+    return _built("llamacpp", chat, model_path=str(file), streaming=False, verbose=False, **sizes, **settings)
 
 
 def _require_module(provider: str, module: str, package: str) -> None:
@@ -169,10 +164,10 @@ def _imported(provider: str, module: str, name: str) -> type[BaseChatModel]:
     return kind
 
 
-def _built(provider: str, chat: type[BaseChatModel], address: dict[str, str | None], **settings: Any) -> BaseChatModel:
+def _built(provider: str, chat: type[BaseChatModel], **settings: Any) -> BaseChatModel:
     """Return a chat model; an error of its constructor becomes a ConfigError without secrets."""
     try:
-        return chat(**settings, **{name: value for name, value in address.items() if value})
+        return chat(**settings)
     except Exception as error:
         problem = redact_message(error, settings, dict(os.environ))
         raise ConfigError(f"{provider}: {chat.__name__} cannot be built: {problem}") from None
@@ -186,9 +181,10 @@ _CLASSES = {
 _ADDRESSES = {"litellm": "api_base"}
 
 CHAT_MODELS: Mapping[str, ChatModelBuilder] = {
-    "openai": _openai,
-    "vllm": _vllm,
-    "gigachat": _gigachat,
+    **{provider: _served(provider) for provider in ("openai", "vllm")},
+    "gigachat": lambda model, base_url, settings: _gigachat(
+        "GigaChat", model=model, base_url=base_url or None, max_retries=0, **settings
+    ),
     **{provider: _of_langchain(provider) for provider in _CLASSES},
     "yandexgpt": _yandexgpt,
     "llamacpp": _llamacpp,
@@ -255,9 +251,14 @@ def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
     if name == "offline":
         return HashingEmbeddings()
     if provider == "gigachat":
-        return _gigachat_embeddings(model, base_url)
+        embeddings: Embeddings = _gigachat("GigaChatEmbeddings", model=model or None, base_url=base_url or None)
+        return embeddings
     if provider in ("openai", "vllm") and model:
-        return _openai_embeddings(provider, model, base_url)
+        from langchain_openai import OpenAIEmbeddings
+
+        # Send texts, not token ids: for ids the client would download a tokenizer.
+        server = _server(provider, base_url)
+        return OpenAIEmbeddings(model=model, check_embedding_ctx_length=False, max_retries=0, **server)
     raise ConfigError(f"{name!r} names no embeddings; use offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL]")
 
 
@@ -280,25 +281,3 @@ def _split_name(name: Any) -> tuple[str, str]:
         raise ConfigError(f"expected a name such as 'openai:MODEL', got {kind}; a model object is used as it is")
     provider, _, model = name.partition(":")
     return provider, model
-
-
-def _openai_embeddings(provider: str, model: str, base_url: str | None) -> Embeddings:
-    from langchain_openai import OpenAIEmbeddings
-
-    # Send texts, not token ids: for ids the client would download a tokenizer.
-    settings: dict[str, Any] = {"model": model, "check_embedding_ctx_length": False, "max_retries": 0}
-    if provider == "vllm":
-        return OpenAIEmbeddings(**vllm_server(base_url), **settings)
-    require_key("openai", "OPENAI_API_KEY")
-    return OpenAIEmbeddings(openai_api_base=base_url, **settings)
-
-
-def _gigachat_embeddings(model: str, base_url: str | None) -> Embeddings:
-    try:
-        from langchain_gigachat import GigaChatEmbeddings
-    except ImportError:
-        raise missing_package("gigachat") from None
-    require_key("gigachat", *GIGACHAT_KEYS)
-    settings = {"model": model or None, "base_url": base_url}
-    embeddings: Embeddings = GigaChatEmbeddings(**{name: value for name, value in settings.items() if value})
-    return embeddings
