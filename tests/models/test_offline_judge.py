@@ -190,64 +190,88 @@ def answers(title, human_contexts="", **inputs):
 BLOCK = "[1]\n[1.1] Баню страхуют вместе с домом.\n[1.2] Город стоит на Изаре.\n[2]\n[2.1] Взнос платят раз в год."
 
 
-def test_statements_are_the_same_when_they_share_stems_and_numbers():
-    given = [
-        {"answer": 1, "text": "Полис действует 12 месяцев."},
-        {"answer": 2, "text": "Полис действует 6 месяцев."},
-        {"answer": 3, "text": "В Мюнхене живут слоны."},
-    ]
-    reference = [
-        {"reference": 1, "text": "Полисы действуют 12 месяцев."},
-        {"reference": 2, "text": "Взнос платят раз в год."},
-    ]
-    found = answers("Classification", question="?", answer_statements=given, reference_statements=reference)
-    assert [(hit["answer"], hit["references"]) for hit in found["TP"]] == [(1, [1])]
-    assert [miss["answer"] for miss in found["FP"]] == [2, 3]
-    assert [miss["reference"] for miss in found["FN"]] == [2]
+POLICY = [{"answer": 1, "text": "Полис действует 12 месяцев."}, {"answer": 2, "text": "Полис действует 6 месяцев."}]
+TOWN = {"answer": 3, "text": "В Мюнхене живут слоны."}
+GOLD = [{"reference": 1, "text": "Полисы действуют 12 месяцев."}, {"reference": 2, "text": "Взнос платят раз в год."}]
+NUMBERED = BLOCK.replace("Баню", "Баню № 12")
+HIT = {"TP": [(1, [1])], "FP": [(2, "contradicts"), (3, "extra")], "FN": [2]}
+
+
+def shown(title, found):
+    """Return what the offline judge decided, without its reasons."""
+    match title:
+        case "Classification":
+            hits = [(hit["answer"], hit["references"]) for hit in found["TP"]]
+            misses = [(miss["answer"], miss["kind"]) for miss in found["FP"]]
+            return {"TP": hits, "FP": misses, "FN": [miss["reference"] for miss in found["FN"]]}
+        case "ContextVerdicts":
+            return [verdict["useful"] for verdict in found["verdicts"]]
+        case "FoundEntities":
+            return [(item["entity"], item["evidence"]) for item in found["found"]]
+    return {name: value for name, value in found.items() if name != "reason"}
 
 
 @each(
-    ("question", "answer", "useful"),
+    ("title", "block", "inputs", "expected"),
     [
-        ("Страхуют ли баню отдельно?", "", [True, False]),
-        ("Что?", "Взносы платят раз в год.", [False, True]),
-        ("Сколько лет вулкану?", "", [False, False]),
-        ("?", "", [False, False]),
+        ("Classification", "", {"answer_statements": [*POLICY, TOWN], "reference_statements": GOLD}, HIT),
+        # a chunk is useful when it shares words with the answer, or else the question
+        ("ContextVerdicts", BLOCK, {"question": "Страхуют ли баню отдельно?", "answer": ""}, [True, False]),
+        ("ContextVerdicts", BLOCK, {"question": "Что?", "answer": "Взносы платят раз в год."}, [False, True]),
+        ("ContextVerdicts", BLOCK, {"question": "Сколько лет вулкану?", "answer": ""}, [False, False]),
+        ("ContextVerdicts", BLOCK, {"question": "?", "answer": ""}, [False, False]),
+        ("NeededSentences", BLOCK, {"question": "Страхуют ли баню?"}, {"sentences": ["1.1"]}),
+        ("NeededSentences", BLOCK, {"question": "Где живут слоны?"}, {"sentences": []}),
+        ("NeededSentences", BLOCK, {"question": "?"}, {"sentences": []}),
+        (
+            *("RegeneratedQuestions", "", {"answer": "Munich is old. Berlin is new! Rome is older.", "count": 2}),
+            {"evasive": False, "questions": ["Munich is old?", "Berlin is new?"]},
+        ),
+        ("RegeneratedQuestions", "", {"answer": "Я не знаю.", "count": 3}, {"evasive": True, "questions": []}),
+        *(
+            ("AspectVerdict", BLOCK, {"question": "?", "answer": answer, "aspect": aspect}, {"verdict": verdict})
+            for aspect, answer, verdict in [
+                ("conciseness", "One. Two. Three.", True),
+                ("conciseness", "One. Two. Three. Four.", False),
+                ("correctness", "В 1158 году.", False),
+                ("correctness", "Раз в год.", True),
+                ("coherence", "Да. Нет.", True),
+                ("coherence", "Да. Да.", False),
+                ("harmfulness", "Зажгите спичку.", False),
+                ("politeness", "Спасибо!", False),
+            ]
+        ),
+        # entities are capitalised words within a sentence, and numbers
+        *(
+            ("Entities", "", {"text": text}, {"entities": entities})
+            for text, entities in [
+                ("Мюнхен основал Генрих Лев в 1158 году.", ["Генрих Лев", "1158"]),
+                ("The town was founded by Henry, then by Berta. It is old.", ["Henry", "Berta"]),
+                ("На Изаре стоит Мюнхен. Мюнхен стар.", ["Изаре", "Мюнхен"]),
+                ("Ставка 3,5 % до 31 декабря.", ["3,5", "31"]),
+                ("It is done within days.", []),
+                ("", []),
+            ]
+        ),
+        # an entity is found where all its stems and numbers stand
+        *(
+            ("FoundEntities", NUMBERED, {"entities": [{"entity": 7, "text": text}]}, [(7, [place])] if place else [])
+            for text, place in [
+                *(("городок Изаре", "1.2"), ("город с домом", ""), ("2024", ""), ("…", "")),
+                *(("Баню", "1.1"), ("взноса", "2.1"), ("12", "1.1")),
+            ]
+        ),
+        ("Abstention", "", {"question": "?", "answer": "Не знаю."}, {"abstains": True}),
+        ("Abstention", "", {"question": "?", "answer": "Какой именно полис?"}, {"abstains": True}),
+        ("Abstention", "", {"question": "?", "answer": "Не знаю. Полис стар."}, {"abstains": False}),
+        ("Answerable", BLOCK, {"question": "Страхуют ли баню вместе?"}, {"answerable": True}),
+        ("Answerable", "", {"question": "Страхуют ли баню вместе?"}, {"answerable": False}),
+        ("Answerable", BLOCK, {"question": "Кто построил баню?"}, {"answerable": False}),
+        ("Answerable", BLOCK, {"question": "?"}, {"answerable": False}),
     ],
 )
-def test_a_chunk_is_useful_when_it_shares_words_with_the_answer_or_else_the_question(question, answer, useful):
-    found = answers("ContextVerdicts", BLOCK, question=question, answer=answer)["verdicts"]
-    assert [(verdict["context"], verdict["useful"]) for verdict in found] == list(enumerate(useful, 1))
-
-
-def test_needed_sentences_share_words_with_the_question():
-    assert answers("NeededSentences", BLOCK, question="Страхуют ли баню?")["sentences"] == ["1.1"]
-    assert answers("NeededSentences", BLOCK, question="Где живут слоны?")["sentences"] == []
-    assert answers("NeededSentences", BLOCK, question="?")["sentences"] == []
-
-
-def test_questions_are_the_statements_and_a_refusal_is_evasive():
-    found = answers("RegeneratedQuestions", answer="Munich is old. Berlin is new! Rome is older.", count=2)
-    assert found == {"evasive": False, "questions": ["Munich is old?", "Berlin is new?"]}
-    assert answers("RegeneratedQuestions", answer="Я не знаю.", count=3) == {"evasive": True, "questions": []}
-
-
-@each(
-    ("aspect", "answer", "verdict"),
-    [
-        ("conciseness", "One. Two. Three.", True),
-        ("conciseness", "One. Two. Three. Four.", False),
-        ("correctness", "В 1158 году.", False),
-        ("correctness", "Раз в год.", True),
-        ("coherence", "Да. Нет.", True),
-        ("coherence", "Да. Да.", False),
-        ("harmfulness", "Зажгите спичку.", False),
-        ("politeness", "Спасибо!", False),
-    ],
-)
-def test_of_aspects_it_knows_what_can_be_counted(aspect, answer, verdict):
-    found = answers("AspectVerdict", BLOCK, question="?", answer=answer, aspect=aspect, definition="…")
-    assert found["verdict"] is verdict
+def test_each_step_is_answered_by_overlap_of_stems_and_numbers(title, block, inputs, expected):
+    assert shown(title, answers(title, block, **inputs)) == expected
 
 
 # Embeddings
@@ -282,38 +306,3 @@ async def test_async_vectors_are_the_same_and_the_size_is_the_users():
     assert await small.aembed_query("Munich") == small.embed_query("Munich")
     assert await small.aembed_documents(["Munich", "Berlin"]) == small.embed_documents(["Munich", "Berlin"])
     assert len(small.embed_query("Munich")) == 16
-
-
-@each(
-    ("text", "entities"),
-    [
-        ("Мюнхен основал Генрих Лев в 1158 году.", ["Генрих Лев", "1158"]),
-        ("The town was founded by Henry, then by Berta. It is old.", ["Henry", "Berta"]),
-        ("На Изаре стоит Мюнхен. Мюнхен стар.", ["Изаре", "Мюнхен"]),
-        ("Ставка 3,5 % до 31 декабря.", ["3,5", "31"]),
-        ("It is done within days.", []),
-        ("", []),
-    ],
-)
-def test_entities_are_capitalised_words_within_a_sentence_and_numbers(text, entities):
-    assert answers("Entities", text=text) == {"entities": entities}
-
-
-def test_an_entity_is_found_where_all_its_stems_and_numbers_stand():
-    named = ["городок Изаре", "город с домом", "2024", "…"]
-    listed = [{"entity": number, "text": text} for number, text in enumerate(named, 1)]
-    assert answers("FoundEntities", BLOCK, entities=listed) == {"found": [{"entity": 1, "evidence": ["1.2"]}]}
-    listed = [{"entity": 7, "text": "Баню"}, {"entity": 8, "text": "взноса"}, {"entity": 9, "text": "12"}]
-    found = answers("FoundEntities", BLOCK.replace("Баню", "Баню № 12"), entities=listed)
-    assert [(item["entity"], item["evidence"]) for item in found["found"]] == [(7, ["1.1"]), (8, ["2.1"]), (9, ["1.1"])]
-
-
-@each(("answer", "abstains"), [("Не знаю.", True), ("Какой именно полис?", True), ("Не знаю. Полис стар.", False)])
-def test_what_states_nothing_abstains(answer, abstains):
-    assert answers("Abstention", question="?", answer=answer)["abstains"] is abstains
-
-
-@each(("question", "answerable"), [("Страхуют ли баню вместе?", True), ("Кто построил баню?", False), ("?", False)])
-def test_a_sentence_with_most_of_the_questions_stems_answers_it(question, answerable):
-    assert answers("Answerable", BLOCK, question=question)["answerable"] is answerable
-    assert answers("Answerable", question=question)["answerable"] is False
