@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_rageval.statistics.intervals import bounded_mean_interval
+from langchain_rageval.statistics.intervals import bounded_mean_interval, cluster_numbers
 
 Floats = NDArray[np.float64]
 Measurement = Literal["nominal", "ordinal", "interval"]
@@ -105,81 +105,24 @@ Statistic = Callable[[Tables], Floats]
 """Function from tables to one number per table, shape (tables,); NaN, which never leaves this module, if undefined."""
 
 
-def cohen_kappa(scores: Sequence[float], labels: Sequence[float], *, quadratic: bool = False) -> float | None:
-    """Compute Cohen's kappa: the agreement of two raters beyond chance.
+def statistic(name: str, scores: Sequence[float], labels: Sequence[float]) -> float | None:
+    """Return a statistic without its interval.
 
     Args:
-        scores: values of one rater; shape (n,).
-        labels: values of the other rater in the same order; shape (n,).
-        quadratic: weight a disagreement by the square of the difference; by default all disagreements weigh the same.
-
-    Returns:
-        At most 1 for full agreement, 0 for chance agreement, negative below chance; None if all scores and labels are
-        the same value, or there are none.
-
-    Source: Cohen 1960, doi:10.1177/001316446002000104, and 1968, doi:10.1037/h0026256.
-    """
-    return _single(_weighted_kappa if quadratic else _kappa, scores, labels)
-
-
-def pearson(scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Compute Pearson's linear correlation.
-
-    Args:
-        scores: shape (n,).
+        name: "kappa", Cohen's agreement beyond chance (1960, doi:10.1177/001316446002000104), and "weighted_kappa" with
+            quadratic weights of disagreements (1968, doi:10.1037/h0026256); "krippendorff" and "krippendorff_ordinal",
+            his alpha ("Computing Krippendorff's Alpha-Reliability", 2011); "spearman" (1904, doi:10.2307/1412159) and
+            "kendall" (tau-b: 1945, doi:10.1093/biomet/33.3.239), correlations of ranks, and "pearson" (1895,
+            doi:10.1098/rspl.1895.0041); "auc", the probability that a positive sample scores higher than a negative
+            one, ties counted as one half, of two distinct labels (Hanley and McNeil 1982,
+            doi:10.1148/radiology.143.1.7063747).
+        scores: one for each pair; shape (n,).
         labels: in the same order; shape (n,).
 
     Returns:
-        From -1 to 1; None if the scores or the labels are constant, or there are none.
-
-    Source: Pearson 1895, doi:10.1098/rspl.1895.0041.
+        From -1 to 1; None if it is not defined, as for constants, or there are no pairs.
     """
-    return _single(_pearson, scores, labels)
-
-
-def spearman(scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Compute Spearman's rank correlation; equal values share their mean rank.
-
-    Args:
-        scores: shape (n,).
-        labels: in the same order; shape (n,).
-
-    Returns:
-        From -1 to 1; None if the scores or the labels are constant, or there are none.
-
-    Source: Spearman 1904, doi:10.2307/1412159.
-    """
-    return _single(_spearman, scores, labels)
-
-
-def kendall(scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Compute Kendall's tau-b: concordant minus discordant pairs of samples, corrected for ties.
-
-    Args:
-        scores: shape (n,).
-        labels: in the same order; shape (n,).
-
-    Returns:
-        From -1 to 1; None if the scores or the labels are constant, or there are none.
-
-    Source: Kendall 1945, doi:10.1093/biomet/33.3.239.
-    """
-    return _single(_kendall, scores, labels)
-
-
-def auc(scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Compute the area under the ROC curve: the probability that a positive sample scores higher than a negative one.
-
-    Args:
-        scores: shape (n,).
-        labels: two distinct values in the same order, the greater one positive; shape (n,).
-
-    Returns:
-        From 0 to 1, ties counted as one half, 0.5 for chance; None unless there are exactly two distinct labels.
-
-    Source: Hanley and McNeil 1982, doi:10.1148/radiology.143.1.7063747.
-    """
-    return _single(_auc, scores, labels)
+    return _known(STATISTICS[name](Tables.of(scores, labels))[0]) if scores else None
 
 
 def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: Measurement = "nominal") -> float | None:
@@ -298,10 +241,6 @@ def _undefined(name: str, tables: Tables) -> str:
     return f"every {' and every '.join(constant)} is the same" if constant else "the values are too large or too small"
 
 
-def _single(statistic: Statistic, scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    return _known(statistic(Tables.of(scores, labels))[0]) if scores else None
-
-
 def _known(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
@@ -344,10 +283,9 @@ def _resampled_clusters(
     tables: Tables, scores: Floats, labels: Floats, clusters: Sequence[Hashable], times: int, rng: np.random.Generator
 ) -> Tables:
     """Return tables of clusters drawn with replacement, and of two added ones of mean size with one kind of pair."""
-    numbers: dict[Hashable, int] = {}
-    of_pairs = np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters])
+    of_pairs = cluster_numbers(clusters)
     sides = [_nearest(*side) for side in ((tables.scores, scores), (tables.labels, labels))]
-    cells, shape, count = sides[0] * tables.labels.size + sides[1], tables.counts[0].shape, len(numbers)
+    cells, shape, count = sides[0] * tables.labels.size + sides[1], tables.counts[0].shape, int(of_pairs.max()) + 1
     drawn = rng.multinomial(count, [*[1 / (count + _ADDED)] * count, _ADDED / (count + _ADDED)], size=times)
     added = rng.multinomial(drawn[:, -1], np.full(np.prod(shape), 1 / np.prod(shape)))
     own = np.array([np.bincount(cells, one[of_pairs], np.prod(shape)) for one in drawn[:, :-1]])
@@ -473,7 +411,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "pearson": _pearson,
     "auc": _auc,
 }
-"""Statistics that `estimates` computes, by name; the weights of "weighted_kappa" are quadratic."""
+"""Statistics of tables by name, as `statistic` describes them."""
 
 _CHANCE_CORRECTED = ("kappa", "weighted_kappa", "krippendorff", "krippendorff_ordinal")
 _NOTHING = "no sample has both a score and a label"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from math import exp, fsum, inf, lgamma, log, sqrt
 from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
 
 _MOST_TERMS = 10_000
 _PRECISION = 1e-15
@@ -41,12 +44,22 @@ def student_t_quantile(level: float, freedom: float) -> float:
     Returns:
         A number from 0 to about 1e154, which is reached only below 0.01 degrees of freedom.
     """
+    return least_accepted(lambda t: student_t_p(t, freedom) <= 1 - level, 1e-13)
+
+
+def least_accepted(accepts: Callable[[float], bool], precision: float) -> float:
+    """Return the least number above 0 that a condition accepts, by bisection.
+
+    Args:
+        accepts: condition that every greater number fulfils, too.
+        precision: largest error, relative to the number.
+    """
     low, high = 0.0, 1.0
-    while student_t_p(high, freedom) > 1 - level:
+    while not accepts(high):
         low, high = high, 2 * high
-    while high - low > 1e-13 * high:
+    while high - low > precision * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if student_t_p(middle, freedom) > 1 - level else (low, middle)
+        low, high = (low, middle) if accepts(middle) else (middle, high)
     return high
 
 
@@ -128,12 +141,12 @@ def bounded_mean_interval(
     if clusters is None:
         low, high = _wilson(mean, _effective_size(values), z)
     else:
-        low, high = _wilson_of_clusters(values, clusters, mean, z)
+        low, high = _wilson_of_clusters(values, clusters, mean, level)
     return max(0.0, min(low, mean)), min(1.0, max(high, mean))
 
 
 def _wilson_of_clusters(
-    values: Sequence[float], clusters: Sequence[Hashable], mean: float, z: float
+    values: Sequence[float], clusters: Sequence[Hashable], mean: float, level: float
 ) -> tuple[float, float]:
     """Compute the interval from one linearised value per cluster, whose mean and variance are those of the ratio."""
     members: dict[Hashable, list[float]] = {}
@@ -143,12 +156,13 @@ def _wilson_of_clusters(
     if freedom <= 0:
         return 0.0, 1.0
     linearised = [mean + fsum(cluster) * len(members) / len(values) for cluster in members.values()]
-    return _wilson(mean, _effective_size(linearised), _student(z, freedom))
+    return _wilson(mean, _effective_size(linearised), student_t_quantile(level, freedom))
 
 
-def _student(z: float, freedom: float) -> float:
-    """Return the quantile of Student's t for the normal quantile z, to two terms (Abramowitz, Stegun 1964, 26.7.5)."""
-    return float(z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2))
+def cluster_numbers(clusters: Sequence[Hashable]) -> NDArray[np.intp]:
+    """Return the number of the cluster of each item, from 0 in order of appearance."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.intp)
 
 
 def _effective_size(values: Sequence[float]) -> float:

@@ -10,7 +10,13 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_rageval.statistics.intervals import bounded_mean_interval, student_t_p, student_t_quantile
+from langchain_rageval.statistics.intervals import (
+    bounded_mean_interval,
+    cluster_numbers,
+    least_accepted,
+    student_t_p,
+    student_t_quantile,
+)
 
 Floats = NDArray[np.float64]
 
@@ -232,13 +238,7 @@ def detectable_difference(
         squares = (pairs - 1) * spread**2 + 2 * reach**2 + 2 * pairs * mean**2 / count
         return mean * pairs / count > factor * sqrt(squares / (count - 1) / count)
 
-    low, high = 0.0, 1.0
-    while not is_significant(high):
-        low, high = high, 2 * high
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_significant(middle) else (middle, high)
-    return high + NormalDist().inv_cdf(power) * spread / sqrt(pairs)
+    return least_accepted(is_significant, 1e-9) + NormalDist().inv_cdf(power) * spread / sqrt(pairs)
 
 
 def _units(differences: Sequence[float], clusters: Sequence[Hashable] | None) -> tuple[Floats, Floats]:
@@ -246,8 +246,7 @@ def _units(differences: Sequence[float], clusters: Sequence[Hashable] | None) ->
     values = np.asarray(differences, dtype=np.float64)
     if clusters is None:
         return values, np.ones(values.size)
-    numbers: dict[Hashable, int] = {}
-    places = np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.intp)
+    places = cluster_numbers(clusters)
     return np.bincount(places, weights=values).astype(np.float64), np.bincount(places).astype(np.float64)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from langchain_rageval.statistics.intervals import student_t_quantile
+from langchain_rageval.statistics.intervals import cluster_numbers, student_t_quantile
 
 _Floats = NDArray[np.float64]
 
@@ -126,8 +126,7 @@ def _weights(labels: _Floats, predictions: _Floats, others: _Floats, units: Sequ
     """
     if others.size < 2 or (variance := float(np.concatenate([predictions, others]).var(ddof=1))) <= _ROUNDING:
         return np.zeros_like(labels)
-    numbers: dict[Hashable, int] = {}
-    groups = np.array([numbers.setdefault(unit, len(numbers)) for unit in units])
+    groups = cluster_numbers(units)
     sums = [np.bincount(groups, values) for values in (np.ones_like(labels), labels, predictions, labels * predictions)]
     rest, *means = (of_units.sum() - of_units for of_units in sums)
     label, prediction, product = (mean / np.maximum(rest, 1) for mean in means)

@@ -22,7 +22,7 @@ from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
 from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.run import fill_defaults
-from langchain_rageval.statistics.agreement import cohen_kappa, kendall, spearman
+from langchain_rageval.statistics.agreement import statistic
 from langchain_rageval.trust.leaderboard import MODEL_KEY, parse_samples, raw_grades
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class GradeMatch:
             return cls(0)
         differences = [abs(grade - label) for grade, label in pairs]
         exact, within_one = (sum(gap <= most for gap in differences) / len(pairs) for most in (0, 1))
-        return cls(len(pairs), exact, within_one, cohen_kappa(*zip(*pairs, strict=True), quadratic=True))
+        return cls(len(pairs), exact, within_one, statistic("weighted_kappa", *zip(*pairs, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -333,7 +333,7 @@ def _row(
             name: GradeMatch.of([grades for criterion, grades in pairs if criterion == name])
             for name in dict.fromkeys(name for name, _ in pairs)
         },
-        spearman=spearman(*zip(*labelled, strict=True)) if labelled else None,
+        spearman=statistic("spearman", *zip(*labelled, strict=True)) if labelled else None,
         models=dict(sorted(own_means.items(), key=lambda item: -sign * item[1])),
         stability=_stability(own_means, [other for key, other in means.items() if key != names]),
         summary=summary,
@@ -369,7 +369,7 @@ def _stability(means: Mapping[str, float], others: Sequence[Mapping[str, float]]
     taus = []
     for other in others:
         models = [model for model in means if model in other]
-        taus.append(kendall([means[model] for model in models], [other[model] for model in models]))
+        taus.append(statistic("kendall", [means[model] for model in models], [other[model] for model in models]))
     defined = [tau for tau in taus if tau is not None]
     return fmean(defined) if defined else None
 

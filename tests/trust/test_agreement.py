@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Report, agreement
-from langchain_rageval.statistics.agreement import Estimate, cohen_kappa
+from langchain_rageval.statistics.agreement import Estimate, statistic
 
 DATA = Path(__file__).parents[1] / "fixtures"
 
@@ -95,7 +95,7 @@ def test_grades_are_compared_with_scores_stretched_to_their_scale():
     scores, labels = [0.0, 0.3, 0.7, 1.0, 0.5], [0, 1, 3, 3, 2]
     found = agreement(scores, labels, "ordinal", scale=(0, 3))
     assert (found["exact"].value, found["within_one"].value) == (0.8, 1.0)
-    expected = cohen_kappa([0, 1, 2, 3, 2], labels, quadratic=True)
+    expected = statistic("weighted_kappa", [0, 1, 2, 3, 2], labels)
     assert found["weighted_kappa"].value == pytest.approx(expected)
     assert found["spearman"] == agreement(scores, labels, "ordinal")["spearman"]
 

@@ -12,7 +12,7 @@ from scipy.stats import kendalltau, spearmanr
 from langchain_rageval import ConfigError, Criterion, OfflineJudge, Sample, aspect_critique, rubric, rubric_study
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.statistics import bounded_mean_interval
-from langchain_rageval.statistics.agreement import cohen_kappa
+from langchain_rageval.statistics.agreement import statistic
 from langchain_rageval.trust.rubric_study import RubricStudy
 
 MODELS = ("a", "b", "c")
@@ -60,7 +60,7 @@ def test_every_row_has_mean_spread_and_agreement_with_the_labels(name, grades):
     assert row.match.pairs == 12
     assert row.match.exact == sum(a == b for a, b in zip(given, people, strict=True)) / 12
     assert row.match.within_one == sum(abs(a - b) <= 1 for a, b in zip(given, people, strict=True)) / 12
-    assert row.match.kappa == pytest.approx(cohen_kappa(given, people, quadratic=True))
+    assert row.match.kappa == pytest.approx(statistic("weighted_kappa", given, people))
     assert row.spearman == pytest.approx(spearmanr(given, people).statistic)
     assert row.by_criterion == {"tone": row.match}
     assert (row.scored, row.failed, row.calls, row.scale) == (12, 0, 12, (0, 3))
