@@ -321,3 +321,8 @@ def content_digest(content: str | bytes) -> str:
     """Return 16 hexadecimal digits that identify a text or bytes."""
     raw = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
     return hashlib.sha256(raw).hexdigest()[:16]
+
+
+def short_digest(content: str, size: int = 8) -> str:
+    """Return twice `size` hexadecimal digits that name a text, for ids."""
+    return hashlib.blake2b(content.encode(), digest_size=size).hexdigest()

@@ -24,8 +24,13 @@ _MAX_ITEMS = 50
 
 def text(content: str) -> str:
     """Return a plain text as HTML: escaped, and cut if it is very long."""
-    cut = content if len(content) <= _MAX_CHARACTERS else f"{content[:_MAX_CHARACTERS]}… [{len(content):,} characters]"
-    return f"<bdi>{escape(cut)}</bdi>".replace("\n", "<br>")
+    length = f" [{len(content):,} characters]" if len(content) > _MAX_CHARACTERS else ""
+    return f"<bdi>{escape(shortened(content, _MAX_CHARACTERS) + length)}</bdi>".replace("\n", "<br>")
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text with … in place of what is beyond `most` characters."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def bold(content: str) -> str:

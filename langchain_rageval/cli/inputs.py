@@ -24,7 +24,7 @@ from langchain_rageval.cli.selection import (
     select_scorable,
 )
 from langchain_rageval.cli.terminal import PIPE, write_message
-from langchain_rageval.data.loading import load_with_notice, samples_in_lines
+from langchain_rageval.data.loading import read_samples, valid_samples
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.audit import Audit
@@ -51,18 +51,23 @@ def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Met
 
 def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
     fields = parse_pairs(options.fields.split(","), "--fields")
-    notice = notice_for(options)
     skipped: list[SampleError] = []
-    more: dict[str, Any] = {"each_turn": options.each_turn, "skipped": skipped}
-    if options.file == PIPE:
-        if options.qrels or options.topics:
-            raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
-        samples = list(samples_in_lines(sys.stdin.buffer, "stdin", fields, options.on_error, notice=notice, **more))
-    elif is_report(options.file) and not fields:
+    if options.file == PIPE and (options.qrels or options.topics):
+        raise ConfigError("--qrels and --topics need a TREC run in a file; stdin is read as JSON lines")
+    if options.file != PIPE and is_report(options.file) and not fields:
         samples = [row.sample for row in Report.load(options.file).rows]
     else:
-        more |= {"qrels": options.qrels, "topics": options.topics}
-        samples = list(load_with_notice(options.file, fields, options.on_error, notice=notice, **more))
+        skips = options.on_error == "skip"
+        items = read_samples(
+            sys.stdin.buffer if options.file == PIPE else options.file,
+            fields,
+            qrels=options.qrels,
+            topics=options.topics,
+            each_turn=options.each_turn,
+            number_ids=skips,
+            notice=notice_for(options),
+        )
+        samples = list(valid_samples(items, skips=skips, skipped=skipped))
     if not samples:
         raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples")
     options.unreadable = len(skipped)  # a gate counts them

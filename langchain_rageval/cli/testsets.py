@@ -40,7 +40,7 @@ from langchain_rageval.cli.terminal import (
     write_message,
 )
 from langchain_rageval.data.documents import load_documents
-from langchain_rageval.data.loading import load_with_notice
+from langchain_rageval.data.loading import read_samples, valid_samples
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.evaluation.options import Batch
@@ -342,7 +342,7 @@ def _load_questions(options: argparse.Namespace) -> Sequence[Sample]:
         samples: Sequence[Sample] = Testset.load(options.file).to_samples()
     else:
         fields = parse_pairs(options.fields.split(","), "--fields")
-        samples = list(load_with_notice(options.file, fields, notice=notice_for(options)))
+        samples = list(valid_samples(read_samples(options.file, fields, notice=notice_for(options)), skips=False))
     if not samples:
         raise ConfigError(f"{options.file} contains no questions")
     return samples

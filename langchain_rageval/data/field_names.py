@@ -10,10 +10,10 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from langchain_rageval._internal.page import shortened
 from langchain_rageval.data.foreign_records import flatten_record, from_serialized, retrieved_by_children
 from langchain_rageval.data.messages import (
     MessageExchange,
-    concatenated,
     exchanges,
     get,
     messages_in,
@@ -303,7 +303,7 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
         if _are_turns(turns):
             return {field: turns}
         if value and _is_chat_history(name, value):
-            _LOG.warning(_UNREAD_HISTORY, name, _excerpt(value))
+            _LOG.warning(_UNREAD_HISTORY, name, shortened(repr(value), _EXCERPT))
         return {"metadata": {name: value}}
     if field in TEXT_FIELDS and isinstance(value, Mapping) and unwrap_text(value) is value:
         return _nested_fields(field, name, value)
@@ -326,11 +326,6 @@ def _decoded_history(value: Any) -> Any:
     """Return the list in a text that is one, as a database or a table holds it; any other value unchanged."""
     decoded = parse_literal(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
     return decoded if isinstance(decoded, list) else value
-
-
-def _excerpt(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
 
 
 def _are_turns(value: Any) -> bool:
@@ -457,7 +452,7 @@ def _attributes(obj: Any) -> Mapping[Any, Any]:
         return dict(obj._asdict())
     if hasattr(obj, "run_type") and hasattr(obj, "outputs"):
         data = {"id": obj.id, "metadata": (obj.extra or {}).get("metadata"), "inputs": obj.inputs}
-        return data | {"outputs": obj.outputs, "retrieved_docs": concatenated(retrieved_by_children(obj))}
+        return data | {"outputs": obj.outputs, "retrieved_docs": retrieved_by_children(obj)}
     if hasattr(obj, "dataset_id") and hasattr(obj, "outputs"):
         data = {"id": get(obj, "id"), "metadata": obj.metadata, "inputs": obj.inputs}
         return data | {"reference_outputs": obj.outputs}

@@ -7,8 +7,7 @@ libraries are not imported.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from langchain_rageval.data.messages import concatenated, get
@@ -22,40 +21,60 @@ EXAMPLE_KEYS = frozenset({"dataset_id", "dataset_name", "source_run_id", "modifi
 RUN_KEYS = frozenset({"run_type", "trace_id", "dotted_order", "session_id", "parent_run_id"})
 """Keys that only a LangSmith run has; its outputs are the answer."""
 
-_MARKS = frozenset(
-    {"scores", "item", "datasource_item", "info", "spans", "trace", "record_id", "inputs", "evolution", "observations"}
-    | {"supporting_facts", "answers", "expected", "expectedOutput", "vars", "retriever_resources"}
-)
 _EXPECTATIONS = {folded(name) for name in (*NAMES["references"], "guidelines", "expected_facts")}
-_SPAN_TEXTS = ("mlflow.spanType", "mlflow.spanInputs", "mlflow.spanOutputs")
-_RETRIEVED = "ai.observability.retrieval.retrieved_contexts"
+_RETRIEVED_NAMES = {folded(name) for name in NAMES["contexts"] if name != "outputs"}
 _RETRIEVER_METHODS = ("retrieve", "_retrieve", "get_relevant_documents", "_get_relevant_documents")
-_OPENAI_ITEMS = ("item", "datasource_item")
-
-_TESTSET_NAMES = {
-    "contexts": "reference_contexts",
-    "passage_ids": "reference_context_ids",
-    **dict.fromkeys(("spans", "history")),
-}
-_TRULENS_NAMES = {
-    "record_id": "id",
-    "main_input": "input",
-    "main_output": "output",
-    "ground_truth_output": "reference",
-    **dict.fromkeys(("record_json", "app_json", "cost_json", "perf_json", "calls", "events")),
-}
-"""Name in a record to that in `NAMES`; None for what is left out."""
 
 
 def flatten_record(record: Record) -> Record:
     """Return the fields of a record of another program at the top level; return any other record unchanged."""
-    has_marks = not record.keys().isdisjoint(_MARKS) or any("." in name for name in record)
-    if not has_marks and not any(isinstance(value, Mapping) for value in record.values()):
-        return record
-    for matches, convert in _CONVERSIONS:
+    for matches, convert in _PROGRAMS if _may_be_nested(record) else ():
         if matches(record):
-            return convert(record)
+            return {name: value for name, value in convert(record).items() if value is not None}
     return record
+
+
+def _may_be_nested(record: Record) -> bool:
+    has_marks = not record.keys().isdisjoint(_MARKS) or any("." in name for name in record)
+    return has_marks or any(isinstance(value, Mapping) for value in record.values())
+
+
+def _at(record: Any, paths: str) -> Any:
+    """Return the first value that is not None at some paths, in which JSON texts are decoded on the way.
+
+    Args:
+        record: a mapping.
+        paths: names of nested values with dots between them, where `[]` stands for the values of all mappings in a
+            list; several with `|` between them.
+    """
+    return next((found for path in paths.split(" | ") if (found := _follow(record, path)) is not None), None)
+
+
+def _follow(value: Any, path: str) -> Any:
+    if isinstance(value, Mapping) and path in value:
+        return value[path]
+    name, _, rest = path.partition(".")
+    if name.endswith("[]"):
+        return [_follow(item, rest) for item in _mappings(_mapping(value).get(name[:-2]))] or None
+    return _follow(_mapping(value).get(name), rest) if rest else _mapping(value).get(name)
+
+
+def _reader(fields: Mapping[str, str | Callable[[Record], Any]], left_out: str = "") -> Callable[[Record], Record]:
+    """Return a function that reads the records of a program by a table of paths.
+
+    Args:
+        fields: name of `NAMES` to the paths of its value in the record, or a function that finds it.
+        left_out: names of the record that are left out, with those that are read; "*" leaves out all.
+    """
+    read = {path for paths in fields.values() if isinstance(paths, str) for path in paths.split(" | ")}
+    dropped = read | {*left_out.split()}
+
+    def convert(record: Record) -> Record:
+        found = {name: _at(record, part) if isinstance(part, str) else part(record) for name, part in fields.items()}
+        kept = {} if left_out == "*" else {name: value for name, value in record.items() if name not in dropped}
+        return kept | {name: value for name, value in found.items() if value is not None}
+
+    return convert
 
 
 def is_example(record: Record) -> bool:
@@ -74,42 +93,69 @@ def from_serialized(value: Mapping[Any, Any]) -> Mapping[Any, Any] | None:
     return {"type": kind.removesuffix("Message").lower(), **kwargs} if kind.endswith("Message") else kwargs
 
 
-def _from_run(record: Record) -> Record:
-    """Add the documents of the outermost retrievers among the child runs of a LangSmith run."""
-    documents = concatenated(retrieved_by_children(record))
-    return record if documents is None else {**record, "retrieved_docs": documents}
-
-
-def retrieved_by_children(run: Any) -> Iterator[list[Any]]:
-    """Yield the documents of each outermost retriever among the child runs of a LangSmith run, object or record."""
+def retrieved_by_children(run: Any) -> list[Any] | None:
+    """Return the documents of the outermost retrievers among the child runs of a LangSmith run; None if none ran."""
     children = _decoded(get(run, "child_runs"))
+    found = []
     for child in children if isinstance(children, list | tuple) else ():
-        outputs = _mapping(get(child, "outputs"))
-        documents = outputs.get("documents", outputs.get("output"))
         if get(child, "run_type") != "retriever":
-            yield from retrieved_by_children(child)
-        elif isinstance(documents, list):
-            yield documents
+            found.append(retrieved_by_children(child))
+        else:
+            found.append(_listed(_at(get(child, "outputs"), "documents | output")))
+    return concatenated(one for one in found if one is not None)
 
 
-def _renamed(record: Record, names: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return a record with other names for some of its fields, and without those whose other name is None."""
-    renamed = ((names.get(name, name), value) for name, value in record.items())
-    return {name: value for name, value in renamed if name is not None}
+def _listed(value: Any) -> list[Any] | None:
+    return value if isinstance(value, list) else None
+
+
+def _retrieved(spans: Iterable[Record], kind: str, identity: str, parent: str, outputs: str) -> list[Any] | None:
+    """Return the documents of the retriever spans of a trace that are not within another retriever span.
+
+    Args:
+        spans: spans, as mappings.
+        kind: paths of the kind of a span, which is "RETRIEVER" in any letter case.
+        identity: paths of its id.
+        parent: paths of the id of the span that it is within.
+        outputs: paths of what it returned: documents, or a mapping that holds them.
+    """
+    by_id = {str(_at(span, identity)): span for span in spans}
+    retrievers = {name for name, span in by_id.items() if str(_decoded(_at(span, kind))).upper() == "RETRIEVER"}
+    found: list[Any] = []
+    for name in [name for name in by_id if name in retrievers]:
+        above, seen = str(_at(by_id[name], parent)), {name}  # a trace that was cut may lead in a circle
+        while above in by_id and above not in retrievers | seen:
+            seen.add(above)
+            above = str(_at(by_id[above], parent))
+        output = _decoded(_at(by_id[name], outputs))
+        documents = _at(output, "documents | contexts") if isinstance(output, Mapping) else output
+        if above not in retrievers - seen and documents is not None:
+            found.append(documents if isinstance(documents, list) else [documents])
+    return concatenated(found)
 
 
 def _from_testset_row(record: Record) -> Record:
     """Convert a row of a test set of this package, whose contexts are those of the reference."""
-    result = _renamed(record, _TESTSET_NAMES)
-    metadata: dict[str, Any] = {name: result.pop(name) for name in ("evolution", "answerable") if name in result}
-    if tree := result.pop("tree_id", ""):
-        metadata["tree_id"] = tree
-    if record.get("spans") and metadata.get("answerable") is not False:
-        metadata["spans"] = record["spans"]
+    metadata = {name: record[name] for name in ("evolution", "answerable") if name in record}
+    answerable = metadata.get("answerable") is not False
+    metadata |= {
+        name: record[name] for name in ("tree_id", "spans") if record.get(name) and (answerable or name[0] == "t")
+    }
+    named = {"contexts": "reference_contexts", "passage_ids": "reference_context_ids"}
+    skipped = {"evolution", "answerable", "tree_id", "spans", "history"}
+    result = {named.get(name, name): value for name, value in record.items() if name not in skipped}
     result["metadata"] = {**_mapping(record.get("metadata")), **metadata}
-    if metadata.get("answerable") is False:
+    if not answerable:
         result |= {"reference": None, "reference_contexts": [], "reference_context_ids": []}
-    return {name: value for name, value in result.items() if value is not None}
+    return result
+
+
+_COLUMN_HEADS = {
+    **dict.fromkeys(("input", "inputs"), "inputs"),
+    **dict.fromkeys(("output", "outputs"), "outputs"),
+    **dict.fromkeys(("reference", "reference_outputs"), "reference_outputs"),
+    "expectations": "expectations",
+}
 
 
 def _from_columns(record: Record) -> Record:
@@ -129,92 +175,53 @@ def _from_columns(record: Record) -> Record:
     return result
 
 
-_COLUMN_HEADS = {
-    **dict.fromkeys(("input", "inputs"), "inputs"),
-    **dict.fromkeys(("output", "outputs"), "outputs"),
-    **dict.fromkeys(("reference", "reference_outputs"), "reference_outputs"),
-    "expectations": "expectations",
-}
-
-
-def _has_columns(record: Record) -> bool:
-    heads = {name.partition(".")[0] for name in record if "." in name}
-    return bool(heads & {"input", "inputs", "outputs"})
+def _expected(item: Record) -> dict[str, Any]:
+    """Return the fields of a test case, whose answer is the reference."""
+    return {"reference" if name in NAMES["answer"] else name: value for name, value in item.items()}
 
 
 def _from_openai_item(record: Record) -> Record:
     """Convert an output item of OpenAI's evals API: the fields of the item, and the text that was sampled."""
-    item = _mapping(record.get("item") or record.get("datasource_item"))
-    sample: Record = record["sample"]
-    text = sample.get("output_text", sample.get("output"))
-    answer = text if isinstance(text, str) else {"messages": text}
-    return {**_expected(item), "output": answer} if text is not None else item
+    text = _at(record, "sample.output_text | sample.output")
+    answer = {} if text is None else {"output": text if isinstance(text, str) else {"messages": text}}
+    item = _at(record, "item | datasource_item")
+    return {**_expected(item), **answer} if answer else item
 
 
-def _expected(item: Record) -> dict[str, Any]:
-    """Return the fields of a test case, whose answer is the reference."""
-    return _renamed(item, dict.fromkeys(NAMES["answer"], "reference"))
+def _phoenix_documents(record: Record) -> Any:
+    """Return what was retrieved in a row of Phoenix: the documents of a span, or what it calls the reference."""
+    found = _decoded(record.get("attributes.retrieval.documents"))
+    if found is None:
+        reference = record.get("reference")
+        return [reference] if isinstance(reference, str) else reference
+    documents = []
+    for item in _mappings(found):
+        inner = _mapping(item.get("document")) or item
+        part = {name.removeprefix("document."): value for name, value in inner.items()}
+        chunk = {"page_content": part.get("content", ""), "id": part.get("id")}
+        documents.append(chunk | {"metadata": _mapping(part.get("metadata"))})
+    return documents
 
 
 def _from_phoenix(record: Record) -> Record:
-    """Convert a row of Phoenix: a span, or a question with its answer, where `reference` is what was retrieved."""
-    found = _decoded(record.get("attributes.retrieval.documents"))
-    documents = [_phoenix_document(item) for item in _mappings(found)] if found is not None else record.get("reference")
-    result: dict[str, Any] = {
-        "id": record.get("context.span_id"),
-        "input": record.get("attributes.input.value", record.get("input")),
-        "output": record.get("attributes.output.value", record.get("output")),
-        "contexts": [documents] if isinstance(documents, str) else documents,
-    }
-    result = {name: value for name, value in result.items() if value is not None}
-    used = ("context.span_id", "reference", "input", "output", "attributes.retrieval.documents")
-    return {**{name: record[name] for name in record if name not in used and "attributes." not in name}, **result}
+    read = {"id": "context.span_id", "output": "attributes.output.value | output"}
+    read |= {"input": "attributes.input.value | input"}
+    found = _reader({**read, "contexts": _phoenix_documents}, "reference attributes.retrieval.documents")(record)
+    return {name: value for name, value in found.items() if "attributes." not in name}
 
 
-def _phoenix_document(item: Record) -> dict[str, Any]:
-    inner = {name.removeprefix("document."): value for name, value in (_mapping(item.get("document")) or item).items()}
-    return {
-        "page_content": inner.get("content", ""),
-        "id": inner.get("id"),
-        "metadata": _mapping(inner.get("metadata")),
-    }
+def _langfuse_contexts(record: Record) -> list[Any] | None:
+    spans = _mappings(record.get("observations"))
+    return _retrieved(spans, "type", "id", "parentObservationId", "output")
 
 
-def _from_langfuse(record: Record) -> Record:
-    """Convert a trace of Langfuse with its observations, or an item of a data set with its expected output."""
-    observations = _mappings(record.get("observations"))
-    inner = {one.get("id") for one in observations if str(one.get("type")).upper() == "RETRIEVER"}
-    contexts = [
-        _retrieved_by(one.get("output"))
-        for one in observations
-        if one.get("id") in inner and one.get("parentObservationId") not in inner
-    ]
-    result = _renamed(record, {"expectedOutput": "reference", "observations": None, "scores": None})
-    return result | {name: _decoded(result[name]) for name in ("input", "output") if name in result} | _if_any(contexts)
-
-
-def _retrieved_by(output: Any) -> Any:
-    decoded = _decoded(output)
-    return decoded.get("documents", decoded.get("contexts")) if isinstance(decoded, Mapping) else decoded
-
-
-def _if_any(contexts: Iterable[Any]) -> dict[str, Any]:
-    found = concatenated(iter([item if isinstance(item, list) else [item] for item in contexts if item is not None]))
-    return {} if found is None else {"contexts": found}
-
-
-def _from_braintrust(record: Record) -> Record:
-    """Convert a row of a Braintrust experiment: `expected` is the reference, and the metadata may hold the contexts."""
+def _braintrust_contexts(record: Record) -> Any:
     metadata = _mapping(record.get("metadata"))
-    contexts = next((metadata[name] for name in metadata if name in NAMES["contexts"]), None)
-    return _renamed(record, {"expected": "reference", "scores": None}) | _if_any([contexts])
+    return next((_as_list(metadata[name]) for name in metadata if name in NAMES["contexts"]), None)
 
 
-def _from_dify(record: Record) -> Record:
-    """Convert a message of Dify: the resources of the retriever, which a reply of its API has in its metadata."""
-    resources = record.get("retriever_resources") or _mapping(record.get("metadata")).get("retriever_resources")
-    contexts = [str(one.get("content", "")) for one in _mappings(resources)]
-    return _renamed(record, {"retriever_resources": None}) | {"contexts": contexts}
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 def _from_haystack(record: Record) -> Record:
@@ -225,76 +232,65 @@ def _from_haystack(record: Record) -> Record:
     documents = [part["documents"] for part in parts if part.get("documents") is not None]
     built: Record = answers[0] if answers else {}
     reply = built.get("data", replies[0] if replies else None)
-    answer = reply if isinstance(reply, str) else _mapping(reply).get("text") or _haystack_text(_mapping(reply))
-    found = built.get("documents") or (documents[-1] if documents else None)
-    result = {name: value for name, value in record.items() if not isinstance(value, Mapping)} | {"answer": answer}
-    return ({"question": built["query"]} if built.get("query") else {}) | result | _if_any([found])
-
-
-def _haystack_text(message: Record) -> str:
-    """Return the text of a chat message of Haystack as a mapping."""
-    parts = message.get("content", message.get("_content"))
-    return parts if isinstance(parts, str) else "".join(str(part.get("text", "")) for part in _mappings(parts))
+    if isinstance(reply, Mapping):  # a chat message
+        content = _at(reply, "text | content | _content")
+        reply = content if isinstance(content, str) else "".join(str(one.get("text", "")) for one in _mappings(content))
+    result = {name: value for name, value in record.items() if not isinstance(value, Mapping)}
+    contexts = built.get("documents") or (documents[-1] if documents else None)
+    return {"question": built.get("query") or None} | result | {"answer": reply, "contexts": contexts}
 
 
 def _is_haystack(record: Record) -> bool:
     parts = [part for part in record.values() if isinstance(part, Mapping)]
     return any(
         isinstance(part.get("replies"), list)
-        or (isinstance(part.get("answers"), list) and has_any(part["answers"], "data", "query"))
+        or (
+            isinstance(part.get("answers"), list)
+            and any({"data", "query"} & one.keys() for one in _mappings(part["answers"]))
+        )
         for part in parts
     )
 
 
-def has_any(items: Iterable[Any], *names: str) -> bool:
-    """Return True if an item is a mapping with one of the names."""
-    return any(isinstance(item, Mapping) and not item.keys().isdisjoint(names) for item in items)
-
-
-def _from_promptfoo(record: Record) -> Record:
-    """Convert a result of promptfoo: its variables, whose answer is the reference, and the output of the provider."""
-    output = _mapping(record.get("response")).get("output")
-    return _expected(record["vars"]) | ({} if output is None else {"output": output})
-
-
-def _from_squad(record: Record) -> Record:
-    """Convert a row of SQuAD, SberQuAD or HotpotQA, whose answers and contexts are those of the reference."""
-    answers, context = record.get("answers"), record.get("context")
-    references = answers["text"] if isinstance(answers, Mapping) else record.get("answer")
-    contexts = [context] if isinstance(context, str) else _hotpot_passages(record)
-    result = _renamed(record, dict.fromkeys(("answers", "context", "supporting_facts")))
-    if not isinstance(answers, Mapping):
-        result.pop("answer", None)
-    return result | {"references": references, "reference_contexts": contexts}
-
-
-def _hotpot_passages(record: Record) -> list[str]:
+def _supporting_passages(record: Record) -> Any:
     """Return the passages of a row of HotpotQA that support its answer, as a mapping of columns or as pairs."""
+    if isinstance(context := record.get("context"), str):
+        return [context]
 
     def pairs(value: Any, second: str) -> list[Any]:
         return [*zip(value["title"], value[second], strict=True)] if isinstance(value, Mapping) else value or []
 
     supporting = {title for title, _ in pairs(record["supporting_facts"], "sent_id")}
-    passages = pairs(record.get("context"), "sentences")
-    return ["".join(sentences) for title, sentences in passages if title in supporting]
+    return ["".join(sentences) for title, sentences in pairs(context, "sentences") if title in supporting]
 
 
 def _from_mlflow(record: Record) -> Record:
     """Convert an MLflow trace: data of the root span, documents of the outermost retrievers, expectations."""
-    trace = _mapping(record.get("trace", record))
-    spans = [_mlflow_span(span) for span in _mappings((_mapping(trace.get("data")) or record).get("spans"))]
-    root: dict[str, Any] = next((span for span in spans if span["parent"] is None), {})
-    info = _mapping(trace.get("info"))
-    result: dict[str, Any] = {
-        "id": info.get("trace_id") or info.get("request_id") or record.get("trace_id") or record.get("request_id"),
-        "inputs": root.get("inputs", _decoded(record.get("request"))),
-        "outputs": root.get("outputs", _decoded(record.get("response"))),
-        "retrieved_docs": concatenated(_retrieved(spans)),
-        "expectations": dict(_expectations(_mappings(record.get("assessments") or info.get("assessments")))) or None,
-        "metadata": info.get("tags") or record.get("tags"),
+    spans = _mappings(_at(record, "trace.data.spans | data.spans | spans"))
+    root: Record = next((span for span in spans if _at(span, "parent_span_id | parent_id") is None), {})
+    expected = {
+        str(_at(one, "assessment_name | name")): _at(one, "expectation.value")
+        for one in _mappings(_at(record, "assessments | trace.info.assessments | info.assessments"))
+        if "value" in _mapping(one.get("expectation"))
+    }
+    names = "kind", "span_id | context.span_id", "parent_span_id | parent_id", "outputs"
+    result = {
+        "id": _at(record, "trace.info.trace_id | trace.info.request_id | info.trace_id | trace_id | request_id"),
+        "metadata": _at(record, "trace.info.tags | info.tags | tags"),
+        "retrieved_docs": _retrieved(spans, *(_SPAN_PATHS.get(name, name) for name in names)),
+        "expectations": expected or None,
+        "inputs": _decoded(_at(root, _SPAN_PATHS["inputs"])) or _decoded(record.get("request")),
+        "outputs": _decoded(_at(root, _SPAN_PATHS["outputs"])) or _decoded(record.get("response")),
     }
     given = {name: value for name, value in record.items() if folded(name) in _EXPECTATIONS}
     return given | {name: value for name, value in result.items() if value is not None}
+
+
+_SPAN_PATHS = {
+    "kind": "attributes.mlflow.spanType | span_type",
+    "inputs": "attributes.mlflow.spanInputs | inputs",
+    "outputs": "attributes.mlflow.spanOutputs | outputs",
+}
 
 
 def _is_mlflow(record: Record) -> bool:
@@ -304,70 +300,17 @@ def _is_mlflow(record: Record) -> bool:
     return {"trace_id", "spans"} <= names or ("trace" in names and bool({"request", "trace_id", "inputs"} & names))
 
 
-def _mlflow_span(span: Record) -> dict[str, Any]:
-    attributes = _mapping(span.get("attributes"))
-    kind, inputs, outputs = (_decoded(attributes.get(name)) for name in _SPAN_TEXTS)
-    parent = span.get("parent_span_id") or span.get("parent_id")
-    return {
-        "id": str(span.get("span_id") or _mapping(span.get("context")).get("span_id")),
-        "parent": None if parent is None else str(parent),
-        "kind": kind or span.get("span_type"),
-        "inputs": span.get("inputs") if inputs is None else inputs,
-        "outputs": span.get("outputs") if outputs is None else outputs,
-    }
-
-
-def _retrieved(spans: list[dict[str, Any]]) -> Iterator[list[Any]]:
-    """Yield the documents of each retriever span that is not within another retriever span."""
-    by_id = {span["id"]: span for span in spans}
-    for span in spans:
-        parent, left = by_id.get(span["parent"]), len(spans)  # a trace that was cut may lead in a circle
-        while parent and parent["kind"] != "RETRIEVER" and left:
-            parent, left = by_id.get(parent["parent"]), left - 1
-        documents = span["outputs"]
-        if isinstance(documents, Mapping):
-            documents = documents.get("documents")
-        if span["kind"] == "RETRIEVER" and not (parent and left) and isinstance(documents, list):
-            yield documents
-
-
-def _expectations(assessments: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    for assessment in assessments:
-        expectation = assessment.get("expectation")
-        if isinstance(expectation, Mapping) and "value" in expectation:
-            yield str(assessment.get("assessment_name") or assessment.get("name")), expectation["value"]
-
-
-def _from_trulens(record: Record) -> Record:
-    """Convert a TruLens record: input and output, and the contexts that its retriever returned."""
-    details = _mapping(record.get("record_json"))
-    calls = details.get("calls") or record.get("calls") or ()
-    retrieved = [*_trulens_calls(_mappings(calls)), *_trulens_events(_mappings(record.get("events")))]
-    result = _renamed(record, _TRULENS_NAMES)
-    contexts = concatenated(retrieved)
-    return result if contexts is None else {"retrieved_contexts": contexts, **result}
-
-
-def _trulens_calls(calls: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield what retrievers returned in the calls of a TruLens record."""
-    for call in calls:
+def _trulens_contexts(record: Record) -> list[Any] | None:
+    """Return what retrievers returned in the calls of a TruLens record, and the contexts in its spans."""
+    found = []
+    for call in _mappings(_at(record, "record_json.calls | calls")):
         stack = _mappings(call.get("stack")) or [{}]
-        method = _mapping(stack[-1].get("method")).get("name")
-        returned = call.get("rets")
-        if method in _RETRIEVER_METHODS and isinstance(returned, list):
-            yield returned
-
-
-def _trulens_events(events: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield the retrieved contexts in the spans of a TruLens record."""
-    for event in events:
-        attributes = _mapping(event.get("record_attributes") or event.get("attributes"))
-        if isinstance(contexts := _decoded(attributes.get(_RETRIEVED)), list):
-            yield contexts
-
-
-def _is_trulens(record: Record) -> bool:
-    return "record_id" in record and bool(record.keys() & {"input", "main_input"})
+        if _at(stack[-1], "method.name") in _RETRIEVER_METHODS:
+            found.append(call.get("rets"))
+    for event in _mappings(record.get("events")):
+        attributes = _mapping(_at(event, "record_attributes | attributes"))
+        found.append(_decoded(attributes.get("ai.observability.retrieval.retrieved_contexts")))
+    return concatenated(one for one in found if isinstance(one, list))
 
 
 def _mapping(value: Any) -> Record:
@@ -395,28 +338,85 @@ def has_mappings(record: Record, *names: str) -> bool:
     return all(isinstance(record.get(name), Mapping) for name in names)
 
 
-_CONVERSIONS: Collection[tuple[Callable[[Record], bool], Callable[[Record], Record]]] = (
-    (
+_PROGRAMS: Collection[tuple[Callable[[Record], Any], Callable[[Record], Record]]] = (
+    (  # a row of a report of this package
         lambda record: has_mappings(record, "sample", "scores") and "question" in record["sample"],
         lambda record: record["sample"],
     ),
-    (lambda record: any(has_mappings(record, "sample", name) for name in _OPENAI_ITEMS), _from_openai_item),
+    (
+        lambda record: any(has_mappings(record, "sample", name) for name in ("item", "datasource_item")),
+        _from_openai_item,
+    ),
     (_is_mlflow, _from_mlflow),
-    (_is_trulens, _from_trulens),
-    (lambda record: "run_type" in record and "inputs" in record, _from_run),
+    (
+        lambda record: "record_id" in record and record.keys() & {"input", "main_input"},
+        _reader(
+            {
+                "id": "record_id",
+                "input": "main_input | input",
+                "output": "main_output | output",
+                "reference": "ground_truth_output | reference",
+                "retrieved_contexts": _trulens_contexts,
+            },
+            "record_json app_json cost_json perf_json calls events",
+        ),
+    ),
+    (lambda record: "run_type" in record and "inputs" in record, _reader({"retrieved_docs": retrieved_by_children})),
     (lambda record: record.keys() >= {"evolution", "passage_ids", "spans"}, _from_testset_row),
-    (is_example, partial(_renamed, names={"outputs": "reference_outputs"})),
+    (is_example, _reader({"reference_outputs": "outputs"})),
     (lambda record: "context.span_id" in record or "attributes.retrieval.documents" in record, _from_phoenix),
-    (lambda record: "input" in record and record.keys() & {"observations", "expectedOutput"} != set(), _from_langfuse),
-    (lambda record: record.keys() >= {"input", "expected"}, _from_braintrust),
-    (lambda record: "retriever_resources" in {*record, *_mapping(record.get("metadata"))}, _from_dify),
-    (lambda record: has_mappings(record, "vars") and "question" in record["vars"], _from_promptfoo),
-    (lambda record: has_mappings(record, "answers") and isinstance(record["answers"].get("text"), list), _from_squad),
-    (lambda record: record.keys() >= {"supporting_facts", "context"}, _from_squad),
+    (
+        lambda record: "input" in record and record.keys() & {"observations", "expectedOutput"},
+        _reader(
+            {
+                "reference": "expectedOutput | reference",
+                "input": lambda record: _decoded(record.get("input")),
+                "output": lambda record: _decoded(record.get("output")),
+                "contexts": _langfuse_contexts,
+            },
+            "observations scores",
+        ),
+    ),
+    (
+        lambda record: record.keys() >= {"input", "expected"},
+        _reader({"reference": "expected", "contexts": _braintrust_contexts}, "scores"),
+    ),
+    (  # a message of Dify
+        lambda record: "retriever_resources" in {*record, *_mapping(record.get("metadata"))},
+        _reader(
+            {
+                "contexts": lambda record: (
+                    _at(record, "retriever_resources[].content | metadata.retriever_resources[].content") or []
+                )
+            },
+            "retriever_resources",
+        ),
+    ),
+    (  # a result of promptfoo: its variables, whose answer is the reference, and the output of the provider
+        lambda record: has_mappings(record, "vars") and "question" in record["vars"],
+        lambda record: _expected(record["vars"]) | {"output": _at(record, "response.output")},
+    ),
+    (  # SQuAD and SberQuAD, whose answers and contexts are those of the reference
+        lambda record: isinstance(_at(record, "answers.text"), list),
+        _reader({"references": "answers.text", "reference_contexts": _supporting_passages}, "answers context"),
+    ),
+    (
+        lambda record: record.keys() >= {"supporting_facts", "context"},
+        _reader({"references": "answer", "reference_contexts": _supporting_passages}, "context supporting_facts"),
+    ),
     (_is_haystack, _from_haystack),
-    (_has_columns, _from_columns),
+    (
+        lambda record: {name.partition(".")[0] for name in record if "." in name} & {"input", "inputs", "outputs"},
+        _from_columns,
+    ),
 )
-"""Recognition and conversion of each kind of record; the first that matches is used."""
+"""Recognition and conversion of the records of each program; the first that matches is used."""
+
+_MARKS = frozenset(
+    {"scores", "item", "datasource_item", "info", "spans", "trace", "record_id", "inputs", "evolution", "observations"}
+    | {"supporting_facts", "answers", "expected", "expectedOutput", "vars", "retriever_resources"}
+)
+"""Names without which only a record with dots in its names, or with mappings, is of another program."""
 
 
 def check_outputs_are_clear(record: Any, mapped: Collection[str]) -> None:
@@ -442,6 +442,3 @@ def check_outputs_are_clear(record: Any, mapped: Collection[str]) -> None:
     path = f"outputs.{texts[0]}" if texts else "outputs"
     answer = ("answer", "the answer, as in a run of LangSmith")
     raise two_readings("outputs", path, answer, ("references", "the reference, as in a data set of LangSmith"))
-
-
-_RETRIEVED_NAMES = {folded(name) for name in NAMES["contexts"] if name != "outputs"}

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from langchain_rageval._internal.description import digest_of
+from langchain_rageval._internal.page import shortened
 
 UNKNOWN = "unknown"
 """Digest of a part that cannot be identified."""
@@ -185,7 +186,7 @@ def _in_words(one: Any, other: Any, path: tuple[str, ...]) -> str:
 def _value(value: Any) -> str:
     text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "none" if value is None else text
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
+    return shortened(text, _LONGEST_VALUE)
 
 
 def _has_name(part: Any) -> bool:

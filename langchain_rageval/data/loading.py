@@ -6,7 +6,6 @@ import logging
 import re
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -192,69 +191,56 @@ def load_samples(
             does not match the suffix.
         SampleError: during iteration, with file and line, if a record is not a valid sample and `on_error` is "raise".
     """
-    _check_on_error(on_error)
-    return load_with_notice(path, fields, on_error, qrels=qrels, topics=topics, each_turn=each_turn)
+    if on_error not in ("raise", "skip"):
+        raise ConfigError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+    skips = on_error == "skip"
+    items = read_samples(path, fields, qrels=qrels, topics=topics, each_turn=each_turn, number_ids=skips)
+    return valid_samples(items, skips=skips)
 
 
-def load_with_notice(
-    path: str | PathLike[str],
-    fields: Fields | None = None,
-    on_error: Literal["raise", "skip"] = "raise",
-    *,
-    qrels: str | PathLike[str] | None = None,
-    topics: Topics | None = None,
-    each_turn: bool = False,
-    notice: Notice = _LOG.info,
-    skipped: list[SampleError] | None = None,
+def valid_samples(
+    items: Iterable[Sample | SampleError], *, skips: bool, skipped: list[SampleError] | None = None
 ) -> Iterator[Sample]:
-    """Like `load_samples`, with a function that receives the message about which name was read as what.
-
-    The error of each record that is left out is added to `skipped`.
-    """
-    _check_on_error(on_error)
-    options = _ParseOptions(notice, number_ids=on_error == "skip", each_turn=each_turn)
-    return _raise_or_skip(_read(path, fields, qrels, topics, options), on_error, skipped)
-
-
-def samples_in_lines(
-    lines: Iterable[bytes],
-    name: str,
-    fields: Fields | None = None,
-    on_error: Literal["raise", "skip"] = "raise",
-    *,
-    each_turn: bool = False,
-    notice: Notice = _LOG.info,
-    skipped: list[SampleError] | None = None,
-) -> Iterator[Sample]:
-    """Like `load_with_notice`, but read the JSON lines of a stream, such as stdin; `name` is for messages."""
-    _check_on_error(on_error)
-    check_fields(fields or {})
-    records = line_records(decode_lines(lines, name))
-    options = _ParseOptions(notice, number_ids=on_error == "skip", each_turn=each_turn)
-    return _raise_or_skip(_parsed(records, name, fields or {}, options), on_error, skipped)
+    """Yield the samples of `read_samples`; raise the first error, or log it and add it to `skipped`."""
+    for item in items:
+        if isinstance(item, Sample):
+            yield item
+        elif not skips:
+            raise item
+        else:
+            _LOG.warning("skipped %s", item)
+            if skipped is not None:
+                skipped.append(item)
 
 
 def read_samples(
-    path: str | PathLike[str],
+    path: str | PathLike[str] | Iterable[bytes],
     fields: Fields | None = None,
     *,
     qrels: str | PathLike[str] | None = None,
     topics: Topics | None = None,
+    each_turn: bool = False,
+    number_ids: bool = False,
+    notice: Notice = _LOG.info,
 ) -> Iterator[Sample | SampleError]:
-    """Like `load_samples`, but yield a SampleError in the place of each record that is not a valid sample."""
-    return _read(path, fields, qrels, topics, _ParseOptions(_LOG.info))
+    """Like `load_samples`, but yield a SampleError in the place of each record that is not a valid sample.
 
-
-def _read(
-    path: str | PathLike[str],
-    fields: Fields | None,
-    qrels: str | PathLike[str] | None,
-    topics: Topics | None,
-    options: _ParseOptions,
-) -> Iterator[Sample | SampleError]:
-    path, fields = Path(path), fields or {}
-    judgments = None if qrels is None else Path(qrels)
+    Args:
+        path: path of a file, or the JSON lines of stdin.
+        fields: as in `load_samples`.
+        qrels: as in `load_samples`.
+        topics: as in `load_samples`.
+        each_turn: as in `load_samples`.
+        number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
+            yield an error.
+        notice: function that receives the message about which name was read as what.
+    """
+    fields = fields or {}
     check_fields(fields)
+    if not isinstance(path, str | PathLike):
+        return _parsed(line_records(decode_lines(path, "stdin")), "stdin", fields, each_turn, number_ids, notice)
+    path = Path(path)
+    judgments = None if qrels is None else Path(qrels)
     topics_file = Path(topics) if isinstance(topics, str | PathLike) else None
     for file in (path, judgments, topics_file):
         if file and (file.is_dir() or not file.exists()):
@@ -278,7 +264,7 @@ def _read(
     records = _FORMATS[suffix](path, _is_head(fields))
     if suffix in _TABLES:
         records = _decoded(records, fields)
-    return _parsed(records, path.name, fields, options)
+    return _parsed(records, path.name, fields, each_turn, number_ids, notice)
 
 
 def _decoded(records: Records, fields: Fields) -> Records:
@@ -312,57 +298,17 @@ def _is_head(fields: Fields) -> IsHead:
     return is_head
 
 
-def _check_on_error(on_error: str) -> None:
-    if on_error not in ("raise", "skip"):
-        raise ConfigError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
-
-
-def _raise_or_skip(
-    items: Iterator[Sample | SampleError], on_error: str, skipped: list[SampleError] | None
-) -> Iterator[Sample]:
-    for item in items:
-        if isinstance(item, Sample):
-            yield item
-        elif on_error == "raise":
-            raise item
-        else:
-            _LOG.warning("skipped %s", item)
-            if skipped is not None:
-                skipped.append(item)
-
-
-@dataclass(frozen=True)
-class _ParseOptions:
-    """How the records of a file become samples.
-
-    Attributes:
-        notice: function that receives the message about which name was read as what.
-        number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
-            yield an error.
-        each_turn: True to make a sample of each turn of a conversation.
-    """
-
-    notice: Notice
-    number_ids: bool = False
-    each_turn: bool = False
-
-
-def _parsed(records: Records, name: str, fields: Fields, options: _ParseOptions) -> Iterator[Sample | SampleError]:
-    """Yield samples with distinct ids, or an error, for each record.
-
-    Args:
-        records: the records of a file, each with its place.
-        name: name of the file, for messages.
-        fields: names of the fields.
-        options: how records become samples.
-    """
-    ids, reading = SampleIds(), _FieldReading(fields, options.each_turn)
+def _parsed(
+    records: Records, name: str, fields: Fields, each_turn: bool, number_ids: bool, notice: Notice
+) -> Iterator[Sample | SampleError]:
+    """Yield a sample with a distinct id, or an error, for each record; the arguments are those of `read_samples`."""
+    ids, reading = SampleIds(), _FieldReading(fields, each_turn)
     for place, item in join_chunks(_samples_read(records, reading)):
         if isinstance(item, Exception):
             located = SampleError(f"{name}, {place}: {item}", getattr(item, "field", None))
             located.__cause__ = item
             yield located
-        elif options.number_ids and ids.clashes(item):
+        elif number_ids and ids.clashes(item):
             numbered = ids.distinct(item)
             _LOG.warning("%s, %s: %s; renamed to %r", name, place, describe_clash(item), numbered.id)
             yield numbered
@@ -373,7 +319,7 @@ def _parsed(records: Records, name: str, fields: Fields, options: _ParseOptions)
                 distinct = error
             yield distinct
     for message in reading.describe(name):
-        options.notice(message)
+        notice(message)
 
 
 def _samples_read(records: Records, reading: _FieldReading) -> Iterator[tuple[str, Sample | Exception]]:

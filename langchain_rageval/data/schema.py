@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -26,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.page import (
     bold,
     details,
@@ -274,7 +274,7 @@ def id_of(question: str, encoded_history: Sequence[str]) -> str:
     """Return the default id of a sample whose turns were encoded before, as those of a long conversation are once."""
     history = f', "history": [{", ".join(encoded_history)}]' if encoded_history else ""
     content = f'{{"question": {json.dumps(question)}{history}}}'
-    return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+    return short_digest(content)
 
 
 def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleError:

@@ -14,6 +14,7 @@ import tokenize
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from functools import partial
 from importlib.util import find_spec
@@ -353,10 +354,17 @@ def table_rows(table: Any) -> list[Record]:
 
 def next_row(reader: Iterator[list[str]]) -> list[str] | None:
     """Return the next row of a CSV reader, with cells of any length, or None at the end."""
-    with _CSV_LIMIT:  # csv has one limit for the whole process
+    with _cells_of_any_length():
+        return next(reader, None)
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    """Lift the limit of csv, which is one for the whole process."""
+    with _CSV_LIMIT:
         limit = csv.field_size_limit(_LONGEST_FIELD)
         try:
-            return next(reader, None)
+            yield
         finally:
             csv.field_size_limit(limit)
 
@@ -368,14 +376,11 @@ def find_delimiter(lines: Sequence[str], is_head: IsHead = lambda _: False) -> s
     """
 
     def fitness(delimiter: str) -> tuple[bool, bool, int]:
-        with _CSV_LIMIT:
-            limit = csv.field_size_limit(_LONGEST_FIELD)
-            try:
+        try:
+            with _cells_of_any_length():
                 rows = [*islice(csv.reader(lines, delimiter=delimiter), _HEAD_ROWS)]
-            except csv.Error:
-                return False, False, 0
-            finally:
-                csv.field_size_limit(limit)
+        except csv.Error:
+            return False, False, 0
         heads = [row for row in rows if any(map(is_head, row))]
         first = next(filter(any, rows), [])
         return bool(heads), any(len(row) > 1 for row in heads), len(max(heads or [first], key=len))

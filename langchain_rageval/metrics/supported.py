@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, get_args
 
+from langchain_rageval._internal.page import shortened
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, Score
 from langchain_rageval.prompts.answer_schemas import VerdictLabel
 from langchain_rageval.steps.questions import REFUSED, rewrite_question
@@ -51,7 +52,7 @@ class Value:
 def quote(text: str) -> str:
     """Return a statement in quotation marks, without its full stop and cut after 160 characters."""
     text = text.rstrip(".")
-    return f"«{text if len(text) <= _MAX_QUOTE_LENGTH else text[:_MAX_QUOTE_LENGTH] + '…'}»"
+    return f"«{shortened(text, _MAX_QUOTE_LENGTH)}»"
 
 
 def nothing_retrieved(question: str) -> Value:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
@@ -13,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.code_identity import content_digest
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, config_error_of
 
@@ -25,7 +25,7 @@ class HashableModel(BaseModel):
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the whole content of the model."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:16]
+        return content_digest(self.model_dump_json())
 
     def __hash__(self) -> int:
         """Return the hash of the fingerprint, because pydantic's own hash fails on lists and dicts."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from langchain_rageval._internal.page import PageLanguage, cut, write_review_page
+from langchain_rageval._internal.page import PageLanguage, cut, shortened, write_review_page
 from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Finding, Row, Sample
 from langchain_rageval.data.tables import decode_text, find_delimiter, next_row
@@ -258,7 +258,7 @@ def _decimal(value: float | None, delimiter: str) -> str:
 def _harmless(text: str) -> str:
     text = text.replace("\0", "\ufffd")
     text = f"'{text}" if text.lstrip("' ").startswith(_FORMULA) else text
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return shortened(text, _LONGEST)
 
 
 def _harmless_id(name: str) -> str:

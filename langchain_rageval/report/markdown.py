@@ -9,7 +9,7 @@ from heapq import nsmallest
 from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
-from langchain_rageval._internal.page import printable
+from langchain_rageval._internal.page import printable, shortened
 from langchain_rageval.data.schema import Row
 from langchain_rageval.report.audit import summarise_audit
 from langchain_rageval.report.comparison import Comparison, MetricComparison
@@ -153,7 +153,7 @@ def _notes(report: ReportData) -> Iterator[str]:
 
 def _short(text: str) -> str:
     plain = printable(text)
-    return plain if len(plain) <= _LONGEST else f"{plain[:_LONGEST]}…"
+    return shortened(plain, _LONGEST)
 
 
 def _html(text: str) -> str:

@@ -23,6 +23,7 @@ from langchain_rageval._internal.page import (
     cut,
     pack,
     read_page_file,
+    shortened,
 )
 from langchain_rageval._version import __version__
 from langchain_rageval.data.notes import is_important, translate
@@ -355,7 +356,7 @@ def _ends(changes: Sequence[tuple[int, str, float]], lower_is_better: bool) -> l
 def _title(question: str) -> str:
     """Return a question on one line, cut after 200 characters."""
     line = " ".join(question.split())
-    return line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
+    return shortened(line, _LONGEST_TITLE)
 
 
 def _count(value: float | None) -> str:

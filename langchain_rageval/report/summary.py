@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from statistics import fmean
 
-from langchain_rageval._internal.page import pluralize, printable_lines
+from langchain_rageval._internal.page import pluralize, printable_lines, shortened
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Aspect, Direction, Row, Score, Usage
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS
@@ -54,7 +54,7 @@ def missing_scores(rows: Iterable[Row]) -> list[str]:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return shortened(text, _LONGEST)
 
 
 def worst_rows(rows: Iterable[Row], metric: str, n: int) -> list[Row]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from langchain_rageval._internal.cached import cached_property
-from langchain_rageval._internal.page import PageLanguage, printable_lines
+from langchain_rageval._internal.page import PageLanguage, printable_lines, shortened
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import BelowThreshold
 from langchain_rageval.report.files import ReportData
@@ -330,7 +330,7 @@ def _labels(places: Mapping[str, float]) -> list[tuple[float, str, str, bool]]:
         period, x = min(places.items(), key=lambda item: abs(item[1] - target))
         if labels and x - labels[-1][0] < _LABEL_DISTANCE:
             continue
-        text = period if len(period) <= _LONGEST_LABEL else f"{period[: _LONGEST_LABEL - 1]}…"
+        text = shortened(period, _LONGEST_LABEL)
         anchor = "end" if x > 85 else "start" if x < 20 else "middle"
         labels.append((x, text, anchor, number % 2 == 1))
     return labels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Self
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field
 
+from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval.data.schema import InputModel, Turn, Usage
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
@@ -44,7 +44,7 @@ class Passage(InputModel):
         """Set a missing id to a hash of source, span and text."""
         if not self.id:
             content = json.dumps([self.source, self.start, self.end, self.text])
-            object.__setattr__(self, "id", hashlib.blake2b(content.encode(), digest_size=8).hexdigest())
+            object.__setattr__(self, "id", short_digest(content))
 
 
 SIMPLE = "simple"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections import Counter
@@ -17,6 +16,7 @@ from langchain_core.vectorstores import VectorStore
 from numpy.typing import NDArray
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.data.documents import SOURCE_KEYS, to_documents
 from langchain_rageval.data.field_names import chunk_id
@@ -313,7 +313,7 @@ def _split(document: Document, splitter: TextSplitter, source: str) -> list[tupl
 def _source_of(document: Document, unnamed: str = "") -> str:
     """Return the name of a document from its metadata, else `unnamed`, else a hash of its text."""
     named = next((str(value) for key in SOURCE_KEYS if (value := document.metadata.get(key))), unnamed)
-    return named or f"{UNNAMED_TEXT}{hashlib.blake2b(document.page_content.encode(), digest_size=8).hexdigest()}"
+    return named or f"{UNNAMED_TEXT}{short_digest(document.page_content)}"
 
 
 def _id_of_piece(piece: Document, document: Document, *, alone: bool) -> str:
@@ -327,7 +327,7 @@ def _id_of_piece(piece: Document, document: Document, *, alone: bool) -> str:
 
 
 def _derived_id(document_id: Any, text: str) -> str:
-    return f"{document_id}#{hashlib.blake2b(text.encode(), digest_size=4).hexdigest()}"
+    return f"{document_id}#{short_digest(text, 4)}"
 
 
 def _find_span(text: str, piece: str, last: tuple[int, int]) -> tuple[int, int]:

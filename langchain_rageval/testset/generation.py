@@ -8,12 +8,12 @@ import threading
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig, RunnableSequence
 
+from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
@@ -386,7 +386,7 @@ def _to_row(candidate: Candidate) -> TestsetRow:
         content.append([[turn.role, turn.text] for turn in candidate.chat_history])
     standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
     return TestsetRow(
-        id=blake2b(json.dumps(content).encode(), digest_size=8).hexdigest(),
+        id=short_digest(json.dumps(content)),
         question=candidate.question,
         chat_history=candidate.chat_history,
         contexts=[passage.text for passage in passages],

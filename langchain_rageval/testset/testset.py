@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO, Unpack
@@ -14,6 +13,7 @@ from langchain_core.runnables import Runnable
 from pydantic import ValidationError
 from pydantic.json_schema import SkipJsonSchema
 
+from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.page import PageLanguage, bold, details, item_list, paragraph, pluralize, text
 from langchain_rageval._version import __version__
 from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering, AnswerOptions
@@ -105,7 +105,7 @@ class Testset:
         """Number of the version and hash of the questions, answers and contexts, such as "2-5f0c9a1e"."""
         fields = {"id", "question", "contexts", "reference", "evolution", "answerable"}
         content = json.dumps([row.model_dump(mode="json", include=fields) for row in self.rows], sort_keys=True)
-        return f"{self.number}-{blake2b(content.encode(), digest_size=4).hexdigest()}"
+        return f"{self.number}-{short_digest(content, 4)}"
 
     @property
     def counts(self) -> dict[str, int]:
