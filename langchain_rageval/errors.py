@@ -19,7 +19,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from pydantic import ValidationError
 
@@ -57,6 +57,26 @@ def check_number(expected: str, value: Any, fits: Callable[[float], bool] = isfi
     kind = int if whole else int | float
     if isinstance(value, bool) or not isinstance(value, kind) or not isfinite(value) or not fits(value):
         raise ConfigError(f"{expected}, got {value!r}")
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest of the known ones; "" if none is near."""
+    from difflib import get_close_matches
+
+    names = {one.casefold(): one for one in known}
+    near = get_close_matches(str(name).casefold(), names, 1)
+    return f"; did you mean {names[near[0]]!r}?" if near else ""
+
+
+def list_choices(name: object, known: Iterable[str]) -> str:
+    """Return the known names and the one that is nearest to an unknown name, for the end of a message."""
+    return f"{', '.join(known) or 'none'}{did_you_mean(name, known)}"
+
+
+def check_choice(option: str, value: object, choices: Sequence[str]) -> None:
+    """Raise ConfigError if the value of an option is not one of its choices."""
+    if value not in choices:
+        raise ConfigError(f"{option} must be one of {', '.join(choices)}, got {value!r}{did_you_mean(value, choices)}")
 
 
 class JudgeOutputError(RagevalError):

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 
 _MAX_CHARACTERS = 2_000
 _MAX_ITEMS = 50
@@ -86,8 +86,7 @@ def check_page_language(language: str) -> None:
     Raises:
         ConfigError: if it is not one of `PageLanguage`.
     """
-    if language not in get_args(PageLanguage):
-        raise ConfigError(f"language must be one of {', '.join(get_args(PageLanguage))}, got {language!r}")
+    check_choice("language", language, get_args(PageLanguage))
 
 
 def cut(text: str) -> str:

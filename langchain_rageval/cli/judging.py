@@ -16,7 +16,7 @@ from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_f
 from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, show_or_write, table_of
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
-from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.errors import BelowThreshold, ConfigError, list_choices
 from langchain_rageval.models.loading import load_judge
 from langchain_rageval.report.labelling import load_labels
 from langchain_rageval.report.report import Report
@@ -76,7 +76,7 @@ def _parse_requirements(items: Sequence[str]) -> dict[str, str]:
     required = dict(parse_pairs(items, "--require"))
     for metric, level in required.items():
         if metric not in STEPS_OF:
-            raise ConfigError(f"--require {metric}: unknown metric; use one of {', '.join(STEPS_OF)}")
+            raise ConfigError(f"--require {metric}: unknown metric; use one of {list_choices(metric, STEPS_OF)}")
         if level not in _LEVELS:
             accepted = "METRIC=fit (the judge must be fit) or METRIC=care (fit, or fit with care)"
             raise ConfigError(f"--require takes {accepted}, got {metric}={level}")

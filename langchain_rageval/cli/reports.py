@@ -20,7 +20,7 @@ from langchain_rageval.cli.terminal import (
     table_of,
     write_message,
 )
-from langchain_rageval.errors import BelowThreshold, ConfigError
+from langchain_rageval.errors import BelowThreshold, ConfigError, list_choices
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import Decision, is_report, judge_names
 from langchain_rageval.report.gates import Gate
@@ -197,7 +197,9 @@ def run_runs(options: argparse.Namespace) -> int:
         raise ConfigError(f"{folder} has no reports; `rageval evaluate --out {folder}/NAME.jsonl` writes one")
     metrics = list(dict.fromkeys(name for one in found for name in one.means))
     if unknown := [name for name in thresholds if name not in metrics]:
-        raise ConfigError(f"--fail-under {unknown[0]}: no run has this metric; the runs have {', '.join(metrics)}")
+        raise ConfigError(
+            f"--fail-under {unknown[0]}: no run has this metric; the runs have {list_choices(unknown[0], metrics)}"
+        )
     show_or_write(options, lambda: {"runs": [asdict(one) for one in found]}, lambda: _show_runs(found))
     if thresholds and damaged:
         raise ConfigError("which run is the latest is unknown, because a report is damaged: repair or delete its file")

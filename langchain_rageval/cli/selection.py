@@ -7,7 +7,6 @@ import ast
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -22,7 +21,7 @@ from langchain_core.runnables import Runnable
 
 from langchain_rageval.cli.terminal import write_json, write_message
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.errors import ConfigError, SampleError, did_you_mean
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics import ASPECTS, BUILDERS, PRESETS, RANKINGS, SCORES
 from langchain_rageval.metrics.grading import Grader, embedding_grader, id_grader, label_grader, llm_grader, span_grader
@@ -105,9 +104,8 @@ def parse_metric_names(text: str) -> list[str]:
         if name not in known and name not in groups and not is_own_metric(name):
             ranked = [f"{kind}@K" for kind in RANKINGS]
             valid = [*PRESETS, ALL, *BUILDERS, *ASPECTS, *ranked]
-            near = get_close_matches(name, valid, 1)
-            meant = f": did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"unknown metric {name!r}{meant}; use one of {', '.join(valid)}, or MODULE:NAME")
+            problem = f"unknown metric {name!r}; use one of {', '.join(valid)}, or MODULE:NAME"
+            raise ConfigError(f"{problem}{did_you_mean(name, valid)}")
     if not names:
         presets = ", ".join([*PRESETS, ALL])
         raise ConfigError(f"--metrics takes comma-separated names, or {presets}; use one of {', '.join(known)}")

@@ -41,7 +41,7 @@ from langchain_rageval.data.vocabulary import (
     numbered_name,
     reading_of,
 )
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.errors import ConfigError, SampleError, list_choices
 
 _KEYS = ("chunk_id", "id", "_id", "doc_id")  # metadata under which stores and data sets keep the id of a chunk
 
@@ -208,7 +208,7 @@ def check_fields(fields: Mapping[str, str]) -> None:
     example = "fields maps fields of Sample to your names for them, as in {'question': 'q'}"
     for field in fields:
         if field not in NAMES:
-            raise ConfigError(f"{example}; {field!r} is not a field: use one of {', '.join(NAMES)}")
+            raise ConfigError(f"{example}; {field!r} is not a field: use one of {list_choices(field, NAMES)}")
     if not isinstance(fields, Mapping):
         raise ConfigError(f"{example}; got {type(fields).__name__}")
     for field, name in fields.items():

@@ -11,7 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from langchain_rageval.data.messages import concatenated, get
-from langchain_rageval.data.vocabulary import NAMES, folded, two_readings
+from langchain_rageval.data.tables import number_to_text, parse_literal
+from langchain_rageval.data.vocabulary import (
+    CONTAINERS,
+    CONVERSATIONS,
+    FIELDS_BY_NAME,
+    LIST_FIELDS,
+    NAMES,
+    TEXT_FIELDS,
+    folded,
+    known_name,
+    two_readings,
+)
+from langchain_rageval.errors import SampleError
 
 Record = Mapping[str, Any]
 
@@ -32,6 +44,60 @@ def flatten_record(record: Record) -> Record:
         if matches(record):
             return {name: value for name, value in convert(record).items() if value is not None}
     return record
+
+
+def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row of a table with lists and mappings in place of the texts that contain them.
+
+    All are decoded in a record of another program, else those under names whose fields hold lists or several fields.
+
+    Args:
+        row: name of a column to its cell.
+        fields: fields of `Sample` mapped to names of columns.
+
+    Raises:
+        SampleError: if a cell begins like a list of texts but is none, for example because it was cut off.
+    """
+    nested = {name: parse_literal(cell.strip()) for name, cell in row.items() if _may_be_literal(cell)}
+    decoded = {name: cell if nested.get(name) is None else nested[name] for name, cell in row.items()}
+    if any(nested.values()) and _may_be_nested(decoded) and any(matches(decoded) for matches, _ in _PROGRAMS):
+        return decoded
+    meaning = {name.partition(".")[0]: field for field, name in fields.items()}
+    return {name: _decoded_cell(name, cell, nested.get(name), meaning.get(name)) for name, cell in row.items()}
+
+
+def _may_be_literal(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.lstrip().startswith(("[", "(", "{"))
+
+
+def _decoded_cell(name: str, cell: Any, value: Any, field: str | None) -> Any:
+    """Return a cell, or the list or mapping in it if its name may have one."""
+    known = known_name(name) or known_name(name.rpartition(".")[2]) or name
+    field = field or FIELDS_BY_NAME.get(known, "")
+    if not _may_be_literal(cell):
+        is_missing = isinstance(cell, str) and cell.strip().casefold() in ("none", "null")
+        if field in LIST_FIELDS - {"references"} and is_missing:
+            return None
+        return number_to_text(cell) if field in TEXT_FIELDS else cell
+    if known in CONVERSATIONS and field != "history":
+        return value if _holds_messages(value) else cell
+    if field in LIST_FIELDS:
+        if not cell.lstrip().startswith("[") and known not in CONTAINERS | {"context"}:
+            return cell
+        if value is None and cell.lstrip().startswith(("['", '["', "[Document(", "[{")):
+            problem = f"{name!r} begins like a list, but is none: it ends with {cell.strip()[-20:]!r}"
+            raise SampleError(f"{problem}; if the cell was cut off, save the table as JSON lines", None)
+    elif known not in CONTAINERS and field not in ("history", "relevance", "metadata"):
+        return cell
+    return value if isinstance(value, list | Mapping) else cell
+
+
+def _holds_messages(value: Any) -> bool:
+    items = value if isinstance(value, list) else []
+    pairs = [
+        isinstance(item, list) and len(item) == 2 and all(isinstance(part, str) for part in item) for item in items
+    ]
+    return bool(items) and (all(pairs) or all(isinstance(item, Mapping) for item in items))
 
 
 def _may_be_nested(record: Record) -> bool:
@@ -137,7 +203,8 @@ def _retrieved(spans: Iterable[Record], kind: str, identity: str, parent: str, o
 def _from_testset_row(record: Record) -> Record:
     """Convert a row of a test set of this package, whose contexts are those of the reference."""
     metadata = {name: record[name] for name in ("evolution", "answerable") if name in record}
-    answerable = metadata.get("answerable") is not False
+    answerable = str(metadata.get("answerable", True)).casefold() != "false"
+    metadata |= {"answerable": answerable} if "answerable" in metadata else {}
     metadata |= {
         name: record[name] for name in ("tree_id", "spans") if record.get(name) and (answerable or name[0] == "t")
     }
@@ -260,8 +327,11 @@ def _supporting_passages(record: Record) -> Any:
     def pairs(value: Any, second: str) -> list[Any]:
         return [*zip(value["title"], value[second], strict=True)] if isinstance(value, Mapping) else value or []
 
-    supporting = {title for title, _ in pairs(record["supporting_facts"], "sent_id")}
-    return ["".join(sentences) for title, sentences in pairs(context, "sentences") if title in supporting]
+    try:
+        supporting = {title for title, _ in pairs(record["supporting_facts"], "sent_id")}
+        return ["".join(sentences) for title, sentences in pairs(context, "sentences") if title in supporting]
+    except (KeyError, TypeError, ValueError):  # of another shape: they stay unknown
+        return None
 
 
 def _from_mlflow(record: Record) -> Record:
@@ -361,7 +431,10 @@ _PROGRAMS: Collection[tuple[Callable[[Record], Any], Callable[[Record], Record]]
             "record_json app_json cost_json perf_json calls events",
         ),
     ),
-    (lambda record: "run_type" in record and "inputs" in record, _reader({"retrieved_docs": retrieved_by_children})),
+    (
+        lambda record: "run_type" in record and "inputs" in record,
+        _reader({"retrieved_docs": retrieved_by_children}, "child_runs run_type"),
+    ),
     (lambda record: record.keys() >= {"evolution", "passage_ids", "spans"}, _from_testset_row),
     (is_example, _reader({"reference_outputs": "outputs"})),
     (lambda record: "context.span_id" in record or "attributes.retrieval.documents" in record, _from_phoenix),

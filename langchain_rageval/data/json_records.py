@@ -26,7 +26,8 @@ def line_records(lines: Iterable[str]) -> Records:
         try:
             record = json.loads(line.rstrip("\r\n"))
         except json.JSONDecodeError as error:
-            yield f"line {number}", SampleError(f"not valid JSON ({error.msg} at column {error.colno})")
+            problem = f"not valid JSON ({error.msg} at column {error.colno})"
+            yield f"line {number}", SampleError(f"{problem}: correct the line, or leave out invalid ones")
         except RecursionError as error:
             yield f"line {number}", SampleError(str(error))
         else:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from langchain_rageval.data.conversations import CONVERSATION, read_conversation
 from langchain_rageval.data.field_names import check_fields, explain_fields, metadata_name
-from langchain_rageval.data.foreign_records import check_outputs_are_clear
+from langchain_rageval.data.foreign_records import check_outputs_are_clear, decode_row
 from langchain_rageval.data.json_records import OWN_HEADS, line_records, records_of_json, records_of_lines
 from langchain_rageval.data.schema import Sample, default_id
 from langchain_rageval.data.tables import (
@@ -22,17 +22,17 @@ from langchain_rageval.data.tables import (
     Records,
     check_workbook,
     decode_lines,
-    decode_row,
     read_lines,
     table_records,
 )
 from langchain_rageval.data.trec import SUFFIXES, Topics, read_trec
 from langchain_rageval.data.vocabulary import CONVERSATIONS, NAMES, folded, known_name
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.errors import ConfigError, SampleError, did_you_mean
 
 ROWS = "rows"
 """Key of the metadata under which a sample that was joined from rows of one chunk each has their number."""
 
+_PLACE = "_place"  # of a sample in its file; an attribute that is neither compared nor written
 _SAME_IN_CHUNKS = Sample.model_fields.keys() - {"contexts", "context_ids", "metadata"}
 _ABOUT_CHUNK = re.compile(
     "rank|score|chunk|doc|source|page|title|position|distance|similarity|url|file|ранг|стр|источник"
@@ -122,9 +122,20 @@ def describe_clash(sample: Sample) -> str:
     return f"two different samples have the id {sample.id!r}"
 
 
-def describe_place(index: int, question: str) -> str:
-    """Return the row number, the index and the question of a sample, for a message."""
-    return f"row {index + 1} (index {index}), question {question!r}"
+def describe_place(index: int, sample: Sample) -> str:
+    """Return where a sample stands in its file, or else its row number and its index, and its question."""
+    place = vars(sample).get(_PLACE) or f"row {index + 1} (index {index})"
+    return f"{place}, question {sample.question!r}"
+
+
+def parse_record(record: Any, fields: Mapping[str, str] | None = None) -> Sample:
+    """Return the sample in a record that a user gives, as `Sample.parse`.
+
+    Raises:
+        SampleError: also if it is unclear whether the outputs of the record are the answer or the reference.
+    """
+    check_outputs_are_clear(record, (fields or {}).values())
+    return Sample.parse(record, fields)
 
 
 def original_ids(samples: Sequence[tuple[str, Hashable]]) -> list[str]:
@@ -257,7 +268,9 @@ def read_samples(
     if suffix not in _FORMATS:
         known = ", ".join([*_FORMATS, *SUFFIXES])
         remedy = f"save it as {_OTHERS[suffix]}" if suffix in _OTHERS else "convert the file"
-        raise ConfigError(f"{path}: expected one of {known}, got {suffix!r}: {remedy}")
+        raise ConfigError(
+            f"{path}: expected one of {known}, got {suffix!r}: {remedy}{did_you_mean(suffix, [*_FORMATS, *SUFFIXES])}"
+        )
     if suffix == ".parquet" and not find_spec("pyarrow"):
         raise ConfigError(f'{path}: reading Parquet needs pyarrow: pip install "langchain-rageval[pandas]"')
     check_workbook(path)
@@ -310,6 +323,7 @@ def _parsed(
             yield located
         elif number_ids and ids.clashes(item):
             numbered = ids.distinct(item)
+            vars(numbered)[_PLACE] = f"{name}, {place}"
             _LOG.warning("%s, %s: %s; renamed to %r", name, place, describe_clash(item), numbered.id)
             yield numbered
         else:
@@ -317,6 +331,8 @@ def _parsed(
                 distinct: Sample | SampleError = ids.checked(item, f"{name}, {place}")
             except SampleError as error:
                 distinct = error
+            if isinstance(distinct, Sample):
+                vars(distinct)[_PLACE] = f"{name}, {place}"
             yield distinct
     for message in reading.describe(name):
         notice(message)
@@ -448,7 +464,7 @@ class _FieldReading:
         if self._others or any(field != origin for field, origin in self.origins):
             yield self._names_read(name)
         for field, path in {} if self._is_empty else self._unfound.items():
-            yield f"{name}: no record has {path!r}, which fields maps to {field}"
+            yield f"{name}: no record has {path!r}, which fields maps to {field}{did_you_mean(path, self._others)}"
         if self._conversations and not self._each_turn:
             whole = f"conversations: {self._conversations}, answers in them: {self._turns}"
             option = "each_turn=True or --each-turn makes a sample of every answer"

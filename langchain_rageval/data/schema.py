@@ -39,7 +39,8 @@ from langchain_rageval._internal.page import (
 from langchain_rageval.data.field_names import read_fields
 from langchain_rageval.data.instrument import split_digests
 from langchain_rageval.data.messages import read_turns, unwrap_text
-from langchain_rageval.errors import SampleError
+from langchain_rageval.data.vocabulary import NAMES
+from langchain_rageval.errors import SampleError, did_you_mean
 
 Aspect = str
 """What a metric evaluates: "context", "answer", "grounding" (the answer's support in the contexts), "ranking", or
@@ -285,6 +286,11 @@ def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleEr
     if problem["type"] == "missing":
         present = sorted(map(str, [*(values.keys() - {"metadata"}), *values.get("metadata", {})]))
         message = f"{name} lacks a {where}, it has {present}: map the right name with fields={{...}} or --fields"
+        near = next((own for own in present if did_you_mean(own, NAMES[where])), None)
+        if near is not None:
+            message += f"; did you mean fields={{{where!r}: {near!r}}}, or --fields {where}={near}?"
+        elif present == ["contexts"]:
+            message += "; if cells are merged, write the question and the answer into each row"
     else:
         kind = type(problem["input"]).__name__
         place = f"{name}: {where}" if where else name

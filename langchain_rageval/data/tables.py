@@ -13,7 +13,7 @@ import re
 import tokenize
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from functools import partial
@@ -23,16 +23,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from langchain_rageval.data.vocabulary import CONTAINERS, FIELDS_BY_NAME, LIST_FIELDS, TEXT_FIELDS, folded, known_name
+from langchain_rageval.data.vocabulary import FIELDS_BY_NAME, folded, known_name
 from langchain_rageval.errors import ConfigError, SampleError
 
 _LARGEST = 1e15  # above, a float does not hold every whole number
-_NESTED = frozenset({"history", "relevance", "metadata"})
-_OPENINGS = ("[", "(", "{")
-_MESSAGES = frozenset({"messages", "user_input"})
-_BULK = frozenset({"trace", "spans", "assessments", "events", "record_json", "calls", "item", "sample", "tags"})
 _NAMED = {"null": None, "none": None, "true": True, "false": False, "nan": None}
-_EMPTY = ("none", "null")
 
 
 def number_to_text(value: Any) -> Any:
@@ -49,54 +44,6 @@ def number_to_text(value: Any) -> Any:
         case date() | time():
             return str(value)
     return value
-
-
-def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row of a table with lists and mappings in place of the texts that contain them.
-
-    Args:
-        row: name of a column to its cell.
-        fields: fields of `Sample` mapped to names of columns.
-
-    Raises:
-        SampleError: if a cell begins like a list of texts but is none, for example because it was cut off.
-    """
-    meaning = {name.partition(".")[0]: field for field, name in fields.items()}
-    return {name: _decoded(name, cell, meaning.get(name)) for name, cell in row.items()}
-
-
-def _decoded(name: str, cell: Any, field: str | None) -> Any:
-    known = known_name(name) or known_name(name.rpartition(".")[2]) or name
-    field = field or FIELDS_BY_NAME.get(known, "")
-    if not isinstance(cell, str):
-        return number_to_text(cell) if field in TEXT_FIELDS else cell
-    text = cell.strip()
-    if not text.startswith(_OPENINGS):
-        return None if field in LIST_FIELDS - {"references"} and text.casefold() in _EMPTY else cell
-    if field in LIST_FIELDS:
-        if not text.startswith("[") and (field == "references" or known not in CONTAINERS | {"context"}):
-            return cell
-        return _list_in(text, name, cell)
-    if field in _NESTED or known in CONTAINERS | _MESSAGES | _BULK:
-        value = parse_literal(text)
-        must_be_messages = known in _MESSAGES and field != "history"
-        if _holds_mappings(value) if must_be_messages else isinstance(value, list | Mapping):
-            return value
-    return cell
-
-
-def _list_in(text: str, name: str, cell: str) -> Any:
-    value = parse_literal(text)
-    if isinstance(value, list | Mapping):
-        return value
-    if text.startswith(("['", '["', "[Document(", "[{")):
-        problem = f"{name!r} begins like a list, but is none: it ends with {text[-20:]!r}"
-        raise SampleError(f"{problem}; if the cell was cut off, save the table as JSON lines", None)
-    return cell
-
-
-def _holds_mappings(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
 def parse_literal(text: str) -> Any:
@@ -400,11 +347,11 @@ def _csv_records(path: Path, is_head: IsHead) -> Records:
     reader = csv.reader(chain(first[skipped:], lines), delimiter=delimiter, strict=True)
 
     def rows() -> Iterator[tuple[str, list[Any]]]:
-        number = 1 + skipped
+        row, number = 1, 1 + skipped
         try:
             while (cells := next_row(reader)) is not None:
-                yield f"line {number}", cells
-                number = reader.line_num + 1 + skipped
+                yield f"row {row}" if row == number else f"row {row} (line {number})", cells  # Excel counts rows
+                row, number = row + 1, reader.line_num + 1 + skipped
         except csv.Error as error:
             problem = f"{path.name}, line {number} is not valid CSV ({error})"
             raise ConfigError(f"{problem}; correct the quotation marks") from error

@@ -16,10 +16,11 @@ from pydantic import BaseModel
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_rageval.data.field_names import check_fields
-from langchain_rageval.data.loading import SampleIds, describe_place, join_chunks, read_samples
+from langchain_rageval.data.foreign_records import decode_row
+from langchain_rageval.data.loading import SampleIds, describe_place, join_chunks, parse_record, read_samples
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
-from langchain_rageval.data.tables import decode_row, is_table, table_rows
+from langchain_rageval.data.tables import is_table, table_rows
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.metrics.context_precision import AGAINST, AgainstText
 from langchain_rageval.metrics.grading import LabelGrader
@@ -136,7 +137,7 @@ def in_random_order(samples: Iterable[Any], seed: int) -> list[Drawn]:
     """
     ids, places = SampleIds(), []
     for index, item in enumerate(samples):
-        checked = ids.checked(item, describe_place(index, item.question)) if isinstance(item, Sample) else item
+        checked = ids.checked(item, describe_place(index, item)) if isinstance(item, Sample) else item
         places.append(Drawn(index, checked))
     return random.Random(seed).sample(places, len(places))
 
@@ -180,7 +181,7 @@ def prepare_samples(
     ids = SampleIds()
     places = ((index, _parse(index, item, fields)) for index, item in enumerate(samples))
     read = places if any(isinstance(item, Sample) for item in samples) else join_chunks(places)
-    parsed = [ids.checked(sample, describe_place(index, sample.question)) for index, sample in read]
+    parsed = [ids.checked(sample, describe_place(index, sample)) for index, sample in read]
     _check_complete(parsed, metrics, strict)
     _check_ids(parsed, metrics)
     return parsed
@@ -270,7 +271,7 @@ def locate_message(message: str, index: int, sample: Sample) -> str:
     """Return the message of a sample error, preceded by the cause of a failed chain call, the row and the question."""
     cause = sample.metadata.get("error")
     failed_call = f"{cause}; " if isinstance(cause, str) and cause.strip() else ""
-    return f"{failed_call}{describe_place(index, sample.question)}: {message}"
+    return f"{failed_call}{describe_place(index, sample)}: {message}"
 
 
 def check_complete_sample(metrics: Sequence[AnyMetric], index: int, sample: Sample) -> None:
@@ -303,7 +304,7 @@ def _with_fields(samples: Any, fields: Mapping[str, str]) -> Any:
 
     def parse(item: Any) -> Any:
         try:
-            return item if isinstance(item, Exception) else Sample.parse(item, fields)
+            return item if isinstance(item, Exception) else parse_record(item, fields)
         except SampleError as error:
             return error
 
@@ -317,7 +318,7 @@ def _with_fields(samples: Any, fields: Mapping[str, str]) -> Any:
 def _parse(index: int, item: Any, fields: Mapping[str, str] | None) -> Sample:
     """Return the sample in an item of a list."""
     try:
-        return Sample.parse(item, fields)
+        return parse_record(item, fields)
     except SampleError as error:
         raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from langchain_rageval.data.loading import parse_record
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.data.schema import Row, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError, SampleError, check_number
@@ -362,4 +363,4 @@ def _readable(samples: Iterable[Any]) -> Iterator[Sample]:
     for item in samples:
         if not isinstance(item, SampleError):
             with suppress(SampleError):
-                yield Sample.parse(item)
+                yield parse_record(item)

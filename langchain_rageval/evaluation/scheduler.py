@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from langchain_rageval._internal.cached import cached_property
-from langchain_rageval.data.loading import DuplicateIdError, SampleIds, describe_place
+from langchain_rageval.data.loading import DuplicateIdError, SampleIds, describe_place, parse_record
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import SampleError
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn, check_unique, iterate_samples, size_of
@@ -223,8 +223,8 @@ class Scheduler:
         try:
             if isinstance(item, SampleError):  # of a line of a file
                 raise item
-            sample = Sample.parse(item)
-            sample = self.ids.checked(sample, describe_place(index, sample.question))
+            sample = parse_record(item)
+            sample = self.ids.checked(sample, describe_place(index, sample))
         except SampleError as error:
             if self.raise_unreadable or isinstance(error, DuplicateIdError):
                 raise

@@ -16,7 +16,7 @@ from warnings import warn
 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row, Sample, Score
-from langchain_rageval.errors import ConfigError, check_number
+from langchain_rageval.errors import ConfigError, check_number, list_choices
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
 from langchain_rageval.metrics.structure import metrics_in, names_of
 from langchain_rageval.report.comparison import LEAST_PAIRS
@@ -90,7 +90,9 @@ class Decided:
 
     def _questions(self, metrics: Mapping[str, _Bounds], samples: Sequence[Any]) -> list[_Question]:
         if unknown := [name for name in self.gates if name not in metrics]:
-            raise ConfigError(f"no metric of this run is called {unknown[0]!r}; it has {', '.join(metrics)}")
+            raise ConfigError(
+                f"no metric of this run is called {unknown[0]!r}; it has {list_choices(unknown[0], metrics)}"
+            )
         compared, rows = ([], []) if self._baseline is None else self._compared(self._baseline, metrics)
         errors, size = (self.error, self.error / (len(self.gates) + len(compared))), len(samples)
         gates = [_Gate(name, metrics[name], size, errors, threshold) for name, threshold in self.gates.items()]

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
 from langchain_rageval.data.field_names import check_fields
-from langchain_rageval.data.loading import Fields
+from langchain_rageval.data.loading import Fields, parse_record
 from langchain_rageval.data.schema import Row, Sample, Score
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
@@ -232,7 +232,7 @@ class EvaluationWorker:
     def _parse(self, record: dict[str, Any], place: int | None) -> tuple[Sample, SampleError | None]:
         """Return the sample, or a placeholder with the record's text and the error."""
         try:
-            return Sample.parse(record, self._fields), None
+            return parse_record(record, self._fields), None
         except (SampleError, ValueError, RecursionError) as error:
             text = repr({column: value for column, value in record.items() if value is not None})  # Arrow adds nulls
             name = journal_key(text)[:16] if place is None else place

@@ -11,7 +11,7 @@ from functools import partial
 from typing import get_args
 
 from langchain_rageval.data.schema import Direction, Finding, Sample, Score, without_surrogates
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, did_you_mean
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.judge.panels import request_probabilities
 from langchain_rageval.metrics import ASPECTS
@@ -52,7 +52,10 @@ def aspect_critique(
     """
     aspect, definition = without_surrogates(aspect), without_surrogates(definition)
     if not aspect or (definition is None and aspect not in ASPECTS):
-        raise ConfigError(f"{aspect!r} is none of {', '.join(ASPECTS)}; pass definition=... for your own aspect")
+        raise ConfigError(
+            f"{aspect!r} is none of {', '.join(ASPECTS)}; pass definition=... for your own aspect"
+            f"{did_you_mean(aspect, ASPECTS)}"
+        )
     if not isinstance(definition, str | None):
         raise ConfigError(f"the definition of {aspect!r} must be a str, got {type(definition).__name__}")
     if definition is not None and not definition.strip():

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Literal, get_args
 
 from langchain_rageval.data.schema import Finding, Sample, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
@@ -55,8 +55,7 @@ def context_precision(
     """
     if weighting not in get_args(Weighting):
         raise ConfigError(f'weighting is "rank" or "plain", got {weighting!r}')
-    if against not in get_args(Against):
-        raise ConfigError(f"against must be one of {', '.join(get_args(Against))}, got {against!r}")
+    check_choice("against", against, get_args(Against))
     field = {"reference": "references", "answer": "answer"}.get(against)
     return Metric(
         name,

@@ -23,7 +23,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.chains.sample_reader import NO_CONTEXTS
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
-from langchain_rageval.errors import ConfigError, SampleError, config_error_of, record_step
+from langchain_rageval.errors import ConfigError, SampleError, config_error_of, list_choices, record_step
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 from langchain_rageval.judge.panels import map_members
 from langchain_rageval.metrics.adapters import Adapters, OnMissing, below_threshold, threshold_runnable
@@ -113,7 +113,9 @@ class Metric(Traced[Any, Score], Adapters):
             raise ConfigError(f"steps of {name} is a Runnable, got {steps!r}: call a Step with a judge, as rate(judge)")
         unknown = sorted(reads - Sample.model_fields.keys())
         if unknown:
-            raise ConfigError(f"{name} reads {unknown}, which no sample has; use {', '.join(Sample.model_fields)}")
+            raise ConfigError(
+                f"{name} reads {unknown}, which no sample has; use {list_choices(unknown[0], Sample.model_fields)}"
+            )
         if not _is_interval(range):
             raise ConfigError(f"range of {name} is its lowest and its highest value, such as (0, 1), got {range!r}")
         try:

@@ -14,7 +14,7 @@ from math import fsum
 from typing import Any, Literal, get_args
 
 from langchain_rageval.data.schema import Finding, Sample, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.judge.judge import Judge, JudgeLike, voters_of
 from langchain_rageval.judge.ladder import bound_options, inner_models
 from langchain_rageval.judge.panels import request_probabilities
@@ -80,8 +80,7 @@ def rubric(
     """
     judge = request_probabilities(judge, expected)
     lowest, highest = scale = _validate_scale(scale)
-    if examples not in get_args(Examples):
-        raise ConfigError(f"examples must be one of {', '.join(get_args(Examples))}, got {examples!r}")
+    check_choice("examples", examples, get_args(Examples))
     by_language = (
         default_criteria(scale) if criteria is None else {DEFAULT_LANGUAGE: _validate_criteria(criteria, scale)}
     )

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import OVERLAP, Value, answer_and_references, blank_value, similarity_findings
 from langchain_rageval.steps.measure_similarity import TextMeasure, compare_texts
@@ -184,10 +184,8 @@ def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", 
     Raises:
         ConfigError: if an option is invalid.
     """
-    if variant not in get_args(RougeVariant):
-        raise ConfigError(f"variant must be one of {', '.join(get_args(RougeVariant))}, got {variant!r}")
-    if of not in get_args(RougeStatistic):
-        raise ConfigError(f"of must be one of {', '.join(get_args(RougeStatistic))}, got {of!r}")
+    check_choice("variant", variant, get_args(RougeVariant))
+    check_choice("of", of, get_args(RougeStatistic))
     measure = f"ROUGE-{variant.removeprefix('rouge')}"
     return overlap_metric(
         name or ("rouge" if variant == "rougeL" else variant),
@@ -258,8 +256,7 @@ def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
     Raises:
         ConfigError: if sacrebleu is not installed, or `tokenize` is invalid.
     """
-    if tokenize not in get_args(Tokenize):
-        raise ConfigError(f"tokenize must be one of {', '.join(get_args(Tokenize))}, got {tokenize!r}")
+    check_choice("tokenize", tokenize, get_args(Tokenize))
     return overlap_metric(
         name,
         partial(sentence_bleu, tokenize=tokenize),

@@ -8,7 +8,6 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +18,7 @@ from langchain_core.language_models import BaseChatModel
 from pydantic import SecretStr
 
 from langchain_rageval._internal.redaction import redact_message
-from langchain_rageval.errors import ConfigError, message_of
+from langchain_rageval.errors import ConfigError, did_you_mean, message_of
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
@@ -52,7 +51,9 @@ def init_chat_model(name: str, base_url: str | None, settings: dict[str, Any]) -
             unknown = [option for option in _OPTIONAL if option in settings and re.search(rf"\b{option}\b", message)]
             if not unknown or not _UNKNOWN_OPTION.search(message):
                 problem = redact_message(error, settings)
-                raise ConfigError(f"{name!r} names no judge that LangChain can build: {problem}") from None
+                raise ConfigError(
+                    f"{name!r} names no judge that LangChain can build: {problem}{did_you_mean(provider, CHAT_MODELS)}"
+                ) from None
             del settings[unknown[0]]
         else:
             key = getattr(model, "anthropic_api_key", None) if provider == "anthropic" else None
@@ -227,9 +228,8 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
         return Judge(OfflineJudge(), **options)
     if not model and (provider in CHAT_MODELS or not name):
         raise ConfigError(f"{name!r} names no judge; use {KNOWN_NAMES}")
-    if not model and (similar := get_close_matches(name, ["offline", *CHAT_MODELS], n=1, cutoff=0.75)):
-        meant = "offline" if similar[0] == "offline" else f"{similar[0]}:MODEL"
-        raise ConfigError(f"{name!r} names no judge: did you mean {meant!r}? Use {KNOWN_NAMES}")
+    if not model and did_you_mean(name, ["offline", *CHAT_MODELS]):
+        raise ConfigError(f"{name!r} names no judge; use {KNOWN_NAMES}{did_you_mean(name, ['offline', *CHAT_MODELS])}")
     accepts_temperature = provider in _SELF_HOSTED or not _NO_TEMPERATURE.search(name)
     settings = {"temperature": temperature} if accepts_temperature else {}
     if provider in CHAT_MODELS:
@@ -259,18 +259,20 @@ def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
         # Send texts, not token ids: for ids the client would download a tokenizer.
         server = _server(provider, base_url)
         return OpenAIEmbeddings(model=model, check_embedding_ctx_length=False, max_retries=0, **server)
-    raise ConfigError(f"{name!r} names no embeddings; use offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL]")
+    known = "offline, openai:MODEL, vllm:MODEL, gigachat[:MODEL]"
+    raise ConfigError(
+        f"{name!r} names no embeddings; use {known}{did_you_mean(provider, ('offline', 'openai', 'vllm', 'gigachat'))}"
+    )
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
     known = [option.name for option in fields(Judge) if option.init and option.name != "model"]
     unknown = [option for option in options if option not in known]
     if unknown:
-        similar = get_close_matches(unknown[0], [*known, "temperature", "base_url"], n=1)
-        hint = f"did you mean {similar[0]!r}? " if similar else ""
         raise ConfigError(
-            f"load_judge got unknown options {', '.join(map(repr, unknown))}: {hint}It takes base_url, temperature, "
-            f"{', '.join(known)}. For an option of the model, build the model and pass Judge(model)"
+            f"load_judge got unknown options {', '.join(map(repr, unknown))}: it takes base_url, temperature, "
+            f"{', '.join(known)}; for an option of the model, build the model and pass Judge(model)"
+            f"{did_you_mean(unknown[0], [*known, 'temperature', 'base_url'])}"
         )
 
 

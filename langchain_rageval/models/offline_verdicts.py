@@ -64,7 +64,7 @@ def list_statements(text: str) -> list[str]:
     return assertions(NUMBERED_MARK.sub("", text))
 
 
-def verify(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]:
+def find_evidence(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]:
     """Return for each statement whether one or two sentences state it, contradict it by a number, or do not say it."""
     stems = {number: stems_of(sentence) for number, sentence in sentences.items()}
     return [_verdict(item["statement"], str(item["text"]), stems, sentences) for item in statements]
@@ -122,7 +122,7 @@ def grade_chunks(question: str, answer: str, sentences: _Sentences) -> list[dict
     ]
 
 
-def grade_relevance(question: str, scale: Sequence[int], sentences: _Sentences) -> list[dict[str, Any]]:
+def grade_by_question(question: str, scale: Sequence[int], sentences: _Sentences) -> list[dict[str, Any]]:
     """Return for each chunk a grade of the scale: the share of the stems of the question that it holds."""
     lowest, highest = scale
     wanted = stems_of(question)
@@ -141,14 +141,14 @@ def _chunks(sentences: _Sentences) -> dict[int, set[str]]:
     return chunks
 
 
-def select_sentences(question: str, sentences: _Sentences) -> dict[str, Any]:
+def list_needed(question: str, sentences: _Sentences) -> dict[str, Any]:
     """Return the numbers of the sentences that hold 40% of the stems of the question."""
     wanted = stems_of(question)
     needed = [number for number, text in sentences.items() if stem_share(wanted, stems_of(text)) >= SOME]
     return {"reason": f"at least {SOME:.0%} of the question's words", "sentences": needed}
 
 
-def regenerate_questions(answer: str, count: str) -> dict[str, Any]:
+def turn_into_questions(answer: str, count: str) -> dict[str, Any]:
     """Return the assertions of the answer as questions; an answer without any is evasive."""
     questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(str(answer))[: int(count)]]
     return {"evasive": not questions, "questions": questions}
@@ -172,7 +172,7 @@ def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> 
     return {"reason": unknown, "verdict": False}
 
 
-def detect_abstention(question: str, answer: str) -> dict[str, Any]:
+def assess_abstention(question: str, answer: str) -> dict[str, Any]:
     """Return whether the answer states nothing."""
     count = len(assertions(answer))
     reason = f"утверждений: {count}" if detect_language(question) == "ru" else f"{count} statements"

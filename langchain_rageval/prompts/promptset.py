@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.files import leaves_folder
 from langchain_rageval._internal.page import bold, paragraph, pluralize, table, text
-from langchain_rageval.errors import ConfigError, config_error_of
+from langchain_rageval.errors import ConfigError, config_error_of, did_you_mean
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.criteria import Criterion, HashableModel
 
@@ -203,7 +203,10 @@ class PromptSet(HashableModel):
         for step, prompt in own.items():
             if step not in answers:
                 remedy = "or pass a step of your own as PromptSet.load(directory, steps=[step])"
-                raise ConfigError(f"there is no step {step!r}; there are {', '.join(sorted(answers))}, {remedy}")
+                known = ", ".join(sorted(answers))
+                raise ConfigError(
+                    f"there is no step {step!r}; there are {known}, {remedy}{did_you_mean(step, answers)}"
+                )
             check_examples(step, prompt, answers[step])
         return cls(common=common or base.common, prompts={**base.prompts, **own}, criteria=criteria)
 

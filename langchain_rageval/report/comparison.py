@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, did_you_mean
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, range_of, value_of, worst_of
 from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows, paired_rows
@@ -271,7 +271,8 @@ def check_require(require: Any, margin: float) -> Require:
     """
     check_margin(margin)
     if require not in get_args(Require):
-        raise ConfigError(f"require must be one of {', '.join(map(repr, get_args(Require)))}, got {require!r}")
+        near = did_you_mean(require, get_args(Require))
+        raise ConfigError(f"require must be one of {', '.join(map(repr, get_args(Require)))}, got {require!r}{near}")
     if require == "no worse" and not margin:
         raise ConfigError('require="no worse" needs a margin above 0: no sample can show that nothing at all was lost')
     checked: Require = require

@@ -25,7 +25,7 @@ from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.notes import note_of, notes_as_json
 from langchain_rageval.data.schema import Row, Usage, without_surrogates
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, list_choices
 
 if TYPE_CHECKING:
     import pandas
@@ -168,7 +168,7 @@ def check_metric(data: ReportData, metric: str) -> None:
     """Raise ConfigError if the report has no such metric."""
     names = metric_names(data)
     if metric not in names:
-        raise ConfigError(f"the report has no metric {metric!r}; it has {', '.join(names) or 'none'}")
+        raise ConfigError(f"the report has no metric {metric!r}; it has {list_choices(metric, names)}")
 
 
 def metric_or_only(data: ReportData, metric: str | None) -> str:

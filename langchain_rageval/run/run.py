@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn, TypedDict, TypeVar, cast
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from langchain_core.runnables.config import ensure_config, get_callback_manager_for_config, patch_config
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, did_you_mean
 from langchain_rageval.run.batch.recorder import Recording
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.embedding import EmbeddingQueues
@@ -267,7 +267,6 @@ def build_run(options: CallOptions, budget: Budget | None = None) -> Run:
 
 
 def _unexpected(function: Callable[..., Any], name: str, defaults: Mapping[str, object]) -> str:
-    from difflib import get_close_matches
     from inspect import Parameter, signature
 
     variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
@@ -275,8 +274,7 @@ def _unexpected(function: Callable[..., Any], name: str, defaults: Mapping[str, 
         parameter.name for parameter in signature(function).parameters.values() if parameter.kind not in variadic
     ]
     options = list(dict.fromkeys([*parameters, *defaults]))
-    similar = get_close_matches(name, options, n=1)
-    hint = f"; did you mean {similar[0]!r}?" if similar else "."
+    hint = did_you_mean(name, options) or "."
     return f"{function.__name__}() got an unexpected option {name!r}{hint} Its options: {', '.join(options)}"
 
 

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, did_you_mean
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.run.run import Traced, ainvoke_child, invoke_child
@@ -339,7 +339,7 @@ def style(name: str, instruction: str = "") -> Evolution:
         known = [evolution.kind.style for evolution in EVOLUTIONS.values() if evolution.kind and evolution.kind.style]
         raise ConfigError(
             f"there is no style {name!r}; choose from {', '.join(known)}, or pass an instruction: "
-            "style(name, instruction)"
+            f"style(name, instruction){did_you_mean(name, known)}"
         )
     own = evolution(name, instruction, asks_more=False).kind
     return _evolution_of(replace(own, style=name.strip())) if own else simple
@@ -421,7 +421,7 @@ def _to_branch(key: Any) -> Branch:
     if not isinstance(key, str) or branch is None:
         raise ConfigError(
             f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable "
-            "such as persona('who asks')"
+            f"such as persona('who asks'){did_you_mean(key, EVOLUTIONS)}"
         )
     return branch
 

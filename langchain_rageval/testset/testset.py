@@ -290,7 +290,10 @@ class Testset:
                 id with `-2`, `-3`.
         """
         ids = SampleIds()
-        return [ids.checked(row.to_sample(), describe_place(n, row.question)) for n, row in enumerate(self.rows)]
+        return [
+            ids.checked(sample, describe_place(n, sample))
+            for n, sample in enumerate(row.to_sample() for row in self.rows)
+        ]
 
     def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], **options: Unpack[AnswerOptions]) -> list[Sample]:
         """Ask a RAG chain every question.

@@ -20,9 +20,10 @@ from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.chains.chain_input import conversation_keys, input_builder, turn_messages
 from langchain_rageval.chains.events import ChainCollector
 from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
+from langchain_rageval.data.loading import parse_record
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Direction, Row, Sample
-from langchain_rageval.errors import ConfigError, SampleError
+from langchain_rageval.errors import ConfigError, SampleError, list_choices
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.report.comparison import compare_rows
@@ -95,7 +96,7 @@ def parse_samples(samples: Samples) -> Iterator[Sample]:
     for item in prepare_samples(samples, []):
         if isinstance(item, SampleError):  # a line of a file
             raise item
-        yield Sample.parse(item)
+        yield parse_record(item)
 
 
 def original_sample_id(sheet: Sample) -> str:
@@ -328,7 +329,7 @@ def _choose_metric(metric: str | None, names: Sequence[str]) -> str:
         if metric is None:
             raise ConfigError(f"leaderboard ranks by one metric; pass metric=..., the report has {available}")
     if metric not in names:
-        raise ConfigError(f"the report has no metric {metric!r}; it has {available}")
+        raise ConfigError(f"the report has no metric {metric!r}; it has {list_choices(metric, names)}")
     return metric
 
 

@@ -412,9 +412,9 @@ def test_bad_files(rageval, tmp_path, name):
 @each(
     ("options", "mend"),
     [
-        (["--metrics", "faithfullness"], "unknown metric 'faithfullness': did you mean faithfulness?; use one of core"),
-        (["--judge", "ofline"], "'ofline' names no judge: did you mean 'offline'?"),
-        (["--judge", "gigachatt"], "'gigachatt' names no judge: did you mean 'gigachat:MODEL'?"),
+        (["--metrics", "faithfullness"], "or MODULE:NAME; did you mean 'faithfulness'?"),
+        (["--judge", "ofline"], "llamacpp:PATH; did you mean 'offline'?"),
+        (["--judge", "gigachatt"], "llamacpp:PATH; did you mean 'gigachat'?"),
         (["--metrics", ","], "--metrics takes comma-separated names, or core, retrieval, answer, all; use one of fa"),
         (["--metrics", "answer_relevance", "--embeddings", "nonsense"], "'nonsense' names no embeddings; use offline"),
         (["--metrics", "answer_relevance", "--embeddings", "openai:m"], "openai needs a key in the environment"),

@@ -164,7 +164,7 @@ def test_samples_come_from_stdin(rageval, folder, given, command):
         (b"", "stdin contains no samples"),
         (b"{oops\n", "stdin, line 1: not valid JSON"),
         (LINES.encode() + b'{"answer": "a"}\n', "stdin, line 3: the sample lacks a question"),
-        ('{"question": "где"}'.encode("cp1251"), "row 1 (index 0), question 'где': faithfulness reads"),
+        ('{"question": "где"}'.encode("cp1251"), "stdin, line 1, question 'где': faithfulness reads"),
     ],
 )
 def test_errors_on_stdin_name_the_line(rageval, given, content, mend):

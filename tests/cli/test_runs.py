@@ -101,7 +101,8 @@ def test_a_threshold_for_a_metric_of_no_run_is_refused(rageval, tmp_path):
     assert (code, out, err) == (
         2,
         "",
-        "rageval: --fail-under faithfulnes: no run has this metric; the runs have faithfulness\n",
+        "rageval: --fail-under faithfulnes: no run has this metric; the runs have faithfulness; "
+        "did you mean 'faithfulness'?\n",
     )
 
 

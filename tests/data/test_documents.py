@@ -166,7 +166,8 @@ def test_a_line_that_is_no_document_is_named_and_the_others_are_read(folder, war
     deep = b'{"text":' + b"[" * 100_000
     assert [text for _, text in read(folder({"a.jsonl": b"\n".join([*lines, deep])}))] == ["a", "я", "c"]
     assert [message.split(":")[0] for message in warned()] == [f"skipped a.jsonl, line {n}" for n in (2, 3, 4, 6, 8)]
-    assert warned()[0].endswith(": not valid JSON (Expecting property name enclosed in double quotes at column 2)")
+    problem = ": not valid JSON (Expecting property name enclosed in double quotes at column 2)"
+    assert warned()[0].endswith(f"{problem}: correct the line, or leave out invalid ones")
     assert warned()[1].endswith(": expected a JSON object")
     assert warned()[2].endswith(": expected a text under one of text, page_content, content, got ['body']")
 

@@ -58,13 +58,6 @@ def test_every_format_gives_the_same_samples(file):
     assert list(load_samples(str(file))) == SAMPLES
 
 
-def test_fields_map_the_names_of_a_file(tmp_path):
-    row = {"q": "q", "retrieval": {"docs": ["c"]}}
-    path = written(tmp_path / "a.jsonl", lines(row))
-    (sample,) = load_samples(path, {"question": "q", "contexts": "retrieval.docs"})
-    assert (sample.question, sample.contexts) == ("q", ["c"])
-
-
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_byte_order_mark_blank_lines_and_any_line_ends_are_fine(tmp_path, newline, mark):
@@ -72,11 +65,6 @@ def test_byte_order_mark_blank_lines_and_any_line_ends_are_fine(tmp_path, newlin
     assert list(load_samples(written(tmp_path / "a.jsonl", text))) == SAMPLES
     table = mark + newline.join(["question,answer", "", "q,a", "", "r,b"])
     assert [sample.question for sample in load_samples(written(tmp_path / "a.csv", table))] == ["q", "r"]
-
-
-def test_other_line_separators_within_a_text_end_no_line(tmp_path):
-    path = written(tmp_path / "a.jsonl", lines({"question": "one\u2028two\u0085three"}))
-    assert [sample.question for sample in load_samples(path)] == ["one\u2028two\u0085three"]
 
 
 def test_reading_is_lazy(tmp_path):
@@ -112,12 +100,6 @@ def test_an_empty_file_of_lines_holds_no_samples(tmp_path, name):
         ("answers.jsonl", '{"question": "q"}\n"text"\n', "answers.jsonl, line 2: expected a sample.*got str"),
         ("answers.jsonl", '{"question": "q"}\n' + "[" * 100_000, "answers.jsonl, line 2: "),
         ("answers.json", '[{"question": "q"}, {}]', "answers.json, item 2: the sample lacks"),
-        (
-            "answers.csv",
-            'question,answer\n"q\n\n",a\nq,a,b\n',
-            "answers.csv, line 5: more cells than names in the header: put text with commas in quotation marks$",
-        ),
-        ("answers.csv", "question,contexts\nq,\nq,text\n", "answers.csv, line 3: contexts: expected a list.*JSON list"),
     ],
 )
 def test_errors_name_file_and_line(tmp_path, name, content, message):
@@ -158,26 +140,12 @@ def test_csv_decodes_json_where_a_field_takes_it_and_only_there(tmp_path):
     assert sample.metadata == {"note": "[1]"}
 
 
-def test_csv_cells_that_are_empty_or_absent_are_missing(tmp_path):
-    path = written(tmp_path / "a.csv", "question,answer,contexts,reference\nq,,[]\n")
-    (sample,) = load_samples(path)
-    assert (sample.answer, sample.contexts, sample.references) == (None, [], [])
-
-
 def test_csv_cells_of_a_megabyte_are_read_and_the_limit_of_csv_stays(tmp_path):
     limit = csv.field_size_limit()
     answer = "a" * 1_000_000
     samples = load_samples(written(tmp_path / "a.csv", f"question,answer\nq,{answer}\nq,b\n"))
     assert next(samples).answer == answer
     assert csv.field_size_limit() == limit
-
-
-def test_a_quote_that_is_never_closed_is_refused_and_does_not_swallow_the_file(tmp_path):
-    path = written(tmp_path / "a.csv", 'question,answer\nq,"a\nq,b\n')
-    with pytest.raises(
-        ConfigError, match=r"^a\.csv, line 2 is not valid CSV \(unexpected end of data\); correct the quotation marks$"
-    ):
-        list(load_samples(path))
 
 
 def test_arguments_and_the_file_are_checked_at_the_call(tmp_path):

@@ -425,7 +425,8 @@ async def test_strict_raises_for_one_sample_and_unless_it_is_an_iterator_before_
     given = {"list": samples, "file": path, "iterator": iter(samples)}[source]
     with pytest.raises(SampleError) as caught:
         await rows_of(given, faithfulness(judge).with_retry(), strict=True)
-    assert (str(caught.value), caught.value.field) == (HOLE, "contexts")
+    place = "a.jsonl, line 2" if source == "file" else "row 2 (index 1)"
+    assert (str(caught.value), caught.value.field) == (HOLE.replace("row 2 (index 1)", place), "contexts")
     assert source == "iterator" or judge.asked == []
 
 

@@ -171,10 +171,10 @@ class TestLoadJudge:
         with pytest.raises(ConfigError) as caught:
             load_judge(name, langauge="ru", num_ctx=4096)
         assert str(caught.value) == (
-            "load_judge got unknown options 'langauge', 'num_ctx': did you mean 'language'? It takes base_url, "
+            "load_judge got unknown options 'langauge', 'num_ctx': it takes base_url, "
             "temperature, language, prompts, mode, attempts, draws, layout, max_statements, max_context_tokens, "
-            "max_concurrency, probabilities, grammar, version. For an option of the model, build the model and pass "
-            "Judge(model)"
+            "max_concurrency, probabilities, grammar, version; for an option of the model, build the model and pass "
+            "Judge(model); did you mean 'language'?"
         )
 
     def test_an_option_that_the_models_class_does_not_know_is_not_sent(self, monkeypatch):
