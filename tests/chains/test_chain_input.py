@@ -1,11 +1,19 @@
 """Input of a chain for a question of a conversation: the turns before it."""
 
+from operator import itemgetter
+
 import pytest
+from helpers.each import each
+from langchain_classic.chains import ConversationChain
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langchain_core.runnables import RunnableLambda
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langgraph.graph import START, StateGraph
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from langchain_rageval import Sample, Turn
+from langchain_rageval import ConfigError, Sample, Turn, answered_by
 from langchain_rageval.chains.answering import ANSWER_DEFAULTS, Answering
 
 CHAT = Sample(
@@ -98,3 +106,98 @@ def test_a_stored_answer_belongs_to_its_conversation(tmp_path):
     for _ in range(2):
         Answering([CHAT, other, ALONE], RunnableLambda(chain), options).run()
     assert inputs == [CHAT.question, CHAT.question, ALONE.question]
+
+
+class Form(BaseModel):
+    question: str
+    limit: int
+
+
+class Topic(TypedDict):
+    subject: str
+    style: str
+
+
+def two(question, style):
+    return question
+
+
+def typed(form: Form):
+    return form.question
+
+
+def graph():
+    built = StateGraph(Topic)
+    built.add_node("write", lambda state: {"style": "plain"})
+    built.add_edge(START, "write")
+    return built.compile()
+
+
+REMEDY = "pass a function that builds its input, such as lambda question: chain.invoke"
+
+
+@each(
+    ("chain", "problem"),
+    [
+        (
+            ChatPromptTemplate([("human", "{subject} {tone}")]),
+            "the chain takes {subject, tone}, none of which is known as the question: "
+            f"{REMEDY}({{'subject': question, 'tone': ...}})",
+        ),
+        (
+            ChatPromptTemplate([("human", "{question} {style}")]) | FakeListChatModel(responses=["?"]),
+            f"the chain takes {{question, style}}, and no value is known for {{style}}: "
+            f"{REMEDY}({{'question': question, 'style': ...}})",
+        ),
+        (
+            RunnableParallel(a=itemgetter("subject"), b=itemgetter("style")),
+            "the chain takes {subject, style}, none of which is known as the question: "
+            f"{REMEDY}({{'subject': question, 'style': ...}})",
+        ),
+        (
+            graph(),
+            "the chain takes {subject, style}, none of which is known as the question: "
+            f"{REMEDY}({{'subject': question}})",
+        ),
+        (
+            typed,
+            "the chain takes {question, limit}, and no value is known for {limit}: "
+            f"{REMEDY}(Form(question=question, limit=...))",
+        ),
+        (
+            two,
+            "two takes question, style: pass a function of the question alone, such as lambda question: "
+            "two(question, ...)",
+        ),
+    ],
+)
+def test_a_chain_whose_input_is_not_known_is_refused_with_what_it_takes(chain, problem):
+    with pytest.raises(ConfigError) as refused:
+        answered_by(chain, progress=False).invoke([ALONE])
+    assert str(refused.value) == problem
+
+
+def test_an_error_about_names_says_what_the_chain_was_given():
+    def lookup(given: dict):
+        return given["subject"]
+
+    def mistaken(question: str):
+        raise KeyError("index")
+
+    remedy = "if it takes something else, pass a function of the question that calls it"
+    samples = [answered_by(chain, progress=False).invoke([ALONE])[0] for chain in (lookup, mistaken)]
+    assert [sample.metadata["error"] for sample in samples] == [
+        f"KeyError: 'subject' (the chain was given {{question, input}}: {remedy})",
+        "KeyError: 'index'",
+    ]
+
+
+def test_a_function_that_adds_to_its_text_gets_a_text():
+    (sample,) = answered_by(lambda question: question + "!", progress=False).invoke([ALONE])
+    assert sample.answer == f"{ALONE.question}!"
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
+def test_a_classic_chain_gets_the_names_that_it_takes_and_no_others():
+    chain = ConversationChain(llm=FakeListChatModel(responses=["Да."]))
+    assert answered_by(chain, progress=False).invoke([ALONE])[0].answer == "Да."

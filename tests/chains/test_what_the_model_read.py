@@ -1,5 +1,7 @@
 """Contexts are the chunks in the prompt of the model that wrote the answer, whatever retrievers and outputs hold."""
 
+from urllib.parse import quote
+
 import pytest
 from helpers.asking_chains import CHATS, MORE, TEXTS, TURNS
 from helpers.each import each
@@ -23,6 +25,7 @@ from helpers.reading_chains import (
 )
 from helpers.samples import Search, watching, with_callback
 from helpers.waiting import PATIENCE
+from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda, RunnableParallel
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -47,6 +50,17 @@ from langchain_rageval.chains.chain_input import input_builder
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
 CHAINS = TABLE | MORE
+QUICK = (
+    *("a reranker keeps gold", "RAG-Fusion", "compression", "a graph that hides its state", "an agent", "refine"),
+    *(
+        "translate",
+        "examples in the prompt",
+        "cut",
+        "escaped as JSON",
+        "middleware that replaces",
+        "overlapping chunks",
+    ),
+)
 
 
 def ids(texts):
@@ -81,8 +95,7 @@ def ask(chain, **fields):
     return sample
 
 
-@each("name", CHAINS)
-async def test_a_chain_that_is_asked_has_the_chunks_that_its_model_read(name):
+async def check_asked(name):
     chain, contexts, retrieved, answer = CHAINS[name]
     expected = (answer, contexts, retrieved, "prompt")
     sample = ask(chain)
@@ -95,8 +108,7 @@ async def test_a_chain_that_is_asked_has_the_chunks_that_its_model_read(name):
         assert name == "parent documents" or sample.metadata["context_sources"] == [sources[one] for one in contexts]
 
 
-@each("name", CHAINS)
-async def test_the_callback_has_them_too_however_the_chain_is_called(name):
+async def check_watched(name):
     chain, contexts, retrieved, answer = CHAINS[name]
     given = input_builder(chain)(QUESTION)
     callback, rows = watching()
@@ -112,9 +124,24 @@ async def test_the_callback_has_them_too_however_the_chain_is_called(name):
         assert (row.sample.question, row.sample.history) == (QUESTION, [])
 
 
-@each("door", ["invoke", "ainvoke", "stream", "astream"])
-@each("name", CHATS)
-async def test_each_turn_of_a_chat_has_the_turns_before_it_and_its_chunks(name, door):
+@each("name", QUICK)
+async def test_a_chain_that_is_asked_has_the_chunks_that_its_model_read(name):
+    await check_asked(name)
+
+
+@each("name", QUICK)
+async def test_the_callback_has_them_too_however_the_chain_is_called(name):
+    await check_watched(name)
+
+
+@pytest.mark.gate
+@each("name", CHAINS)
+async def test_so_it_is_with_every_chain(name):
+    await check_asked(name)
+    await check_watched(name)
+
+
+async def check_chat(name, door):
     build, inputs, key = CHATS[name]
     chain, given = build(), inputs()
     callback, rows = watching(aspect_critique(OfflineJudge(), "conciseness"))
@@ -130,6 +157,45 @@ async def test_each_turn_of_a_chat_has_the_turns_before_it_and_its_chunks(name, 
         assert [turn.text for turn in sample.history] == turns[: 2 * number]
         assert (sample.metadata["turn"], ids(sample.contexts)) == (number + 1, ["gold"])
     assert len(rows) == len(TURNS)
+
+
+@each("name", ["a history around a function", "a graph with messages", "messages of the caller"])
+async def test_each_turn_of_a_chat_has_the_turns_before_it_and_its_chunks(name):
+    await check_chat(name, "stream")
+
+
+@pytest.mark.gate
+@each("door", DOORS)
+@each("name", CHATS)
+async def test_so_it_is_with_every_memory_and_door(name, door):
+    await check_chat(name, door)
+
+
+def searched(question):
+    store = InMemoryVectorStore(HashingEmbeddings())
+    store.add_documents(FOUND)
+    return (PROMPT | Model()).invoke({"context": joined(store.similarity_search(question)), "question": question}).text
+
+
+def quoted(question):
+    texts = quote(joined(SEARCH.invoke(question)))
+    return (PROMPT | Model()).invoke({"context": texts, "question": question}).text
+
+
+NOTED = {
+    "a search that shows no documents": (searched, None, {"no_contexts": "no retriever ran: return the documents"}),
+    "a form that is not read": (quoted, ALL, {"contexts_from": "retriever"}),
+    "a model that reads no chunk": (rag(keep()), ALL, {"contexts_from": "retriever"}),
+    "no search": (create_agent(Model(), []), None, {"no_contexts": "no retriever ran: return the documents"}),
+}
+
+
+@each("name", NOTED)
+def test_what_cannot_be_seen_is_noted(name):
+    chain, contexts, noted = NOTED[name]
+    sample = ask(chain)
+    assert (sample.answer, ids(sample.contexts), sample.retrieved) == (ANSWER, contexts, None)
+    assert noted.items() <= sample.metadata.items()
 
 
 KEEPS, DROPS = keep("gold"), keep("river", "zoo")

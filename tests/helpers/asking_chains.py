@@ -400,12 +400,7 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
         ["gold", "river", "zoo", "gold"],
         ANSWER,
     ),
-    "two searches at once": (
-        create_agent(Calls(at_once=True), [tool_of(Half())]),
-        ["gold", "river", "zoo"],
-        ["gold", "river", "zoo", "gold"],
-        ANSWER,
-    ),
+    "two searches at once": (create_agent(Calls(at_once=True), [tool_of(SEARCH)]), ALL, [*ALL, *ALL], ANSWER),
     "a tool that keeps the best": (best_only(), ["gold", "zoo"], ["gold", "river", "zoo", "gold"], ANSWER),
     "a format of the reply": (
         create_agent(
