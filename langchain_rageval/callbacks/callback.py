@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from inspect import iscoroutinefunction
@@ -19,7 +19,6 @@ from langchain_rageval.callbacks.scoring_pipeline import (
     OUTCOMES,
     Extract,
     Redact,
-    ScoringJob,
     ScoringOptions,
     ScoringPipeline,
     Sink,
@@ -290,18 +289,18 @@ if hasattr(os, "register_at_fork"):
 
 def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any) -> None:
     """Submit a run that has ended for scoring, if there is room for it."""
-    number = pipeline.admit()
-    if number is None:
-        return
     seconds = round(time.monotonic() - root.started, 6)
     span = span_in(root.metadata) or current_span()
     metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds, **span}
     if root.thread_id is not None:
         metadata[CONVERSATION] = root.thread_id
-    extract, read = pipeline.options.extract, partial(_read, root, snapshot(inputs), snapshot(outputs))
-    if extract is not None and root.record is not None:
-        read = partial(_extract, extract, root.record)
-    pipeline.submit(ScoringJob(number, metadata, read))
+
+    def prepare() -> Callable[[], Sample | None]:
+        if pipeline.options.extract is not None and root.record is not None:
+            return partial(_extract, pipeline.options.extract, root.record)
+        return partial(_read, root, snapshot(inputs), snapshot(outputs))
+
+    pipeline.submit(metadata, prepare)
 
 
 def _read(root: RootRun, inputs: Any, outputs: Any) -> Sample | None:

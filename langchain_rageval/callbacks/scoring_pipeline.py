@@ -158,9 +158,9 @@ class SinkQueue(WorkerQueue[Delivery]):
         self._is_down = False
         self._hangs = False
 
-    def put(self, item: Delivery, timeout: float = _PUT_TIMEOUT) -> bool:
+    def put(self, item: Delivery, timeout: float = 0.0) -> bool:
         """Add a delivery (a row for the sink) to the queue; return False if the queue stays full."""
-        added = super().put(item, 0.0 if self._hangs else timeout)
+        added = super().put(item, timeout if self._hangs else _PUT_TIMEOUT)
         self._hangs = not added
         return added
 
@@ -327,8 +327,25 @@ class ScoringPipeline:
         with self._changed:
             return dict(self.counts) | {"pending": len(self._unfinished)}
 
-    def admit(self) -> int | None:
-        """Admit a run and return its number; None, counted as dropped, if the queue is full or the rate exceeded."""
+    def submit(self, metadata: Mapping[str, Any], prepare: Callable[[], Callable[[], Sample | None]]) -> None:
+        """Queue a run for scoring, or count it as dropped if the queue is full or the rate exceeded.
+
+        Args:
+            metadata: metadata that is added to the sample.
+            prepare: called if the run is admitted; returns the function that reads its sample in a worker.
+        """
+        number = self._admit()
+        if number is None:
+            return
+        try:
+            job = ScoringJob(number, metadata, prepare())
+        except BaseException:
+            self._finish(number, "failed", is_scored=False)
+            raise
+        if not self._jobs.put(job):
+            self._finish(number, "dropped", is_scored=False)
+
+    def _admit(self) -> int | None:
         with self._changed:
             is_full = self._n_unscored >= self.options.max_pending
             if self._closed or is_full or not self._is_within_rate():
@@ -338,11 +355,6 @@ class ScoringPipeline:
             self._n_unscored += 1
             self._unfinished[self._last_number] = None
             return self._last_number
-
-    def submit(self, job: ScoringJob) -> None:
-        """Queue an admitted run for scoring."""
-        if not self._jobs.put(job):
-            self._finish(job.number, "dropped", is_scored=False)
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until every run admitted so far is scored and delivered; return False after a timeout in seconds."""

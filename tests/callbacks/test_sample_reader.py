@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypedDict
 from uuid import UUID, uuid4
 
 import pytest
+from helpers.doors import EVERY
 from helpers.each import each
 from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, Search, Words, joined, rag, watching, with_callback
 from helpers.waiting import PATIENCE, auntil
@@ -35,35 +36,7 @@ def told(rows):
 EXPECTED = (QUESTION, ANSWER, CONTEXTS)
 
 
-async def invoke(chain, given, config):
-    return chain.invoke(given, config)
-
-
-async def ainvoke(chain, given, config):
-    return await chain.ainvoke(given, config)
-
-
-async def stream(chain, given, config):
-    return list(chain.stream(given, config))
-
-
-async def astream(chain, given, config):
-    return [chunk async for chunk in chain.astream(given, config)]
-
-
-async def events(chain, given, config):
-    return [event async for event in chain.astream_events(given, config, version="v2")]
-
-
-async def batch(chain, given, config):
-    return chain.batch([given], config)
-
-
-async def abatch(chain, given, config):
-    return await chain.abatch([given], config)
-
-
-every_door = pytest.mark.parametrize("door", [invoke, ainvoke, stream, astream, events, batch, abatch])
+every_door = pytest.mark.parametrize("door", EVERY)
 
 
 class State(TypedDict, total=False):

@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import inspect
 import logging
 import os
 import pickle
@@ -83,15 +82,6 @@ def test_the_id_of_a_run_decides_whether_it_is_scored_the_same_everywhere():
         assert accounted(callback)
     assert chosen[0] == chosen[1]
     assert 60 <= len(chosen[0]) <= 140
-
-
-@each(("rate", "scored"), [(0, 0), (1, 5)])
-def test_the_sample_rate_may_be_0_or_1(rate, scored):
-    callback, rows = watching(sample_rate=rate)
-    with callback:
-        for _ in range(5):
-            rag_chain().invoke(QUESTION, with_callback(callback))
-    assert len(rows) == scored == callback.stats()["sampled"]
 
 
 # Scores
@@ -445,7 +435,7 @@ def itself():
 @each(
     "given",
     [None, 7, b"\xff", object(), [], {}, Hostile(question="q"), itself(), {"a": 1, "b": 2}, {"messages": [3]}, "\ud800",
-     {"question": "q" * 2_000_000}, {"question": "{x} </script> '; DROP TABLE scores; --\x00"}],
+     {"question": "q" * 200_000}, {"question": "{x} </script> '; DROP TABLE scores; --\x00"}],
     ids=range(13),  # the texts of some cannot be shown
 )  # fmt: skip
 async def test_whatever_goes_in_and_out_the_chain_is_not_disturbed(given):
@@ -458,7 +448,7 @@ async def test_whatever_goes_in_and_out_the_chain_is_not_disturbed(given):
     with callback:
         assert chain.invoke(given, with_callback(callback)) == expected
         assert await chain.ainvoke(given, with_callback(callback)) == expected
-    assert callback.stats()["sampled"] == 2
+    assert (callback.stats()["sampled"], callback.stats()["pending"]) == (2, 0)
     assert accounted(callback)
 
 
@@ -541,10 +531,6 @@ def test_closing_drops_what_is_late_and_watches_nothing_more(caplog):
     until(lambda: len(rows) == 1)
 
 
-def test_closing_waits_ten_seconds_by_default():
-    assert inspect.signature(RagEvalCallback.close).parameters["timeout"].default == 10.0
-
-
 def test_a_judge_that_raises_a_system_exit_fails_its_run_and_the_next_is_scored():
     def exit_once(messages):
         if not asked:
@@ -561,7 +547,7 @@ def test_a_judge_that_raises_a_system_exit_fails_its_run_and_the_next_is_scored(
 
 
 def test_flush_waits_for_what_ended_before_it_and_not_for_ever_more():
-    callback, rows = watching(max_pending=10_000)
+    callback, rows = watching(max_pending=50)
     stopped = threading.Event()
 
     def load():

@@ -4,7 +4,6 @@ import asyncio
 import pickle
 import subprocess
 import sys
-import warnings
 from collections import defaultdict
 from typing import Any
 from uuid import UUID
@@ -13,18 +12,17 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from helpers.chains import TEXT_TOOL, Agent, search, with_history
+from helpers.chains import Agent, search, with_history
 from helpers.each import each
 from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, joined, watching, with_callback
 from langchain.agents import create_agent
-from langchain_core._api import LangChainDeprecationWarning
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, aspect_critique, last_turns
+from langchain_rageval import ConfigError, OfflineJudge, RagEvalCallback, aspect_critique
 
 pytestmark = pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory` was deprecated")
 
@@ -44,66 +42,12 @@ def chat_graph() -> Any:
     return flow.compile(checkpointer=InMemorySaver())
 
 
-def agent_with_memory() -> Any:
-    return create_agent(Agent(), [TEXT_TOOL], checkpointer=InMemorySaver())
-
-
-def function_with_history(*, of_messages: bool = False) -> Any:
-    """Return a function whose earlier messages LangChain loads and stores."""
-    from langchain_core.chat_history import InMemoryChatMessageHistory
-    from langchain_core.runnables.history import RunnableWithMessageHistory
-
-    kept = InMemoryChatMessageHistory()
-    keys = {} if of_messages else {"input_messages_key": "input", "history_messages_key": "history"}
-    count = (lambda given: len(given)) if of_messages else (lambda given: len(given["history"]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LangChainDeprecationWarning)
-        return RunnableWithMessageHistory(
-            RunnableLambda(lambda given: f"answer after {count(given)}"), lambda session_id: kept, **keys
-        )
-
-
 def by_messages(text):
     return {"messages": [("human", text)]}
 
 
 def by_input(text):
     return {"input": text}
-
-
-CHATS: dict[str, Any] = {
-    "a graph with a checkpointer": (chat_graph, by_messages, {"configurable": {"thread_id": "t1"}}),
-    "an agent with a checkpointer": (agent_with_memory, by_messages, {"configurable": {"thread_id": "t1"}}),
-    "a chain with a message history": (with_history, by_input, {"configurable": {"session_id": "t1"}}),
-    "a function with a message history": (function_with_history, by_input, {"configurable": {"session_id": "t1"}}),
-    "a function of messages with a history": (
-        lambda: function_with_history(of_messages=True),
-        lambda text: [HumanMessage(text)],
-        {"configurable": {"session_id": "t1"}},
-    ),
-    "a graph inside a chain": (
-        lambda: RunnableLambda(lambda given: given) | chat_graph(),
-        by_messages,
-        {"configurable": {"thread_id": "t1"}},
-    ),
-}
-every_chat = each(("build", "given", "config"), CHATS.values(), ids=CHATS)
-
-
-async def invoked(chat, given, config):
-    return chat.invoke(given, config)
-
-
-async def ainvoked(chat, given, config):
-    return await chat.ainvoke(given, config)
-
-
-async def streamed(chat, given, config):
-    return list(chat.stream(given, config))
-
-
-async def astreamed(chat, given, config):
-    return [chunk async for chunk in chat.astream(given, config)]
 
 
 def turns(rows):
@@ -113,25 +57,6 @@ def turns(rows):
         (one.metadata["conversation"], one.metadata["turn"], [turn.text for turn in one.history], one.question)
         for one in samples
     ]
-
-
-@every_chat
-@pytest.mark.parametrize("door", [invoked, ainvoked, streamed, astreamed])
-async def test_each_turn_has_the_earlier_ones_as_its_history(build, given, config, door):
-    callback, rows = watching(METRIC)
-    chat = build()
-    for text in ("First?", "Second?", "Third?"):
-        await door(chat, given(text), {**config, "callbacks": [callback]})
-    assert callback.close(None)
-    found = turns(rows)
-    answers = [row.sample.answer for row in sorted(rows, key=lambda row: row.sample.metadata["turn"])]
-    assert found == [
-        ("t1", 1, [], "First?"),
-        ("t1", 2, ["First?", answers[0]], "Second?"),
-        ("t1", 3, ["First?", answers[0], "Second?", answers[1]], "Third?"),
-    ]
-    (whole,) = last_turns([row.sample for row in rows])
-    assert (whole.question, len(whole.history)) == ("Third?", 4)
 
 
 @each("name", ["thread_id", "session_id", "conversation_id", "conversation"])

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import pytest
 from helpers.asking_chains import CHATS, MORE, TEXTS, TURNS
+from helpers.doors import SINGLE, batch, stream
 from helpers.each import each
 from helpers.reading_chains import (
     ALL,
@@ -42,6 +43,7 @@ from langchain_rageval import (
     evaluate,
     faithfulness,
     hit_rate_at,
+    last_turns,
     mrr_at,
     precision_at,
     recall_at,
@@ -65,25 +67,6 @@ QUICK = (
 
 def ids(texts):
     return None if texts is None else [TEXTS.get(text, text) for text in texts]
-
-
-async def invoke(chain, given, config):
-    return chain.invoke(given, config)
-
-
-async def ainvoke(chain, given, config):
-    return await chain.ainvoke(given, config)
-
-
-async def stream(chain, given, config):
-    return [*chain.stream(given, config)]
-
-
-async def astream(chain, given, config):
-    return [part async for part in chain.astream(given, config)]
-
-
-DOORS = {door.__name__: door for door in (invoke, ainvoke, stream, astream)}
 
 
 def read(sample):
@@ -114,9 +97,8 @@ async def check_watched(name):
     callback, rows = watching()
     config = with_callback(callback)
     with callback:
-        for door in DOORS.values():
+        for door in (*SINGLE, batch):
             await door(chain, given, config)
-        chain.batch([given], config)
         assert callback.flush(PATIENCE)
     assert len(rows) == 5
     for row in rows:
@@ -148,24 +130,26 @@ async def check_chat(name, door):
     config = with_callback(callback, configurable={key: "chat"})
     with callback:
         for question in TURNS:
-            await DOORS[door](chain, given(question), config)
+            await door(chain, given(question), config)
         assert callback.flush(PATIENCE)
     turns = [turn for question in TURNS for turn in (question, f"Reply to: {question}")]
     for number, row in enumerate(rows):
         sample = row.sample
         assert (sample.question, sample.answer) == (turns[2 * number], turns[2 * number + 1])
         assert [turn.text for turn in sample.history] == turns[: 2 * number]
-        assert (sample.metadata["turn"], ids(sample.contexts)) == (number + 1, ["gold"])
-    assert len(rows) == len(TURNS)
+        metadata = {"conversation": "chat", "turn": number + 1}
+        assert (metadata.items() <= sample.metadata.items(), ids(sample.contexts)) == (True, ["gold"])
+    (whole,) = last_turns([row.sample for row in rows])
+    assert (len(rows), whole.question, len(whole.history)) == (len(TURNS), TURNS[-1], 2 * len(TURNS) - 2)
 
 
 @each("name", ["a history around a function", "a graph with messages", "messages of the caller"])
 async def test_each_turn_of_a_chat_has_the_turns_before_it_and_its_chunks(name):
-    await check_chat(name, "stream")
+    await check_chat(name, stream)
 
 
 @pytest.mark.gate
-@each("door", DOORS)
+@each("door", SINGLE)
 @each("name", CHATS)
 async def test_so_it_is_with_every_memory_and_door(name, door):
     await check_chat(name, door)

@@ -1,6 +1,5 @@
 """Chains that ask their models several times, agents, and formatters; conversations, through whatever memory."""
 
-import asyncio
 import json
 import operator
 import textwrap
@@ -73,7 +72,7 @@ def asking(*ids: str, before: Any = None, after: Any = None, rerank: Any = None)
     return RunnableLambda(run)
 
 
-def several(function: Any, reply: Any = None) -> Any:
+def several(function: Any) -> Any:
     """Return a chain that asks about each of two chunks, and answers from what was said about them."""
 
     def run(question: str) -> str:
@@ -272,15 +271,6 @@ def streaming() -> Any:
             yield part.text
 
     return RunnableLambda(run, arun)
-
-
-def side_by_side() -> Any:
-    async def run(question: str) -> str:
-        found = await asyncio.gather(SEARCH.ainvoke(question), SEARCH.ainvoke(question + "!"))
-        texts = joined([*keep("gold")(found[0]), *keep("zoo")(found[1])])
-        return (await Model().ainvoke(f"{texts} {question}")).text
-
-    return RunnableLambda(run)
 
 
 def blocks(question: str) -> str:
@@ -573,6 +563,7 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
         "thread_id",
     ),
     "a graph with messages": (chat, lambda: messages_of, "thread_id"),
+    "a graph in a chain": (lambda: RunnableLambda(lambda given: given) | chat(), lambda: messages_of, "thread_id"),
     "a graph with a history of its own": (own_history, lambda: asked, "thread_id"),
     "messages of the caller": (lambda: lines(WITH_HISTORY), lambda: sent(HumanMessage, AIMessage), "thread_id"),
     "pairs of the caller": (

@@ -26,29 +26,6 @@ class Holders:
             self.now -= 1
 
 
-async def test_threads_and_a_loop_share_the_same_slots():
-    slots, holders = AdaptiveLimiter(3), Holders()
-
-    def in_thread():
-        with slots:
-            holders.come()
-            time.sleep(0.002)
-            holders.go()
-
-    async def on_loop():
-        async with slots:
-            holders.come()
-            await asyncio.sleep(0.002)
-            holders.go()
-
-    threads = [threading.Thread(target=in_thread) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    await asyncio.gather(*(on_loop() for _ in range(20)))
-    await asyncio.to_thread(lambda: [thread.join() for thread in threads])
-    assert (holders.most, holders.now) == (3, 0)
-
-
 def test_idle_slots_are_neither_held_nor_waited_for():
     slots = AdaptiveLimiter(2)
     assert slots.idle == 2
