@@ -98,7 +98,7 @@ def simulate(runs: int, share: float | None, *, in_rounds: bool) -> Asked:
         rule = Decided({"faithful": float(truth.mean()) - DISTANCE}, seed=number)
         run = SequentialRun(rule, samples, [faithful], 1, {"faithful"} if draw else (), share)
         for drawn in run:
-            audited = draw is not None and drawn.item in draw
+            audited = draw is not None and drawn.item.id in draw
             audit = {"faithful": _score(truth[drawn.index])} if audited else {}
             scores = {"faithful": _score(shown[drawn.index])}
             run.add(Row.model_construct(index=drawn.index, sample=drawn.item, scores=scores, audit=audit))
@@ -106,7 +106,7 @@ def simulate(runs: int, share: float | None, *, in_rounds: bool) -> Asked:
         end = next(size for size in ROUNDS if size >= asked) if in_rounds else asked
         rest = {index for index, _ in run.left_out[end - asked :]}
         own += end
-        strong += sum(draw is not None and sample in draw for n, sample in enumerate(samples) if n not in rest)
+        strong += sum(draw is not None and sample.id in draw for n, sample in enumerate(samples) if n not in rest)
         verdict = run.decisions["faithful"].verdict
         wrong += verdict == "failed"
         undecided += verdict == "undecided"

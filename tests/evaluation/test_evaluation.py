@@ -466,7 +466,7 @@ async def test_of_a_file_a_bad_line_is_a_failure_on_its_row(rows_of, tmp_path):
 @each("bad", [LACKING, {"question": 7}, "{oops"])
 async def test_a_bad_item_of_an_iterator_or_a_file_raises_if_asked(rows_of, tmp_path, bad):
     (tmp_path / "a.jsonl").write_text("{oops\n")
-    given, place = (tmp_path / "a.jsonl", "line 1") if bad == "{oops" else (iter([SAMPLE, bad]), "")
+    given, place = (tmp_path / "a.jsonl", "line 1") if bad == "{oops" else (iter([SAMPLE, bad]), None)
     with pytest.raises(SampleError, match=place):
         await rows_of(given, metric, on_failure="raise")
 

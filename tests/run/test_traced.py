@@ -6,7 +6,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import OfflineJudge, Sample, aevaluate, context_precision, evaluate, faithfulness
-from langchain_rageval.evaluation import engine
+from langchain_rageval.evaluation import job
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value
 from langchain_rageval.run import run as traced
@@ -31,7 +31,7 @@ def asked(monkeypatch):
     """How often it was asked who listens."""
     times = []
     has_callbacks = traced.has_callbacks
-    for module in (traced, engine):
+    for module in (traced, job):
         monkeypatch.setattr(module, "has_callbacks", lambda config: times.append(config) or has_callbacks(config))
     return times
 
