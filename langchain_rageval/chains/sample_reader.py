@@ -21,6 +21,7 @@ from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
 from langchain_rageval.data.foreign_records import flatten_record
 from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
+from langchain_rageval.data.messages import media_of
 from langchain_rageval.data.schema import Sample, Turn, without_surrogates
 from langchain_rageval.errors import SampleError
 
@@ -135,12 +136,15 @@ def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> RunReading:
         outputs: outputs of the run, which hold the answer. The only text in a mapping without an answer is the answer.
 
     Raises:
-        SampleError: if no question is found, or a field has the wrong type.
+        SampleError: if no question is found, as in a message with nothing but an image, or a field has the wrong type.
     """
     inputs, outputs = _convert_messages(inputs), _convert_outputs(inputs, outputs)
     fields = {"id": str(root.run_id), "inputs": inputs, "outputs": outputs, "metadata": root.metadata}
     tools = root.tools_by_text | _named_sources(fields)
     sample = _read(root, fields, tools)
+    messages = inputs.get("messages") if isinstance(inputs, Mapping) else inputs
+    if not sample.question.strip() and isinstance(messages, list) and messages and (media := media_of(messages[-1])):
+        raise SampleError(f"the message of the user has no text that could be a question, only {media}")
     retrieved = None if root.contexts is None else [*map(_chunk, root.contexts)]
     queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
     chunks = _chunks_of(root, sample, tools)

@@ -16,7 +16,7 @@ from helpers.chains import Agent, search, with_history
 from helpers.each import each
 from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, joined, watching, with_callback
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -70,6 +70,19 @@ def test_a_thread_is_named_by_the_metadata_of_a_run_too(name):
     assert [[turn.text for turn in row.sample.history] for row in rows] == [[], ["A?", "A."]]
     assert "turn" not in rows[0].sample.metadata  # nothing shows whether it is the first
     assert rows[1].sample.metadata["turn"] == 2
+
+
+def test_a_message_with_nothing_but_an_image_is_no_question(caplog):
+    callback, rows = watching(METRIC)
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    with callback:
+        for content in ([image], [{"type": "text", "text": "What is it?"}, image]):
+            chat_graph().invoke(
+                {"messages": [HumanMessage(content)]}, with_callback(callback, configurable={"thread_id": "t"})
+            )
+    assert [row.sample.question for row in rows] == ["What is it?"]
+    assert callback.stats()["failed"] == 1
+    assert "the message of the user has no text that could be a question, only [image]" in caplog.text
 
 
 def test_a_run_without_a_thread_has_no_conversation():
