@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
+from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.messages import get, role_of, unwrap_text
 from langchain_rageval.text.words import TOKEN
 
@@ -93,26 +94,35 @@ class _Words:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._spans: list[tuple[int, int]] | None = None
-        self._words: list[str] = []
 
-    @property
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        return [match.span() for match in TOKEN.finditer(self.text)]
+
+    @cached_property
     def words(self) -> list[str]:
         """Words in order; found when they are needed, since most chunks are found by their text."""
-        if self._spans is None:
-            self._spans = [match.span() for match in TOKEN.finditer(self.text)]
-            self._words = [_folded(self.text[start:end]) for start, end in self._spans]
-        return self._words
+        return [_folded(self.text[start:end]) for start, end in self._spans]
 
-    @property
+    @cached_property
     def joined(self) -> str:
         """Words with single spaces between and around them."""
         return f" {' '.join(self.words)} "
 
+    def may_share(self, text: _Words) -> bool:
+        """Return False if this text and another one certainly have no three words in a row in common."""
+        if max(len(self.words), len(text.words)) >= _LARGE:  # whose grams would take much memory
+            return True
+        return not self._grams.isdisjoint(text._grams)
+
+    @cached_property
+    def _grams(self) -> frozenset[tuple[str, ...]]:
+        words = self.words
+        return frozenset(zip(words, words[1:], words[2:], strict=False))
+
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the first and the last offset in the text of some of the words, of which there are any."""
-        spans = self._spans or []
-        return spans[start][0], spans[end - 1][1]
+        return self._spans[start][0], self._spans[end - 1][1]
 
 
 def _folded(word: str) -> str:
@@ -442,7 +452,7 @@ def _runs(prompt: _Words, texts: Sequence[_Words]) -> list[list[_Stretch]]:
     """Return for each text the longest runs of at least three words that it has in common with a prompt."""
     index: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for number, text in enumerate(texts):
-        words = text.words
+        words = text.words if prompt.may_share(text) else ()
         for place in range(0, len(words) - _GRAM + 1, 1 if len(words) < _LARGE else _STRIDE):
             places = index.setdefault(tuple(words[place : place + _GRAM]), [])
             if len(places) < _MOST_PLACES:

@@ -225,3 +225,14 @@ def test_texts_that_repeat_themselves_take_no_longer(pattern):
     start = time.process_time()
     found(pattern[::-1] * 20_000, *(f"{pattern * 20_000}{number}" for number in range(5)))
     assert time.process_time() - start < 5
+
+
+def test_many_calls_are_read_in_little_time():
+    word = random.Random(1).choices
+    words = [f"w{number}" for number in range(3000)]
+    documents = [" ".join(word(words, k=200)) for _ in range(100)]
+    notes = [" ".join(word(words, k=40)) for _ in documents]
+    calls = [call(n, note, f"Sum up: {text}") for n, (note, text) in enumerate(zip(notes, documents, strict=True), 1)]
+    start = time.process_time()
+    assert read([*calls, call(200, ANSWER, "\n".join(notes))], *documents) == documents
+    assert time.process_time() - start < 2
