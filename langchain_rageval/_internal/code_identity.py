@@ -9,7 +9,8 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Collection, Iterator, Mapping, Set
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -70,25 +71,65 @@ def default_values(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the globals that the code reads, and the modules that it imports; builtins are left out."""
+    """Yield the globals that the code reads, those of the user's modules among them, and the modules that it imports.
+
+    Builtins are left out, and what the function changes itself in a module.
+    """
+    attributes = _attribute_names(function.__code__) - changed_by(function)
     for name in sorted(_global_names(function.__code__)):
         if name in function.__globals__ and function.__globals__[name] is not function:
             value = function.__globals__[name]
             yield name, value
             if isinstance(value, ModuleType):
-                yield from _submodules(name, value, _attribute_names(function.__code__))
+                yield from _module_values(name, value, attributes)
     package = str(function.__globals__.get("__package__") or "")
     for name in sorted(_imported_names(function.__code__, package)):
         yield f"import {name}", _identity_of_import(name)
+        for attribute, value in _reassigned(name):
+            if attribute in attributes:
+                yield f"import {name}.{attribute}", value
 
 
-def _submodules(name: str, module: ModuleType, attributes: Set[str]) -> Iterator[tuple[str, ModuleType]]:
-    """Yield the modules in a package of the user that the code may reach by these attributes."""
-    for attribute in sorted(attributes):
-        inner = vars(module).get(attribute)
-        if isinstance(inner, ModuleType) and inner.__name__ == f"{module.__name__}.{attribute}":
-            yield f"{name}.{attribute}", inner
-            yield from _submodules(f"{name}.{attribute}", inner, attributes)
+def _module_values(name: str, module: ModuleType, attributes: Set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield what a module of the user has under these attributes, and so for the modules in it."""
+    file = getattr(module, "__file__", None)
+    for attribute in sorted(attributes & vars(module).keys()) if file and _is_users_file(file) else ():
+        value = vars(module)[attribute]
+        is_inner = isinstance(value, ModuleType) and value.__name__ == f"{module.__name__}.{attribute}"
+        yield f"{name}.{attribute}", value
+        if is_inner:
+            yield from _module_values(f"{name}.{attribute}", value, attributes)
+
+
+def _reassigned(name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the names of an imported module of the user that its source assigns another constant than it has now."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file and _is_users_file(file) and Path(file).is_file():
+        values = vars(sys.modules[name])
+        constants = _constants_of(Path(file).read_bytes())
+        yield from ((one, values.get(one)) for one, first in constants.items() if values.get(one) != first)
+
+
+@functools.lru_cache(maxsize=1024)
+def _constants_of(source: bytes) -> Mapping[str, Any]:
+    """Return the constants that a source assigns outside of functions and classes."""
+    found: dict[str, Any] = {}
+    with suppress(SyntaxError, ValueError):
+        for node in ast.parse(source).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            with suppress(ValueError, TypeError):
+                value = ast.literal_eval(getattr(node, "value", None))  # type: ignore[arg-type]
+                found |= {target.id: value for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+UNTRACEABLE = frozenset({"globals", "eval", "exec", "__import__", "import_module"})
+"""Functions whose callers may read anything."""
+
+
+def untraceable_calls(function: FunctionType) -> Set[str]:
+    """Return the functions that a code names and by which it may read anything."""
+    return UNTRACEABLE & (_global_names(function.__code__) | _attribute_names(function.__code__))
 
 
 def named_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -239,7 +280,8 @@ def _global_names(code: CodeType) -> Set[str]:
 
 @functools.lru_cache(maxsize=1024)
 def _attribute_names(code: CodeType) -> Set[str]:
-    return _names_of(code, ("LOAD_ATTR", "LOAD_METHOD"))
+    names = _names_of(code, ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"))
+    return names | {constant for constant in code.co_consts if isinstance(constant, str) and constant.isidentifier()}
 
 
 def _names_of(code: CodeType, operations: Collection[str]) -> Set[str]:

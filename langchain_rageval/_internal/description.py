@@ -43,6 +43,7 @@ from langchain_rageval._internal.code_identity import (
     module_identity,
     original_name,
     qualified_name,
+    untraceable_calls,
     used_globals,
 )
 from langchain_rageval._internal.object_parts import (
@@ -363,6 +364,11 @@ class _Describer:
         if closure:
             described["closure"] = _without_random_texts(dict(self._entries(closure.items(), f"{inner} (closure)")))
         if users:
+            if dynamic := untraceable_calls(function):
+                raise NotDescribable(f"{inner} calls {min(dynamic)}, so that it may read anything")
+            own = {name: part for name, part in vars(function).items() if name[:2] != "__"}
+            own = {name: part for name, part in own.items() if name not in changed_by(function)}
+            described["attributes"] = own and digest_of(dict(self._entries(own.items(), f"{inner} (attributes)")))
             described["code"] = content_digest(repr(code_parts(function.__code__)))
             defaults = dict(self._entries(default_values(function), f"{inner} (defaults)"))
             described["defaults"] = _without_random_texts(defaults)

@@ -210,7 +210,8 @@ def test_a_runnable_that_returns_a_number_is_a_failure_with_the_remedy():
         ),
         (
             lambda: metric(reads={"answr"})(not_decorated),
-            f"not_decorated reads ['answr'], which no sample has; use {', '.join(Sample.model_fields)}",
+            f"not_decorated reads ['answr'], which no sample has; use {', '.join(Sample.model_fields)}; "
+            "did you mean 'answer'?",
         ),
         (
             lambda: metric(reads={"answer"})(lambda question, answer: 1.0),
