@@ -58,9 +58,10 @@ class RagEvalCallback(ChainEvents):
     inputs hold or that passed between steps. `metadata["contexts_from"]` says which. Documents that a conversation
     keeps from earlier turns are left out unless the prompt holds them.
     Runs with a `thread_id`, `session_id`, `conversation_id` or `conversation` in the metadata, or in the configurable
-    values, of their config are turns of a conversation. It is scored as a whole or not at all: the samples of its turns
-    have its id in `metadata.conversation`, the number of the turn in `metadata.turn`, and the earlier turns in
-    `history`, as far as the messages of the run show them. Of a run without steps, only the metadata is seen.
+    values, of their config are turns of a conversation. It is scored as a whole or not at all: the samples of its
+    turns have its id in `metadata.conversation`, the number of the turn in `metadata.turn`, and the earlier turns in
+    `history`, as far as the messages of the run show them. The sinks get turns in their order. Of a run without
+    steps, only the metadata is seen.
 
     Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. Runs that raise,
     are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is recognized by steps,

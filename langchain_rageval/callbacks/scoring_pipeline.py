@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextvars import Context, ContextVar
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -22,6 +22,7 @@ from langsmith import tracing_context
 
 from langchain_rageval._internal.redaction import mask_data, redact_message
 from langchain_rageval.chains.run_trees import RunRecord
+from langchain_rageval.data.conversations import CONVERSATION
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.engine import Evaluation
@@ -46,10 +47,20 @@ class WorkerQueue(Generic[T]):
         n_workers: maximum number of threads; there are none while the queue is empty.
         limit: maximum number of items, those being processed included.
         threads: source of the threads.
+        key: returns the key of an item; items of one key are processed one after the other. None is no key.
     """
 
-    def __init__(self, process: Callable[[T], None], n_workers: int, limit: int, threads: DaemonThreads) -> None:
+    def __init__(
+        self,
+        process: Callable[[T], None],
+        n_workers: int,
+        limit: int,
+        threads: DaemonThreads,
+        key: Callable[[T], Hashable] = lambda _: None,
+    ) -> None:
         self._process = process
+        self._key = key
+        self._busy: set[Hashable] = set()
         self._n_workers = n_workers
         self._limit = limit
         self._threads = threads
@@ -90,16 +101,23 @@ class WorkerQueue(Generic[T]):
         in_worker.set(True)
         while True:
             with self._changed:
-                if not self._waiting:
+                free = (place for place, one in enumerate(self._waiting) if self._key(one) not in self._busy)
+                place = next(free, None)
+                if place is None:  # nothing waits, or each for a worker that will go on with it
                     self._n_active -= 1
                     return
-                item = self._waiting.popleft()
+                item = self._waiting[place]
+                del self._waiting[place]
+                key = self._key(item)
+                if key is not None:
+                    self._busy.add(key)
             try:
                 self._process(item)
             except BaseException:
                 _LOG.exception("an item was lost")
             finally:
                 with self._changed:
+                    self._busy.discard(key)
                     self._n_items -= 1
                     self._changed.notify()
                 del item
@@ -294,7 +312,7 @@ class ScoringPipeline:
         """Create the queues; threads start with the first run."""
         options, self._threads = self.options, DaemonThreads()
         self._jobs: WorkerQueue[ScoringJob] = WorkerQueue(
-            self._process, options.n_workers, options.max_pending, self._threads
+            self._process, options.n_workers, options.max_pending, self._threads, _conversation_of
         )
         self._sink_queues = [
             SinkQueue(sink, self._count_sink_error, self._finish_delivery, options.max_pending, self._threads)
@@ -488,6 +506,11 @@ def _finish_at_exit() -> None:
         if pipeline._process_id == os.getpid() and not pipeline._closed:
             pipeline.flush(max(0.0, deadline - time.monotonic()))
             pipeline.close()
+
+
+def _conversation_of(job: ScoringJob) -> Hashable:
+    """Return the conversation whose turns reach the sinks in their order; None for a run without one."""
+    return job.metadata.get(CONVERSATION)
 
 
 def _can_read(metric: AnyMetric, sample: Sample) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import subprocess
 import sys
+import threading
 from collections import defaultdict
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,8 @@ from fastapi.responses import StreamingResponse
 from helpers.chains import Agent, search, with_history
 from helpers.each import each
 from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, joined, watching, with_callback
+from helpers.scripted import answering, offline_reply
+from helpers.waiting import PATIENCE
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
@@ -109,6 +112,27 @@ def sampled_threads(build, given, key, *, threads=40, copies=1, **options):
         scored[row.sample.metadata["conversation"]] += 1
     assert sum(one["seen"] for one in stats) == 3 * threads
     return dict(scored), sum(one["sampled"] for one in stats)
+
+
+def test_sinks_get_the_turns_of_a_conversation_in_their_order():
+    all_asked = threading.Event()
+
+    def judge(messages):
+        assert all_asked.wait(PATIENCE)
+        return offline_reply(messages)
+
+    callback, rows = watching(aspect_critique(answering(judge), "conciseness"), max_concurrency=4)
+    chat = chat_graph()
+    with callback:
+        for number in range(6):
+            for thread in ("anna", "boris"):
+                config = with_callback(callback, configurable={"thread_id": thread})
+                chat.invoke(by_messages(f"{thread} asks {number}?"), config)
+        all_asked.set()
+        assert callback.flush(PATIENCE)
+    for thread in ("anna", "boris"):
+        found = [row.sample for row in rows if row.sample.metadata["conversation"] == thread]
+        assert [sample.metadata["turn"] for sample in found] == [1, 2, 3, 4, 5, 6]
 
 
 @pytest.mark.gate  # quick, with one kind of chat: test_another_seed_samples_other_threads
