@@ -299,13 +299,9 @@ def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any)
     def prepare() -> Callable[[], Sample | None]:
         if pipeline.options.extract is not None and root.record is not None:
             return partial(_extract, pipeline.options.extract, root.record)
-        return partial(_read, root, snapshot(inputs), snapshot(outputs))
+        return partial(read_chain_run, root, snapshot(inputs), snapshot(outputs))
 
     pipeline.submit(metadata, prepare)
-
-
-def _read(root: RootRun, inputs: Any, outputs: Any) -> Sample | None:
-    return read_chain_run(root, inputs, outputs).resolve()
 
 
 def _extract(extract: Extract, record: RunRecord) -> Sample | None:

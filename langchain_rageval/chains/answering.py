@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict
@@ -46,6 +47,47 @@ _REMEDY = (
 )
 
 
+class AnswerOptions(TypedDict, total=False):
+    """Options of a run that asks a chain.
+
+    Attributes:
+        max_concurrency: Most questions at a time, 8 by default; one at a time if the chain holds a model that runs in
+            this process.
+        timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
+            as long as the chain takes.
+        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. It belongs to one
+            run. A run is finished when it has reached its last question, whatever failed. The answers are used again
+            only if `version`, `resume` or `retry_failed` states that it is the same run; otherwise `ConfigError` is
+            raised before a question is asked. None, the default, stores nothing.
+        version: Version of the chain, its settings and its data, in your words. Under the version with which a journal
+            was begun, an unfinished run continues and a finished one answers from the journal. None, the default,
+            states nothing.
+        resume: True to continue an unfinished run, after a crash or Ctrl-C; failed questions are asked again.
+        retry_failed: True to ask the failed questions of a finished run again, and to take the other answers from the
+            journal.
+        progress: True, the default, to show the progress on stderr.
+    """
+
+    max_concurrency: int
+    timeout: float | None
+    journal: str | Path | Journal | None
+    version: str | None
+    resume: bool
+    retry_failed: bool
+    progress: bool
+
+
+ANSWER_DEFAULTS: AnswerOptions = {
+    "max_concurrency": 8,
+    "timeout": None,
+    "journal": None,
+    "version": None,
+    "resume": False,
+    "retry_failed": False,
+    "progress": True,
+}
+
+
 class AnswerStore:
     """The answers of one run of a chain in a journal.
 
@@ -54,34 +96,24 @@ class AnswerStore:
     again what failed only with `retry_failed`.
 
     Args:
-        journal: the journal; or the path of one, which `close` then closes; or None, which stores nothing.
+        options: of the run; a journal that is given as a path is closed by `close`, and None stores nothing.
         config: config of the calls; texts and numbers among its configurable values are part of each key.
-        version: version of the chain as the caller states it; None if it has none.
-        resume: True to continue an unfinished run.
-        retry_failed: True to ask the failed questions of a finished run again.
 
     Raises:
         ConfigError: if the journal holds a run that may not be continued; nothing is changed then.
         JournalError: if the journal cannot be read or written.
     """
 
-    def __init__(
-        self,
-        journal: str | Path | Journal | None,
-        config: RunnableConfig | None = None,
-        *,
-        version: str | None = None,
-        resume: bool = False,
-        retry_failed: bool = False,
-    ) -> None:
-        self._owns_journal, self._closed = isinstance(journal, str | Path), False
+    def __init__(self, options: AnswerOptions, config: RunnableConfig | None = None) -> None:
+        journal, self._closed = options["journal"], False
+        self._owns_journal = isinstance(journal, str | Path)
         self._journal = Journal(journal) if isinstance(journal, str | Path) else journal
         configurable = (config or {}).get("configurable", {}).items()
         self._configurable = {name: value for name, value in configurable if isinstance(value, str | int | float)}
-        self._version, self._keeps_failures = version, False
+        self._version, self._keeps_failures = options["version"], False
         if self._journal is not None:
             try:
-                self._open(self._journal, resume, retry_failed)
+                self._open(self._journal, options["resume"], options["retry_failed"])
             except BaseException:
                 self.close()
                 raise
@@ -127,7 +159,7 @@ class AnswerStore:
             JournalError: if the journal cannot be written.
         """
         if self._journal is not None:
-            self._journal.put(self._key(question, history), answer.to_json())
+            self._journal.put(self._key(question, history), json.dumps(asdict(answer), ensure_ascii=False))
             if self._closed:  # by a call that outlives its interrupted run
                 self.close()
 
@@ -154,47 +186,6 @@ class AnswerStore:
 
 def _of_version(version: str | None) -> str:
     return "without a version" if version is None else f"of version {version!r}"
-
-
-class AnswerOptions(TypedDict, total=False):
-    """Options of a run that asks a chain.
-
-    Attributes:
-        max_concurrency: Most questions at a time, 8 by default; one at a time if the chain holds a model that runs in
-            this process.
-        timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
-            as long as the chain takes.
-        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. It belongs to one
-            run. A run is finished when it has reached its last question, whatever failed. The answers are used again
-            only if `version`, `resume` or `retry_failed` states that it is the same run; otherwise `ConfigError` is
-            raised before a question is asked. None, the default, stores nothing.
-        version: Version of the chain, its settings and its data, in your words. Under the version with which a journal
-            was begun, an unfinished run continues and a finished one answers from the journal. None, the default,
-            states nothing.
-        resume: True to continue an unfinished run, after a crash or Ctrl-C; failed questions are asked again.
-        retry_failed: True to ask the failed questions of a finished run again, and to take the other answers from the
-            journal.
-        progress: True, the default, to show the progress on stderr.
-    """
-
-    max_concurrency: int
-    timeout: float | None
-    journal: str | Path | Journal | None
-    version: str | None
-    resume: bool
-    retry_failed: bool
-    progress: bool
-
-
-ANSWER_DEFAULTS: AnswerOptions = {
-    "max_concurrency": 8,
-    "timeout": None,
-    "journal": None,
-    "version": None,
-    "resume": False,
-    "retry_failed": False,
-    "progress": True,
-}
 
 
 class Answering:
@@ -226,13 +217,7 @@ class Answering:
         self._answers: dict[int, ChainAnswer] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._store = AnswerStore(
-            options["journal"],
-            config,
-            version=options["version"],
-            resume=options["resume"],
-            retry_failed=options["retry_failed"],
-        )
+        self._store = AnswerStore(options, config)
 
     @property
     def answered(self) -> list[Sample]:
@@ -241,9 +226,13 @@ class Answering:
 
     def run(self) -> list[Sample]:
         """Ask all questions in threads and return the answered samples."""
-        if is_async_only(self._chain):
-            self._run_loop()
-            return self.answered
+        if is_async_only(self._chain):  # on a loop in another thread; this thread's may be in use
+            future = shared_threads().submit(lambda: asyncio.run(self.arun()))
+            try:
+                return future.result()
+            except BaseException:
+                self._stopped.set()
+                raise
         with self._running() as progress:
             # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
             jobs = [partial(self._ask, index, progress) for index in range(len(self._samples))]
@@ -262,15 +251,6 @@ class Answering:
         with self._running() as progress:
             await agather(map(ask, range(len(self._samples))))
         return self.answered
-
-    def _run_loop(self) -> None:
-        """Run a chain without sync methods on an event loop in another thread; this thread's may be in use."""
-        future = shared_threads().submit(lambda: asyncio.run(self.arun()))
-        try:
-            future.result()
-        except BaseException:
-            self._stopped.set()
-            raise
 
     @contextmanager
     def _running(self) -> Any:

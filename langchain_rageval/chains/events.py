@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
@@ -195,10 +194,6 @@ class ChainAnswer:
         own = {name: getattr(self, name) for name in _OWN}
         return sample.model_copy(update={**own, "metadata": metadata})
 
-    def to_json(self) -> str:
-        """Return the answer as JSON, for a journal."""
-        return json.dumps(asdict(self), ensure_ascii=False)
-
 
 class ChainCollector(ChainEvents):
     """Callback handler of one call of a chain. Every run that it observes belongs to this call."""
@@ -247,7 +242,7 @@ class ChainCollector(ChainEvents):
         return ChainAnswer(**own, notes=notes, error=message)
 
     def _read(self, question: str, output: Any) -> Sample:
-        return read_chain_run(self._root, {"question": question}, output).resolve()
+        return read_chain_run(self._root, {"question": question}, output)
 
     def _without_id(self, error: Exception) -> Exception:
         """Return an error about the output of the chain without the id of this call, which is unknown to the user."""

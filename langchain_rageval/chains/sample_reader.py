@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
+from dataclasses import is_dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import BaseModel
 
-from langchain_rageval.chains.prompt_search import Chunk, ModelCall, Part, find_read
+from langchain_rageval.chains.prompt_search import Chunk, Part, find_read
 from langchain_rageval.chains.run_trees import RootRun, find_documents
 from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
@@ -67,47 +67,6 @@ _STRUCTURED = "structured_response"  # name in the state of an agent with a `res
 _ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
 
 
-@dataclass(frozen=True)
-class RunReading:
-    """A run that has ended: its sample without regard to prompts, and what it takes to find what the model read.
-
-    Attributes:
-        sample: the sample, with the contexts that the outputs state or the retrievers returned.
-        retrieved: what its retrievers returned, in order; None if none ran.
-        chunks: all chunks that the run has handled.
-        calls: its model calls.
-        queries: what retrievers and tools were asked for, and when.
-        examples: examples of questions and answers in the inputs of its steps.
-    """
-
-    sample: Sample
-    retrieved: Sequence[Chunk] | None
-    chunks: Sequence[Chunk]
-    calls: Sequence[ModelCall]
-    queries: Sequence[tuple[str, float]]
-    examples: Sequence[str]
-
-    def resolve(self) -> Sample:
-        """Return the sample with the chunks that the model which wrote the answer has read, if its prompt shows them.
-
-        Prompts may be large: call this outside the thread of the chain.
-        """
-        sample, found = self.sample, []
-        if sample.answer is not None:
-            chunks = [chunk for chunk in self.chunks if chunk.id is not None or not _joins(chunk, self.chunks)]
-            found = find_read(sample.answer, sample.question, chunks, self.calls, self.queries, self.examples)
-        if found:
-            sample = _with_contexts(sample, found, self.chunks)
-        elif sample.contexts is None and sample.answer is not None:
-            sample = sample.model_copy(update={"metadata": {NO_CONTEXTS: _NO_RETRIEVER, **sample.metadata}})
-        if self.retrieved is None:
-            return sample
-        texts, ids = _columns(self.retrieved)
-        return (
-            sample if texts == sample.contexts else sample.model_copy(update={"retrieved": texts, "retrieved_ids": ids})
-        )
-
-
 def snapshot(value: Any) -> Any:
     """Return a copy of inputs or outputs that later changes of their lists, mappings, Documents and messages spare."""
     match value:
@@ -122,13 +81,12 @@ def snapshot(value: Any) -> Any:
     return value
 
 
-def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> RunReading:
-    """Return the sample of a run that has ended, and what it takes to find what the model read.
+def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> Sample:
+    """Return the sample of a run that has ended. Prompts may be large: call it outside the thread of the chain.
 
-    Contexts that the outputs state are what the answer was made from, for example after reranking; if there are none,
-    the contexts are the retrieved Documents in the order in which the retrievers started; else those in the inputs;
-    else the Documents that passed between steps last. Texts that equal a Document have its id and source. The chunks in
-    the prompt of the model that wrote the answer, which `RunReading.resolve` finds, replace all of these.
+    Contexts are the chunks in the prompt of the model that wrote the answer. Without any, they are those that the
+    outputs state; else the retrieved Documents in the order in which the retrievers started; else those in the inputs;
+    else the Documents that passed between steps last. Texts that equal a Document have its id and source.
 
     Args:
         root: the run.
@@ -145,10 +103,30 @@ def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> RunReading:
     messages = inputs.get("messages") if isinstance(inputs, Mapping) else inputs
     if not sample.question.strip() and isinstance(messages, list) and messages and (media := media_of(messages[-1])):
         raise SampleError(f"the message of the user has no text that could be a question, only {media}")
-    retrieved = None if root.contexts is None else [*map(_chunk, root.contexts)]
-    queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
+    sample = _with_read_contexts(root, _with_turn(root, sample), tools)
+    texts, ids = (None, None) if root.contexts is None else _columns(map(_chunk, root.contexts))
+    if texts is None or texts == sample.contexts:
+        return sample
+    return sample.model_copy(update={"retrieved": texts, "retrieved_ids": ids})
+
+
+def _with_read_contexts(root: RootRun, sample: Sample, tools: Mapping[str, str]) -> Sample:
+    """Return a sample with the chunks that the model which wrote the answer has read, if its prompt shows them."""
+    if sample.answer is None:
+        return sample
     chunks = _chunks_of(root, sample, tools)
-    return RunReading(_with_turn(root, sample), retrieved, chunks, [*root.calls.values()], queries, root.examples)
+    alone = [chunk for chunk in chunks if chunk.id is not None or not _joins(chunk, chunks)]
+    queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
+    calls = [*root.calls.values()]  # a step that was abandoned may go on
+    parts = find_read(sample.answer, sample.question, alone, calls, queries, root.examples)
+    if not parts:
+        metadata = {} if sample.contexts is not None else {NO_CONTEXTS: _NO_RETRIEVER}
+        return sample.model_copy(update={"metadata": metadata | sample.metadata})
+    parts = [part._replace(chunk=_origin(part.chunk, chunks)) for part in parts]
+    texts, ids = _columns(part.chunk._replace(text=part.text) for part in parts)
+    sample = sample.model_copy(update={"contexts": texts, "context_ids": ids})
+    sources = [part.chunk.source for part in parts]
+    return _with_places(sample, "prompt", sources, [*map(_span_of_part, parts)])
 
 
 def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sample:
@@ -203,7 +181,7 @@ def _columns(chunks: Iterable[Chunk]) -> tuple[list[str], list[str] | None]:
 def _chunks_of(root: RootRun, sample: Sample, tools: Mapping[str, str]) -> list[Chunk]:
     """Return all chunks that a run has handled: its Documents, and the contexts of its sample; each text once."""
     chunks: dict[str, Chunk] = {}
-    for document, time in [*root.seen.values()]:  # a step that was abandoned may go on
+    for document, time in [*root.seen.values()]:
         chunk = _chunk(document, tools, time)
         known = chunks.setdefault(chunk.text, chunk)
         if known.id is None and chunk.id is not None:
@@ -230,15 +208,6 @@ def _origin(chunk: Chunk, others: Sequence[Chunk]) -> Chunk:
     wholes = (other for other in others if other.id is not None and text in other.text)
     cores = (one for one in others if one.id is not None and one.text in text and len(one.text) >= _MOSTLY * len(text))
     return next(wholes, next(cores, chunk))
-
-
-def _with_contexts(sample: Sample, parts: Sequence[Part], chunks: Sequence[Chunk]) -> Sample:
-    """Return a sample with the chunks that a model has read as its contexts."""
-    parts = [part._replace(chunk=_origin(part.chunk, chunks)) for part in parts]
-    texts, ids = _columns(part.chunk._replace(text=part.text) for part in parts)
-    sample = sample.model_copy(update={"contexts": texts, "context_ids": ids})
-    sources = [part.chunk.source for part in parts]
-    return _with_places(sample, "prompt", sources, [*map(_span_of_part, parts)])
 
 
 def _span_of_part(part: Part) -> list[Any] | None:
