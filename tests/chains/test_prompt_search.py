@@ -209,10 +209,10 @@ LARGE = {
 def test_large_documents_are_compared_in_linear_time(form):
     words = [f"{random.Random(number).randrange(10**6):06x}" for number in range(5000)]
     shuffled = random.Random(0)
-    documents = [" ".join(shuffled.choices(words, k=40_000)) for _ in range(5)]
+    documents = [" ".join(shuffled.choices(words, k=10_000)) for _ in range(5)]
     start = time.process_time()
     parts = found(LARGE[form](documents), *documents)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 3
     assert [len(part) for part in parts] == {
         "whole": [*map(len, documents)],
         "one dropped": [*map(len, documents[:4])],
@@ -223,8 +223,8 @@ def test_large_documents_are_compared_in_linear_time(form):
 @pytest.mark.parametrize("pattern", ["a ", "yes no ", "one two three four five "])
 def test_texts_that_repeat_themselves_take_no_longer(pattern):
     start = time.process_time()
-    found(pattern[::-1] * 20_000, *(f"{pattern * 20_000}{number}" for number in range(5)))
-    assert time.process_time() - start < 5
+    found(pattern[::-1] * 5_000, *(f"{pattern * 5_000}{number}" for number in range(5)))
+    assert time.process_time() - start < 3
 
 
 def test_many_calls_are_read_in_little_time():

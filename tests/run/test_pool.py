@@ -104,7 +104,7 @@ class TestTooManyCalls:
     @BOTH
     async def test_one_call_rejected_by_chance_costs_little(self, chat_openai, door):
         with OpenAIServer(offline, latency=0.05, faults=Faults.script([None] * 30 + ["429"])) as server:
-            slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)))
+            slots = await slots_after(door, rag_samples(40), asking(chat_openai(server)))
         assert server.faulted == {"429": 1}
         assert slots.lowest_size == 8
         assert slots.size >= 13

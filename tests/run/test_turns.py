@@ -192,10 +192,10 @@ MODELS = {
 
 @each("name", MODELS)
 def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
-    engine, samples = Engine(), rag_samples(6)
+    engine, samples = Engine(), rag_samples(3)
     model = MODELS[name](engine)
     report = evaluate(samples, [faithfulness(model), context_precision(model)], progress=False)
-    assert [row.scores["faithfulness"].failure for row in report.rows] == [None] * 6
+    assert [row.scores["faithfulness"].failure for row in report.rows] == [None] * 3
     assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
     assert (engine.most, engine.calls) == (1, sum(s.usage.calls for row in report.rows for s in row.scores.values()))
 
@@ -203,7 +203,7 @@ def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
 @each("name", MODELS)
 async def test_it_gets_one_call_at_a_time_on_an_event_loop_too(name):
     engine = Engine()
-    report = await aevaluate(rag_samples(4), faithfulness(MODELS[name](engine)), progress=False)
+    report = await aevaluate(rag_samples(3), faithfulness(MODELS[name](engine)), progress=False)
     assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
     assert engine.most == 1
 
