@@ -36,8 +36,8 @@ from langchain_rageval.data.vocabulary import (
     Reading,
     competing_names,
     folded,
-    is_likely_answer,
     known_name,
+    likely_field,
     numbered_name,
     reading_of,
 )
@@ -115,10 +115,11 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     reading = reading_of([*map(str, attributes), *rest], paths.values())
     if reading is DEEPEVAL:
         rest = {name: _split_joined(name, value) for name, value in rest.items()}
-    rest = _with_likely_answer(rest)
+    rest = _with_likely_names(rest)
     _check_competition(rest, paths.keys(), {**FIELDS_BY_NAME, **reading.fields})
     result, origins = _read(rest, mapped, reading)
-    if "contexts" not in result and any(map(_is_context_column, attributes)):  # all of them are empty
+    columns = [value for name, value in attributes.items() if _is_context_column(name)]
+    if columns and "contexts" not in result and not any(value for value in columns if value != "[]"):
         result["contexts"] = []
     values = as_sample_fields(result)
     if origins.get("history", "history") != "history":
@@ -128,18 +129,20 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     return values, {field: groups.get(name, [name]) for field, name in (origins | found).items()}
 
 
-def _with_likely_answer(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values with one under a likely name of the answer as the answer, if no known name has one."""
-    likely = [name for name, value in values.items() if is_likely_answer(name) and isinstance(value, str)]
-    if not likely or any(known_name(name) in _NAME_SETS["answer"] for name in values):
-        return values
-    return {"answer" if name == likely[0] else name: value for name, value in values.items()}
+def _with_likely_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values with that under a likely name of answer or reference as such, if no known name has one."""
+    for field in ("answer", "references"):
+        likely = [name for name, value in values.items() if likely_field(name, value) == field]
+        if likely and not any(known_name(name) in _NAME_SETS[field] for name in values):
+            values = {field if name == likely[0] else name: value for name, value in values.items()}
+    return values
 
 
 def _check_competition(values: Mapping[str, Any], mapped: Collection[str], meanings: Mapping[str, str]) -> None:
     """Check that no two names of one field have different values.
 
-    Of a mapping that holds several fields, such as the outputs of a chain, only the texts of an answer are compared.
+    Of a mapping that holds several fields, such as the outputs of a chain, only the texts of an answer are compared. A
+    number under a likely name, which may be a score, does not compete with a text.
 
     Raises:
         SampleError: if two have; the message names both and the `fields` that decide.
@@ -147,18 +150,23 @@ def _check_competition(values: Mapping[str, Any], mapped: Collection[str], meani
     by_field: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         known = known_name(name) or name
-        field = "answer" if is_likely_answer(name) or known == "messages" else meanings.get(known, "")
+        field = likely_field(name, value) or ("answer" if known == "messages" else meanings.get(known, ""))
         if field in _COMPARED and field not in mapped and not (known in CONTAINERS and isinstance(value, Mapping)):
             by_field.setdefault(field, {})[name] = value
     for field, named in by_field.items():
         if len(named) > 1:
             contents = {name: _content(_fields_in(field, name, value).get(field)) for name, value in named.items()}
             first: dict[str, str] = {}
-            for name, content in contents.items():
-                if content:
+            for name, content in sorted(contents.items(), key=lambda pair: known_name(pair[0]) is None):
+                is_score = known_name(name) is None and _is_number(content) and not all(map(_is_number, first))
+                if content and not is_score:
                     first.setdefault(content, name)
             if len(first) > 1:
-                raise competing_names(field, [*first.values()])
+                raise competing_names(field, sorted(first.values(), key=[*named].index))
+
+
+def _is_number(content: str) -> bool:
+    return content.replace(".", "", 1).replace(",", "", 1).removeprefix("-").isdigit()
 
 
 def _content(value: Any) -> str:
@@ -266,7 +274,12 @@ def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:
     groups = _numbered_groups(values)
     used = {own for group in groups.values() for own in group}
     lists = {
-        name: [number_to_text(values[own]) for own in group if str(values[own]).strip() != "[]"]
+        name: [
+            number_to_text(item)
+            for own in group
+            if str(values[own]).strip() != "[]"
+            for item in (values[own] if isinstance(values[own], list) else [values[own]])
+        ]
         for name, group in groups.items()
     }
     return {own: value for own, value in values.items() if own not in used} | lists if groups else values
@@ -283,7 +296,7 @@ def _numbered_groups(values: Mapping[str, Any]) -> dict[str, list[str]]:
         return {}
     groups: dict[str, list[tuple[int, str]]] = {}
     for own, value in values.items():
-        if (numbered := numbered_name(own)) and isinstance(value, str | int | float):
+        if (numbered := numbered_name(own)) and isinstance(value, str | int | float | list):
             groups.setdefault(numbered[0], []).append((numbered[1], own))
     present = {FIELDS_BY_NAME.get(known_name(name) or "") for name in values}
     missing = {name: group for name, group in groups.items() if FIELDS_BY_NAME[name] not in present}

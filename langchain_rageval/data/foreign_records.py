@@ -21,6 +21,7 @@ from langchain_rageval.data.vocabulary import (
     TEXT_FIELDS,
     folded,
     known_name,
+    numbered_name,
     two_readings,
 )
 from langchain_rageval.errors import SampleError
@@ -72,7 +73,8 @@ def _may_be_literal(cell: Any) -> bool:
 
 def _decoded_cell(name: str, cell: Any, value: Any, field: str | None) -> Any:
     """Return a cell, or the list or mapping in it if its name may have one."""
-    known = known_name(name) or known_name(name.rpartition(".")[2]) or name
+    numbered = numbered_name(name)
+    known = known_name(name) or known_name(name.rpartition(".")[2]) or (numbered[0] if numbered else name)
     field = field or FIELDS_BY_NAME.get(known, "")
     if not _may_be_literal(cell):
         is_missing = isinstance(cell, str) and cell.strip().casefold() in ("none", "null")

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_rageval.errors import SampleError
 
@@ -83,14 +83,29 @@ ONE_TEXT = frozenset({"context", "контекст", "найденный кон�
 CONVERSATIONS = frozenset({"messages", "user_input", "turns", "conversation", "dialogue", "диалог", "переписка"})
 """Names whose value may be the messages of a whole conversation: of question, answer, contexts and history."""
 
-_ANSWER_WORD = re.compile("answer|response|output|prediction|completion|generation|reply|text|ответ|вывод")
+_ANSWER_WORD = re.compile("answers?|responses?|outputs?|completions?|text|ответы?|вывод")
+_SAID_WORD = re.compile(
+    "generated|generations?|pred|preds|predict|predicted|predictions?|hyp|hypothes[ie]s|decoded|inference|candidate|actual"
+    "|reply|replies|генерация|сгенерирован\\w+|предсказани[ея]|предсказанный|реплика"
+)
 _SYSTEM_WORD = re.compile(
     "model|llm|gpt|chatgpt|gigachat|giga|chat|yandex|claude|gemini|mistral|deepseek|llama|qwen|bot|chatbot|assistant|"
-    "agent|ai|rag|chain|system|pipeline|our|my|generated|predicted|actual|candidate|final|new|модел[иь]|ллм|ии|"
-    "(чат)?бота|ассистента|агента|системы|нейросет[иь]|сгенерированный|полученный|предсказанный|фактический|наш"
+    "agent|ai|rag|chain|system|pipeline|our|my|candidate|final|new|student|second|third|модел[иь]|ллм|ии|"
+    "(чат)?бота|ассистента|агента|системы|нейросет[иь]|полученный|фактический|наш|второй|студента"
 )
+_MODEL = re.compile(
+    "(?:llm|chatgpt|gpt|gigachat|yandexgpt|claude|gemini|mistral|deepseek|llama|qwen|bot|chatbot|assistant|ai|ии"
+    "|нейросеть|бот|чатбот|ассистент)(?:\\d.*|max|pro|lite|mini|turbo|plus)?"
+)
+_GOLD_WORD = re.compile(
+    "gold|golden|gt|refs?|reference|expected|ideal|ground|truth|target|correct|right|true|human"
+    "|эталон|эталонный|правильный|верный|золотой|ожидаемый|ответа"
+)
+_GOLD_ALONE = re.compile("gold|golden|gt|refs?|expected")
+_CHUNK_WORD = re.compile("chunks|passages|snippets|ctxs|чанки|пассажи|отрывки")
+_SENTENCE = re.compile(r"(?:\S+\s+){4}\S|(?:\S+\s+){2}.*[.!?…]$", re.DOTALL)
 _SOURCES = frozenset({"источник", "источники"})
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+")
+_WORD = re.compile(r"[A-ZА-ЯЁ]+(?![a-zа-яё])|[A-ZА-ЯЁ]?[a-zа-яё]+|[^\W\d_]+")
 _NOT_IN_NAMES = re.compile(r"[\W_]+")
 _NUMBERED = re.compile(r"(.*?)[\s_.\-№#]*(\d+)", re.DOTALL)
 
@@ -131,13 +146,41 @@ def known_name(name: str) -> str | None:
     return name if name in FIELDS_BY_NAME else _BY_FOLDED.get(folded(name))
 
 
+def likely_field(name: str, value: Any) -> str | None:
+    """Return the field that an unknown name seems to mean, such as "answer" for `llm_answer`; None if it means none.
+
+    Texts may be answers and references; lists may be references and contexts. A name of a model alone, such as `gpt4`,
+    means an answer if a sentence stands there.
+    """
+    if not isinstance(value, str | list):
+        return None
+    field = _likely_field(name)
+    if field == "model":
+        return "answer" if isinstance(value, str) and _SENTENCE.match(value.strip()) else None
+    return field if isinstance(value, str) != (field == "contexts") or field == "references" else None
+
+
 @lru_cache(maxsize=4096)
-def is_likely_answer(name: str) -> bool:
-    """Return True for an unknown name that says it is the answer of a system, such as `llm_answer` or `botReply`."""
-    words = [word.casefold().replace("ё", "е") for word in _WORD.findall(unicodedata.normalize("NFKC", name))]
-    answers = [word for word in words if _ANSWER_WORD.fullmatch(word)]
-    of_system = [word for word in words if _SYSTEM_WORD.fullmatch(word)]
-    return bool(answers and of_system) and len(answers) + len(of_system) == len(words) and known_name(name) is None
+def _likely_field(name: str) -> str | None:
+    if known_name(name) is not None or numbered_name(name) is not None:
+        return None
+    plain = unicodedata.normalize("NFKC", name)
+    words = [word.casefold().replace("ё", "е") for word in _WORD.findall(plain)]
+    kinds = {
+        kind: [word for word in words if pattern.fullmatch(word)]
+        for kind, pattern in (("answer", _ANSWER_WORD), ("said", _SAID_WORD), ("system", _SYSTEM_WORD))
+    }
+    gold = [word for word in words if _GOLD_WORD.fullmatch(word)]
+    answers = len(kinds["answer"])
+    if words and gold and all(word in gold or word in kinds["answer"] for word in words):
+        return "references" if answers or all(map(_GOLD_ALONE.fullmatch, words)) or len(gold) > 1 else None
+    if any(map(_CHUNK_WORD.fullmatch, words)):
+        return "contexts"
+    if words and set(words) == {*kinds["answer"], *kinds["said"], *kinds["system"]} != {"text"}:
+        is_numbered = answers and plain[-1].isdigit()
+        if kinds["said"] or (answers and kinds["system"]) or answers > 1 or is_numbered:
+            return "answer"
+    return "model" if _MODEL.fullmatch(folded(name)) else None
 
 
 @lru_cache(maxsize=4096)

@@ -7,52 +7,51 @@ from langchain_rageval.errors import SampleError
 
 SYSTEM = {"question": "q?", "contexts": ["c"]}
 ANSWER_NAMES = (
-    *(
-        "response",
-        "prediction",
-        "generated_answer",
-        "model_answer",
-        "output",
-        "actual_output",
-        "llm_answer",
-        "completion",
-    ),
-    *(
-        "completion",
-        "result",
-        "gpt4_answer",
-        "botReply",
-        "final_output",
-        "GigaChat response",
-        "system text",
-        "chatbot_reply",
-    ),
-    *("ответ модели", "ответ системы", "ответ GigaChat", "ответ бота", "сгенерированный ответ", "ответ нейросети"),
+    *("response", "prediction", "generated_answer", "model_answer", "output", "actual_output", "llm_answer"),
+    *("completion", "result", "gpt4_answer", "botReply", "final_output", "GigaChat response", "system text"),
+    *("chatbot_reply", "generated", "pred", "hypothesis", "candidate", "reply", "generation", "output_text"),
+    *("answer_2", "answer2", "second_answer", "student_answer", "modelOutput", "predicted_answer", "answer_llm"),
+    *("decoded", "actual", "ответ модели", "ответ системы", "ответ GigaChat", "ответ бота", "ответ_ИИ"),
+    *("сгенерированный ответ", "ответ нейросети", "генерация", "предсказание", "реплика"),
 )
-NO_ANSWERS = ("answer_type", "response_time", "model", "answer_explanation", "answer_start", "previous_answer", "text")
+MODELS = ("gpt4", "gpt-4o", "GigaChat", "llm", "bot", "assistant", "Qwen2", "нейросеть")
+REFERENCE_NAMES = (
+    *("gold", "golden_answer", "gold_answers", "expected", "expected_outputs", "correct_response"),
+    *("reference_text", "ref", "refs", "gt", "ground_truth_answer", "ideal_answer", "human_answer", "right_answer"),
+    *("эталон ответа", "золотой ответ"),
+)
+CHUNK_NAMES = ("chunks", "passages", "ctxs", "retrieved_passages", "snippets", "чанки", "отрывки")
+NO_NAMES = (
+    *("answer_type", "response_time", "answer_explanation", "answer_start", "previous_answer", "text", "target"),
+    *("label", "docs", "sources", "human", "correct", "chunk_id", "модель", "источник данных"),
+)
 
 
-def refusals(records):
-    for record in records:
-        try:
-            yield record, Sample.parse(record)
-        except SampleError as error:
-            yield record, error
+def outcome(record):
+    try:
+        return Sample.parse(record)
+    except SampleError as error:
+        return str(error)
 
 
-def test_an_answer_beside_that_of_the_system_is_refused_under_any_name():
-    records = [{**SYSTEM, "answer": "gold", name: "elephants"} for name in ANSWER_NAMES]
-    assert [record for record, result in refusals(records) if isinstance(result, Sample)] == []
+def test_a_second_value_under_a_likely_name_is_refused_and_the_only_one_is_read():
+    elephants = "Elephants founded it in 2001."
+    cases = [(name, {"answer": "gold"}, elephants, "the answer") for name in (*ANSWER_NAMES, *MODELS)]
+    cases += [(name, {"reference": "r"}, "gold", "the reference") for name in REFERENCE_NAMES]
+    cases += [(name, {}, ["d"], "contexts") for name in CHUNK_NAMES]
+    read = {name: outcome({**SYSTEM, **first, name: value}) for name, first, value, _ in cases}
+    what = {name: what for name, _, _, what in cases}
+    assert [name for name in read if f"could both be {what[name]}: write fields=" not in str(read[name])] == []
+    alone = {name: Sample.parse({**SYSTEM, name: elephants}).answer for name in (*ANSWER_NAMES, *MODELS)}
+    assert {name for name in alone if alone[name] != elephants} == set()
+    assert [n for n in REFERENCE_NAMES if Sample.parse({**SYSTEM, n: elephants}).references != [elephants]] == []
 
 
-def test_the_name_of_a_system_alone_is_its_answer():
-    read = {name: Sample.parse({**SYSTEM, name: "elephants"}).answer for name in ANSWER_NAMES}
-    assert [name for name, answer in read.items() if answer != "elephants"] == []
-
-
-def test_names_about_an_answer_are_no_answers():
-    read = {name: Sample.parse({**SYSTEM, "answer": "a", name: "one, two, three"}) for name in NO_ANSWERS}
-    assert [name for name, sample in read.items() if (sample.answer, [*sample.metadata]) != ("a", [name])] == []
+def test_other_names_scores_and_names_of_models_are_metadata():
+    others = [(name, "one, two, three") for name in NO_NAMES] + [("predicted", "0.93"), ("llm", "GPT-4 turbo")]
+    for name, value in others:
+        sample = Sample.parse({**SYSTEM, "answer": "a", "reference": "r", name: value})
+        assert (sample.answer, sample.references, sample.metadata) == ("a", ["r"], {name: value}), name
 
 
 def rows(*contexts, **more):
