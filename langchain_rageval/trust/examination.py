@@ -76,6 +76,7 @@ class RecordingJudge(Judge):
         if not cached and isinstance(judge.model, BaseChatModel):
             options["model"] = judge.model.model_copy(update={"cache": False})
         recorder = cls(**options, log=log)
+        vars(recorder)["_fingerprint_text"] = judge._fingerprint_text  # a large model is described once, not per probe
         object.__setattr__(recorder, "_endpoint", _RecordingEndpoint(recorder, judge._endpoint, log))
         return recorder
 

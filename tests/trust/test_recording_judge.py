@@ -48,6 +48,15 @@ def test_it_shares_the_capabilities_and_the_instrument_of_the_judge():
     assert [voter.judge for voter in voters_of(recorder)] == [recorder] * 3
 
 
+def test_recorders_of_one_judge_describe_its_model_once(monkeypatch):
+    described = []
+    monkeypatch.setattr("langchain_rageval.judge.judge.describe", lambda model: described.append(model) or {"m": 1})
+    judge = Judge(scripted())
+    recorders = [RecordingJudge.of_judge(judge, ReplyLog(), cached=cached) for cached in (True, False, True)]
+    assert {recorder._fingerprint_text for recorder in recorders} == {judge._fingerprint_text}
+    assert len(described) == 1
+
+
 def test_without_the_cache_the_model_is_a_copy():
     judge = Judge(Scripted(cache=True))
     recorder = RecordingJudge.of_judge(judge, ReplyLog(), cached=False)
