@@ -546,6 +546,8 @@ class Row(_FrozenModel):
         audit: scores that the strong judge of an audit gave the sample, by metric name; empty if it was not audited.
         time: when the last score was finished, UTC, to the second; None if it is unknown.
         tags: tags of the production callback, such as the version of the application.
+        asked: names of the scores whose models were asked anew, so that nothing came from a journal or a cache; empty
+            if it is unknown, as in files of earlier versions.
     """
 
     index: int = Field(ge=0)
@@ -554,6 +556,7 @@ class Row(_FrozenModel):
     audit: dict[_CleanText, Score] = {}
     time: datetime | None = None
     tags: dict[_CleanText, _CleanText] = Field(default_factory=dict)
+    asked: list[_CleanText] = []
 
     @field_validator("time")
     @classmethod
@@ -562,7 +565,7 @@ class Row(_FrozenModel):
         return time and (time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC))
 
     def __eq__(self, other: object) -> bool:
-        """Return True if all but the time is equal; rows of a resumed run differ in their time."""
+        """Return True if all but `time` and `asked` is equal, in which rows of a resumed run differ."""
         if not isinstance(other, Row):
             return NotImplemented
         return _all_but_time(self) == _all_but_time(other)

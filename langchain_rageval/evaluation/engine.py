@@ -206,6 +206,8 @@ class Evaluation(Job):
 
         A score that failed in a step counts against its judge.
         """
+        if self._asks_models[task.number]:
+            task.pending.asked.add(task.number)
         scores = with_instruments(scores, self.metrics[task.number], self._instruments[task.number])
         scores = {name: _with_place(score, task.pending) for name, score in scores.items()}
         failures = [score.failure for score in scores.values() if score.failure]
@@ -266,6 +268,10 @@ class Evaluation(Job):
         calls = len(judges_of(metric))
         embeddings = sum(isinstance(model, Embeddings) for model in called_models(metric))
         return Cost(calls, calls * (_TOKENS_OF_A_PROMPT + tokens_in(*texts_of(sample))), embeddings * _TEXTS_COMPARED)
+
+    @cached_property
+    def _asks_models(self) -> list[bool]:
+        return [bool(called_models(metric)) for metric in self.metrics]
 
     @cached_property
     def _plannable_parts(self) -> list[Parts]:

@@ -19,6 +19,7 @@ from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, sequential_steps, shared_steps_key
 from langchain_rageval.run.embedding import BATCH_SIZE
 from langchain_rageval.run.run import Run
+from langchain_rageval.run.usage import CACHED
 
 _LONGEST_SHOWN = 1000
 
@@ -35,6 +36,7 @@ class PendingSample:
         own: number of metrics that are not those of an audit, which follow them.
         scores: scores of the finished metrics, by the number of the metric.
         time: when the last score was finished; None before that.
+        asked: numbers of the metrics whose models were asked, so that no journal had the score.
     """
 
     index: int
@@ -44,6 +46,7 @@ class PendingSample:
     own: int
     scores: dict[int, dict[str, Score]] = field(default_factory=dict)
     time: datetime | None = None
+    asked: set[int] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, number: int, scores: dict[str, Score]) -> bool:
@@ -65,7 +68,12 @@ class PendingSample:
         for number, part in sorted(self.scores.copy().items()):
             (own if number < self.own else of_audit).extend(part.items())
         check_unique([name for name, _ in own])
-        return Row(index=self.index, sample=self.sample, scores=dict(own), audit=dict(of_audit), time=self.time)
+        anew = [
+            name for number in sorted(self.asked.copy()) if number < self.own for name in self.scores.get(number, {})
+        ]
+        asked = [] if CACHED in self.run.meter.events else anew
+        row = {"scores": dict(own), "audit": dict(of_audit), "time": self.time, "asked": asked}
+        return Row(index=self.index, sample=self.sample, **row)
 
 
 @dataclass(frozen=True)
@@ -233,7 +241,7 @@ class Scheduler:
             sample = self.ids.distinct(placeholder)
         numbers_of = self._groups if unreadable is None and sample.id in self.audited else self._own_groups
         left = sum(map(len, numbers_of))
-        pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample(), left, self.own)
+        pending = self.begun[index] = PendingSample(index, sample, self.run.for_sample().metered(), left, self.own)
         return ([Task(pending, number, unreadable) for number in numbers] for numbers in numbers_of)
 
     @cached_property

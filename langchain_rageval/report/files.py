@@ -456,7 +456,7 @@ def head_line(head: Head) -> str:
 
 def row_line(row: Row) -> str:
     """Return a row as a line of JSON; metadata that JSON cannot represent are written as text."""
-    exclude = None if row.audit else {"audit"}
+    exclude = {name for name in ("audit", "asked") if not getattr(row, name)}
     try:
         return row.model_dump_json(fallback=_text, exclude=exclude) + "\n"
     except PydanticSerializationError:

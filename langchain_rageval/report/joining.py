@@ -18,12 +18,14 @@ def join_reports(earlier: Report, later: Report) -> Report:
     """
     added = {row.index: row.scores for row in later.rows}
     audits = {row.index: row.audit for row in later.rows}
+    asked = {row.index: row.asked for row in later.rows}
     rows = []
     for number, row in enumerate(earlier.rows):
         scores = added.get(number, {})
         kept = {name: score for name, score in row.audit.items() if name not in scores}  # of replaced scores, none
         audit = {**kept, **audits.get(number, {})}
-        rows.append(row.model_copy(update={"scores": {**row.scores, **scores}, "audit": audit}))
+        anew = [*(name for name in row.asked if name not in scores), *asked.get(number, [])]
+        rows.append(row.model_copy(update={"scores": {**row.scores, **scores}, "audit": audit, "asked": anew}))
     places = [row.index for row in earlier.rows]
     left_out = {*earlier.left_out, *((places[number], metric) for number, metric in later.left_out)}
     scored = {(row.index, metric) for row in rows for metric in row.scores}

@@ -58,7 +58,7 @@ def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> di
         chunks: collection that receives the contexts.
         translate: returns the reason why a sample is unscored in the language of the page.
     """
-    view: dict[str, Any] = _cut_all(json.loads(row_line(row)))
+    view: dict[str, Any] = _cut_all(json.loads(row_line(row.model_copy(update={"asked": []}))))
     questions = standalone_findings(row)
     if questions:
         view["standalone"] = [_cut_all(finding.model_dump()) for finding in questions]

@@ -19,7 +19,7 @@ from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import is_rate_limited
 from langchain_rageval.run.run import Run, without_run
-from langchain_rageval.run.usage import names_of_model, tokens_in
+from langchain_rageval.run.usage import CACHED, names_of_model, tokens_in
 
 _OPTIONS_IN_PROMPT = ("tools", "functions")  # call options that cost tokens; the others only guide the decoding
 
@@ -79,6 +79,7 @@ class _Try:
         tokens = getattr(message, "usage_metadata", None) or {}
         if tokens.get("total_cost") == 0:  # LangChain's mark of a reply from the model's cache
             self._cost["calls"] -= 1
+            self._run.meter.count(CACHED)
             return
         for name in ("input_tokens", "output_tokens"):
             if tokens.get(name) is not None:

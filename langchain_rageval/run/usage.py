@@ -149,6 +149,10 @@ def tokens_in(*texts: str) -> int:
     return sum(map(len, texts)) // CHARACTERS_PER_TOKEN
 
 
+CACHED = "cached reply"
+"""Event of a meter: a reply came from the cache of LangChain."""
+
+
 class UsageMeter:
     """Counts calls, tokens, seconds, embedded texts, money and events. Usable from threads.
 
