@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from langchain_core.globals import get_llm_cache, set_llm_cache
 from langchain_core.runnables import Runnable
 
 from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
@@ -42,6 +43,7 @@ from langchain_rageval.evaluation.job import STOPPED
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.until import Decided
 from langchain_rageval.metrics.structure import judges_of, names_of
+from langchain_rageval.report.anchors import rows_to_ask_again
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import is_report
 from langchain_rageval.report.gates import Gate, check_gates
@@ -50,6 +52,7 @@ from langchain_rageval.report.markdown import markdown_of, write_junit
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.statistics.paired import pairs_to_show
+from langchain_rageval.trust.examined import judge_gates
 
 COMMAND = "command"
 """Key under which a journal holds the command line that wrote it."""
@@ -63,11 +66,13 @@ class EndedRun:
         report: the report, already written to `--out`; None if there is none.
         error: error to raise after the report was shown; None if the run is complete.
         is_shown: False if no score says anything, so that the error alone is shown.
+        metrics: the metrics of the run.
     """
 
     report: Report | None = None
     error: RagevalError | KeyboardInterrupt | None = None
     is_shown: bool = True
+    metrics: Sequence[Runnable[Any, Any]] = ()
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
@@ -123,7 +128,7 @@ def _evaluate(options: argparse.Namespace) -> EndedRun:
         check_not_all_failed(report)
     except ConfigError as error:
         return EndedRun(complete, error, is_shown=False)
-    return EndedRun(complete)
+    return EndedRun(complete, metrics=metrics)
 
 
 def finish(
@@ -154,20 +159,57 @@ def finish(
     return 0
 
 
-def checked_gates(outcome: EndedRun, options: argparse.Namespace, baseline: Report | None = None) -> list[Gate]:
-    """Return the gates of a complete run; none without thresholds and a baseline."""
+def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Comparison | None = None) -> list[Gate]:
+    """Return the gates of a complete run; none without thresholds and a comparison."""
     thresholds = parse_gates(options)
-    if outcome.report is None or outcome.error is not None or not (thresholds or baseline):
+    if outcome.report is None or outcome.error is not None or not (thresholds or comparison is not None):
         return []
-    return outcome.report.gates(
+    gates = outcome.report.gates(
         thresholds,
         options.max_failed,
         max_unscored=options.max_unscored,
-        baseline=baseline,
-        margin=getattr(options, "margin", 0.0),
-        require=parse_require(options),
+        comparison=comparison,
         allow=parse_allow(options),
     )
+    if path := getattr(options, "require_judge", None):
+        gates += judge_gates(outcome.report, [*thresholds, *(comparison or ())], path)
+    return gates
+
+
+def _compared(
+    report: Report, metrics: Sequence[Runnable[Any, Any]], baseline: Report, options: argparse.Namespace
+) -> Comparison:
+    """Return the comparison with the baseline; with --anchors, the judge is asked again if it shows no shift."""
+
+    def compare(anchors: Report | None = None) -> Comparison:
+        return report.compare(
+            baseline,
+            options.margin,
+            require=parse_require(options),
+            labels=options.labels,
+            metric=options.labelled_metric,
+            anchors=anchors,
+        )
+
+    comparison = compare()
+    if options.anchors < 1 or comparison.judge_shift:
+        return comparison
+    samples = [row.sample for row in rows_to_ask_again(baseline.rows, options.anchors)]
+    cache = get_llm_cache()
+    set_llm_cache(None)
+    try:
+        again = evaluate(
+            samples,
+            metrics,
+            max_concurrency=options.max_concurrency,
+            timeout=options.timeout,
+            price=parse_prices(options),
+            progress=not options.quiet,
+        )
+    finally:
+        set_llm_cache(cache)
+    write_message(f"asked again about {len(again)} rows of {options.baseline}: {again.usage.calls} calls")
+    return compare(again)
 
 
 def _check_judge_is_named(
@@ -240,6 +282,8 @@ def run_ci(options: argparse.Namespace) -> int:
     """Evaluate and check every gate; the files are written also if the run or a gate fails."""
     if not options.fail_under and options.baseline is None:
         raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")
+    if options.labels and options.baseline is None:
+        raise ConfigError("--labels are of two reports: add --baseline REPORT")
     if options.out == PIPE:
         raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
     for name in ("markdown", "junit", "html"):
@@ -248,9 +292,9 @@ def run_ci(options: argparse.Namespace) -> int:
     try:
         baseline = _load_baseline(options)
         outcome = _evaluate(options)
-        gates = checked_gates(outcome, options, baseline)
         if baseline is not None and outcome.report is not None and outcome.error is None:
-            comparison = outcome.report.compare(baseline, options.margin, require=parse_require(options))
+            comparison = _compared(outcome.report, outcome.metrics, baseline, options)
+        gates = checked_gates(outcome, options, comparison)
     except (RagevalError, KeyboardInterrupt) as caught:
         outcome = replace(outcome, error=caught)
     return finish(options, outcome, gates, baseline if comparison else None, comparison)
@@ -280,6 +324,10 @@ def _load_baseline(options: argparse.Namespace) -> Report | None:
     write_message(f"{options.baseline} does not exist, so nothing is compared")
     options.baseline = None
     return None
+
+
+_PATHS = ("file", "out", "html", "qrels", "topics", "baseline", "markdown", "junit", "labels", "require_judge")
+"""Options that name files."""
 
 
 def run_resume(options: argparse.Namespace) -> int:
@@ -323,7 +371,7 @@ def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Names
     repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
     folder = Path(command["folder"])
     search_in_folder(folder)  # for metrics and chains of the user
-    for option in ("file", "out", "html", "qrels", "topics", "baseline", "markdown", "junit"):
+    for option in _PATHS:
         path = getattr(repeated, option, None)
         if path not in (None, PIPE):
             setattr(repeated, option, str(folder / path))

@@ -246,7 +246,8 @@ def check_writable(option: str, path: str | None, input_path: str) -> None:
 
 def parse_require(options: argparse.Namespace) -> Require:
     """Return what `--require` demands of a comparison."""
-    return "no worse" if getattr(options, "require", None) == "no-worse" else "no regression found"
+    required: dict[str | None, Require] = {"no-worse": "no worse", "confirmed": "confirmed"}
+    return required.get(getattr(options, "require", None), "no regression found")
 
 
 def parse_allow(options: argparse.Namespace) -> set[str]:

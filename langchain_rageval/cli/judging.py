@@ -18,10 +18,12 @@ from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import BelowThreshold, ConfigError, list_choices
 from langchain_rageval.models.loading import load_judge
+from langchain_rageval.report.files import metric_or_only
 from langchain_rageval.report.labelling import load_labels
 from langchain_rageval.report.report import Report
 from langchain_rageval.trust.agreement import HEADINGS as AGREEMENT_HEADINGS
 from langchain_rageval.trust.agreement import agreement
+from langchain_rageval.trust.examined import write_agreement
 from langchain_rageval.trust.fitness import STEPS_OF
 from langchain_rageval.trust.leaderboard import HEADINGS as BOARD_HEADINGS
 from langchain_rageval.trust.leaderboard import leaderboard, standing_cells
@@ -111,7 +113,9 @@ def run_label(options: argparse.Namespace) -> int:
     if not options.html and (options.scale or options.instruction):
         raise ConfigError("--scale and --instruction belong to the page: add --html")
     check_writable("--html", options.html, options.report)
-    sheet = Report.load(options.report, lazy=True).to_label(options.n, options.metric, seed=options.seed)
+    baseline = Report.load(options.baseline) if options.baseline else None
+    report = Report.load(options.report, lazy=True)
+    sheet = report.to_label(options.n, options.metric, seed=options.seed, baseline=baseline)
     out = console()
     count = f"{len(sheet)} samples to label for {sheet.metric}, written to"
     if options.out or not options.html:
@@ -132,16 +136,19 @@ def run_label(options: argparse.Namespace) -> int:
 
 def run_agreement(options: argparse.Namespace) -> int:
     """Compare scores and labels, and show each statistic with its interval."""
-    scores = Report.load(options.report, lazy=True).scores(options.metric)
+    report = Report.load(options.report, lazy=True)
+    metric = metric_or_only(report, options.metric)
     scale = tuple(options.scale) if options.scale else None
     result = agreement(
-        scores,
+        report.scores(metric),
         load_labels(options.labels),
         options.kind,
         threshold=options.threshold,
         scale=scale,
         raw_grades=options.raw_grades,
     )
+    if options.out:
+        write_agreement(options.out, result, metric, report)
     out = console()
     texts = [heading for heading in AGREEMENT_HEADINGS if heading not in ("value", "95% interval")]
     out.print(table_of(AGREEMENT_HEADINGS, result.cells(), title=result.title, left=texts))

@@ -69,6 +69,8 @@ def run_compare(options: argparse.Namespace) -> int:
         paired=not options.unpaired,
         reweight=options.reweight or None,
         require=parse_require(options),
+        labels=options.labels,
+        metric=options.metric,
     )
     gates = comparison.gates(allow=parse_allow(options))
     show_or_write(options, lambda: comparison_object(comparison, gates), lambda: _show_comparison(comparison))
@@ -79,7 +81,8 @@ def run_compare(options: argparse.Namespace) -> int:
 
 def _show_comparison(comparison: Comparison) -> None:
     texts = ("metric", "verdict")
-    table = table_of(comparison.headings, comparison.cells(), title=comparison.title, left=texts, colours=_COLOURS)
+    colours = {one.shown: _COLOURS[one.verdict] for one in comparison.values() if one.verdict in _COLOURS}
+    table = table_of(comparison.headings, comparison.cells(), title=comparison.title, left=texts, colours=colours)
     is_paired = all(metric.samples is None for metric in comparison.values())
     counted = "+ and −: number of pairs in which the candidate is better or worse"
     table.caption = counted if is_paired else "samples: scored samples of candidate / baseline"
@@ -95,7 +98,9 @@ def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str
         fields = fields_of(metric, "metric")
         metrics[name] = {"candidate": fields.pop("mean"), **fields}
     answers = [gate.to_dict() for gate in gates]
-    return {"metrics": metrics, "margin": comparison.margin, "notes": comparison.notes, "gates": answers}
+    shifts = {name: asdict(shift) for name, shift in comparison.judge_shift.items()}
+    more = {"judge_shift": shifts, "notes": comparison.notes, "gates": answers}
+    return {"metrics": metrics, "margin": comparison.margin, **more}
 
 
 def trend_object(trend: Trend) -> dict[str, Any]:
@@ -116,6 +121,7 @@ def trend_object(trend: Trend) -> dict[str, Any]:
             name: [{"since": one.since.isoformat(), "before": one.before, "after": one.after} for one in changes]
             for name, changes in trend.changes.items()
         },
+        "judge_shift": {name: asdict(shift) for name, shift in trend.judge_shift.items()},
         "notes": list(trend.notes),
     }
 

@@ -125,6 +125,32 @@ def split_digests(instrument: str) -> tuple[str, str]:
     return (found, counted) if dot else (UNKNOWN, UNKNOWN)
 
 
+def step_digests(part: Any) -> dict[str, str]:
+    """Return a digest of judge and prompts by name of each step in a part; language and attempts do not count."""
+    found: dict[str, str] = {}
+    if isinstance(part, list):
+        for item in part:
+            found |= step_digests(item)
+    elif isinstance(part, Mapping):
+        if _has_name(part) and "judge" in part:
+            asked = {
+                "judge": _without_retries(part["judge"]),
+                **{key: part.get(key) for key in ("prompts", "own_prompt")},
+            }
+            found[part["step"]] = digest_of(asked)
+        for item in part.values():
+            found |= step_digests(item)
+    return found
+
+
+def _without_retries(judge: Any) -> Any:
+    if isinstance(judge, list):
+        return [*map(_without_retries, judge)]
+    if not isinstance(judge, Mapping):
+        return judge
+    return {name: _without_retries(item) for name, item in judge.items() if name not in ("language", "attempts")}
+
+
 def differences(one: Part | None, other: Part | None) -> list[str]:
     """Return the differences of two parts in words; at most five, then their number.
 

@@ -19,9 +19,9 @@ from langchain_rageval.data.schema import Direction, Row, Sample, Score
 from langchain_rageval.errors import ConfigError, check_number, list_choices
 from langchain_rageval.evaluation.inputs import AnyMetric, Drawn
 from langchain_rageval.metrics.structure import metrics_in, names_of
-from langchain_rageval.report.comparison import LEAST_PAIRS
 from langchain_rageval.report.files import Bound, Decision, Outcome
 from langchain_rageval.report.gates import AGAINST_BASELINE
+from langchain_rageval.report.metric_comparison import LEAST_PAIRS
 from langchain_rageval.report.report import Report
 from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
@@ -14,121 +14,28 @@ from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import ConfigError, did_you_mean
+from langchain_rageval.report.anchors import LEAST_ANCHORS, JudgeShift, anchors_by_metric, scored_again
 from langchain_rageval.report.files import ReportData, check_metric
-from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, range_of, value_of, worst_of
+from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, worst_of
+from langchain_rageval.report.metric_comparison import (
+    LEAST_PAIRS,
+    MetricComparison,
+    Verdict,
+    compare_metric,
+    value_in,
+    with_verdict,
+    with_verdicts,
+)
 from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows, paired_rows
-from langchain_rageval.report.summary import ROUNDING
-from langchain_rageval.report.tables import Analysis, interval_text, number_text
+from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, labelled_pairs
+from langchain_rageval.report.tables import Analysis, number_text
 from langchain_rageval.report.units import By, Units
-from langchain_rageval.statistics import detectable_difference, holm, paired_difference, sign_flip_p
-from langchain_rageval.statistics.paired import largest_loss
+from langchain_rageval.statistics import detectable_difference, holm
 
-Verdict = Literal["better", "worse", "no worse", "inconclusive", "too few pairs", "too few samples", "lost coverage"]
-Require = Literal["no regression found", "no worse"]
+Require = Literal["no regression found", "no worse", "confirmed"]
 
-ALPHA = 0.05
-"""Level of the two-sided tests, so that a healthy metric is "worse" in at most 2.5% of runs."""
-COVERAGE_ALPHA = 0.01
-"""Level of the one-sided tests of coverage."""
 MOST_MISSING = 0.05
 """Share of the baseline's samples that may be missing."""
-
-LEAST_PAIRS = 6
-"""Minimum number of pairs, or clusters, of a test at 5%.
-
-Five pairs that all differ in one direction, which happens by chance in 2 / 2⁵ = 6% of runs, would already give
-p = 0.047; with four or fewer, no difference gives p < 0.05.
-"""
-
-
-@dataclass(frozen=True)
-class MetricComparison:
-    """Comparison of one metric in two runs, over the samples that both runs scored.
-
-    Attributes:
-        metric: its name.
-        direction: whether "higher" or "lower" is better.
-        mean: of the candidate over the pairs; None without pairs.
-        baseline: mean of the baseline over the pairs.
-        difference: mean of candidate minus baseline, whatever the direction; None without pairs.
-        low: lower end of the 95% interval of the difference, for this metric alone; None without pairs.
-        high: upper end of the interval.
-        p_value: two-sided p-value of "the mean difference is 0", Holm-adjusted over the metrics; None without pairs.
-            Interval and p-value come from one procedure, Student's t on the pairs and two invented ones at plus and
-            minus the largest difference. It assumes independent pairs, or clusters.
-        p_unadjusted: p-value of this metric alone; below 0.05 exactly if the interval does not contain 0.
-        verdict: "better" if `p_value` is below 0.05 and the candidate's mean is the better one; "no worse" if
-            `largest_loss` is at most the margin; "worse" if `p_value` is below 0.05 and the interval contains losses
-            greater than the margin; otherwise "inconclusive". "too few pairs" below six pairs or clusters. "lost
-            coverage" if too many samples of the baseline have no value in the candidate.
-        pairs: samples that both have scored.
-        clusters: groups of samples that count as one; None when each counts by itself.
-        better: pairs in which the candidate's value is the better one.
-        worse: pairs in which it is the worse one.
-        lost: samples that only the baseline has scored, of those that both hold.
-        gained: samples that only the candidate has scored.
-        coverage_fell: True if significantly more samples lack a score than in the baseline (McNemar's exact test, or
-            the sign-flip test of clusters; one-sided p < 0.01, Holm-adjusted over the metrics).
-        samples: scored samples of candidate and baseline in a comparison without pairs, whose `pairs`, `better`,
-            `worse`, `lost` and `gained` are 0; None in a paired one.
-        largest_loss: greatest loss that the pairs leave possible, at least 0, in the metric's units, with a confidence
-            of 97.5%: the worst end of an interval that allows for losses of the whole range that no pair shows. None
-            without pairs.
-        lost_coverage: reasons for the verdict "lost coverage", each with its code.
-        pairs_verdict: verdict of the pairs alone, for when the reasons of "lost coverage" are allowed.
-        coverage_p: one-sided p-value of "as many samples are scored as in the baseline", not adjusted.
-    """
-
-    metric: str
-    direction: Direction
-    mean: float | None = None
-    baseline: float | None = None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p_value: float | None = None
-    p_unadjusted: float | None = None
-    verdict: Verdict = "too few pairs"
-    pairs: int = 0
-    clusters: int | None = None
-    better: int = 0
-    worse: int = 0
-    lost: int = 0
-    gained: int = 0
-    coverage_fell: bool = False
-    samples: tuple[int, int] | None = None
-    largest_loss: float | None = None
-    lost_coverage: Sequence[Note] = ()
-    pairs_verdict: Verdict = "too few pairs"
-    coverage_p: float = 1.0
-
-    @property
-    def interval(self) -> str:
-        """The 95% interval of the difference as text; "" if there is none."""
-        return interval_text(self.low, self.high, "+.3f")
-
-    def __str__(self) -> str:
-        """Return the comparison of the metric as one line: verdict, difference and counts."""
-        units = f"{self.pairs} pairs" + (
-            "" if self.clusters is None else f" in {self.clusters} cluster{'' if self.clusters == 1 else 's'}"
-        )
-        counts = f"{units}, {self.better} better, {self.worse} worse"
-        if self.samples is not None:
-            counts = f"{self.samples[0]} and {self.samples[1]} samples"
-        if self.difference is None:
-            return f"{self.metric} {self.verdict} ({counts})"
-        alone = self.p_unadjusted is not None and self.p_value is not None and self.p_unadjusted < ALPHA <= self.p_value
-        p = f"p = {self.p}" + (f" for all metrics, {self.p_unadjusted:.3f} for this one alone" if alone else "")
-        loss = f"a loss up to {self.largest_loss:.3f} is possible" if self.largest_loss else ""
-        possible = f"; {loss}" if loss and self.verdict == "inconclusive" else ""
-        return f"{self.metric} {self.verdict}: {self.difference:+.3f} {self.interval}, {p} ({counts}){possible}"
-
-    @property
-    def p(self) -> str:
-        """The adjusted p-value as text; "" if there is none."""
-        if self.p_value is None:
-            return ""
-        return "< 0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
 
 
 class Comparison(Analysis[MetricComparison]):
@@ -141,6 +48,9 @@ class Comparison(Analysis[MetricComparison]):
         missing_metrics: metrics that only the baseline has.
         left_out: metrics of which the run has left scores out, because they did not fit its budget.
         nothing_compared: True if no metric has a pair of values, and not because the candidate lost its scores.
+        judge_shift: metric to the shift of its judge, for metrics with rows that did not change and were asked anew.
+        moved: verdicts of the metrics that are undecided, with the difference moved by either end of that shift.
+        labelled: metric that people labelled; "" without labels.
     """
 
     def __init__(
@@ -158,23 +68,37 @@ class Comparison(Analysis[MetricComparison]):
         )
         self.require, self.missing_metrics, self.margin = require, list(missing_metrics), margin
         self.left_out: Collection[str] = ()
+        self.judge_shift: Mapping[str, JudgeShift] = {}
+        self.moved: Mapping[str, Collection[Verdict]] = {}
+        self.labelled = ""
+
+    @property
+    def corrected(self) -> Corrected | None:
+        """Difference that people's labels show; None if there are none, or too few."""
+        return self[self.labelled].corrected if self.labelled else None
+
+    @property
+    def confirmed(self) -> bool | None:
+        """True if the labels show what the verdict says, False if they show the contrary, None if neither."""
+        return self[self.labelled].confirmed if self.labelled else None
 
     def gates(self, require: Require | None = None, *, allow: Collection[str] = ()) -> list[Gate]:
         """Return a gate for each metric, and for each that only the baseline has.
 
         A metric fails if its verdict is "worse" or "lost coverage", and is undecided with "too few pairs". An
         "inconclusive" one passes, unless `require` is "no worse"; its reason then says which loss is still possible.
+        A metric whose answer would change with the shift of its judge is undecided.
 
         Args:
-            require: "no regression found", or "no worse", which needs a margin above 0; by default what `compare` was
-                given.
+            require: "no regression found"; "no worse", which needs a margin above 0; or "confirmed": people's labels
+                confirm that the labelled metric is better or no worse. By default what `compare` was given.
             allow: codes of reasons that are meant to be so, such as "missing-samples".
 
         Raises:
             ConfigError: if `require` is unknown, or is "no worse" without a margin.
         """
         require = check_require(require or self.require, self.margin)
-        gates = [_gate_of(metric, require, self.margin, allow) for metric in self.values()]
+        gates = [self._gate(metric, require, allow) for metric in self.values()]
         for name in self.missing_metrics:
             missing = Note("metric-left-out" if name in self.left_out else "missing-metric", metric=name)
             if missing.code not in allow:
@@ -182,10 +106,14 @@ class Comparison(Analysis[MetricComparison]):
                 gates.append(Gate.of(name, requirement_of(require, self.margin), verdict, [missing]))
         return gates
 
-    @property
-    def problems(self) -> list[str]:
-        """Reasons of the gates that did not pass; `[]` if `check` passes."""
-        return [gate.reason for gate in self.gates() if gate.verdict != "passed"]
+    def _gate(self, metric: MetricComparison, require: Require, allow: Collection[str]) -> Gate:
+        rule: Require = "no regression found" if require == "confirmed" and metric.metric != self.labelled else require
+        gate = _gate_of(metric, rule, self.margin, allow)
+        moved = [replace(metric, pairs_verdict=verdict) for verdict in self.moved.get(metric.metric, ())]
+        if all(_gate_of(one, rule, self.margin, allow).verdict == gate.verdict for one in moved):
+            return gate
+        note = Note("judge-shift", metric=metric.metric, shift=self.judge_shift[metric.metric], finding=metric)
+        return gate if note.code in allow else Gate.of(gate.metric, gate.requirement, "undecided", [note])
 
     def check(self, require: Require | None = None, *, allow: Collection[str] = ()) -> None:
         """Raise an error unless all `gates` passed.
@@ -227,7 +155,7 @@ def comparison_cells(metric: MetricComparison) -> tuple[str, ...]:
     counts: tuple[str, ...] = (str(metric.pairs), str(metric.better), str(metric.worse))
     if metric.samples is not None:
         counts = (f"{metric.samples[0]} / {metric.samples[1]}",)
-    return (name, metric.verdict, *means, metric.interval or "–", metric.p or "–", *counts)
+    return (name, metric.shown, *means, metric.interval or "–", metric.p or "–", *counts)
 
 
 def compare_rows(
@@ -240,27 +168,144 @@ def compare_rows(
     require: Require = "no regression found",
     *,
     is_drawn: bool = False,
+    people: PeopleOptions | None = None,
+    again: Sequence[Row] = (),
 ) -> Comparison:
     """Return the comparison of two runs; see `Report.compare`.
 
     `is_drawn` says that the candidate asked about a random part of the samples, so that none of the others is missing.
     """
     check_require(require, margin)
-    shared, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
+    shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
     pairing = pair_rows(candidate, baseline)
     if is_drawn:
         pairing = replace(pairing, missing=[])
     units = Units((row.sample for row, _ in pairing.pairs), cluster)
     groups = units.groups()
-    compared = [compare_metric(name, direction, pairing.pairs, groups) for name, direction in shared.items()]
-    metrics = [_with_coverage(metric, pairing, groups, margin) for metric in with_verdicts(compared, margin)]
+    compared = [
+        replace(compare_metric(name, direction, pairing.pairs, groups), judge=judges[name])
+        for name, direction in shared.items()
+    ]
+    judged = with_verdicts(compared, margin)
+    anchors = anchors_by_metric(pairing.pairs, scored_again(again, baseline), list(shared))
+    shifts = judge_shifts(anchors, shared, cluster)
+    moved = _moved_verdicts(judged, shifts, pairing.pairs, groups, margin)
+    metrics = [_with_coverage(metric, pairing, groups, margin) for metric in judged]
+    metrics = [
+        replace(metric, verdict="undecided") if metric.metric in moved and not metric.lost_coverage else metric
+        for metric in metrics
+    ]
+    if people is not None:
+        metrics, label_notes = _with_labels(metrics, people, pairing.pairs, groups, margin)
+        notes = [*label_notes, *notes]
     notes += [*_unpaired_notes(candidate, baseline, pairing), *units.notes(paired=True)]
+    notes += [Note("judge-shift-found", metric=name, shift=shift) for name, shift in shifts.items()]
     notes += [
         Note("coverage-fell", metric=metric.metric, lost=metric.lost, gained=metric.gained)
         for metric in metrics
         if metric.coverage_fell
     ]
-    return Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
+    comparison = Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
+    comparison.judge_shift, comparison.moved = shifts, moved
+    comparison.labelled = people.metric if people is not None else ""
+    return comparison
+
+
+def judge_shifts(
+    anchors: Mapping[str, Sequence[Pair]], directions: Mapping[str, Direction], cluster: By | None
+) -> dict[str, JudgeShift]:
+    """Return the shift of the judge of each metric that has enough anchors."""
+    shifts = {}
+    for name, pairs in anchors.items():
+        groups = Units((row.sample for row, _ in pairs), cluster).groups() if pairs else None
+        found = compare_metric(name, directions[name], pairs, groups)
+        if found.pairs >= LEAST_ANCHORS and found.difference is not None:
+            ends = (found.low or 0.0, found.high or 0.0)
+            p_value = 1.0 if found.p_unadjusted is None else found.p_unadjusted
+            shifts[name] = JudgeShift(found.difference, *ends, found.pairs, p_value)
+    return shifts
+
+
+SHIFT_ALPHA = 0.01
+"""Level of the tests of the shifts of judges, Holm-adjusted over the metrics."""
+
+
+def _moved_verdicts(
+    metrics: Sequence[MetricComparison],
+    shifts: Mapping[str, JudgeShift],
+    pairs: Sequence[Pair],
+    groups: Sequence[Hashable] | None,
+    margin: float,
+) -> dict[str, Collection[Verdict]]:
+    """Return the verdicts that either end of the shift of its judge gives a metric, if one differs from its verdict.
+
+    An inconclusive verdict claims nothing: it counts as changed only if the judge has moved significantly.
+    """
+    if not shifts:
+        return {}
+    adjusted = dict(zip(shifts, holm([shift.p_value for shift in shifts.values()]), strict=True))
+    ends: list[list[MetricComparison]] = []
+    for end in ("low", "high"):
+        by = {name: float(getattr(shift, end)) for name, shift in shifts.items()}
+        moved = [
+            compare_metric(one.metric, one.direction, pairs, groups, by=by.get(one.metric, 0.0)) for one in metrics
+        ]
+        ends.append(with_verdicts(moved, margin))
+    found: dict[str, Collection[Verdict]] = {}
+    for metric, *others in zip(metrics, *ends, strict=True):
+        is_claim = metric.verdict in ("better", "worse", "no worse")
+        verdicts = {one.verdict for one in others} - {metric.verdict}
+        if verdicts and (is_claim or adjusted.get(metric.metric, 1.0) < SHIFT_ALPHA):
+            found[metric.metric] = verdicts
+    return found
+
+
+@dataclass(frozen=True)
+class PeopleOptions:
+    """Labels of people for a comparison.
+
+    Attributes:
+        labels: labels of a sheet of both reports, or of the candidate and of the baseline.
+        metric: metric that they are about.
+        scale: the lowest and the highest possible label.
+    """
+
+    labels: Labels | tuple[Labels, Labels]
+    metric: str
+    scale: tuple[float, float]
+
+
+def _with_labels(
+    metrics: Sequence[MetricComparison],
+    people: PeopleOptions,
+    pairs: Sequence[Pair],
+    groups: Sequence[Hashable] | None,
+    margin: float,
+) -> tuple[list[MetricComparison], list[Note]]:
+    """Return the comparisons with what people's labels show, and notes on it."""
+    metric = next((one for one in metrics if one.metric == people.metric), None)
+    if metric is None:
+        raise ConfigError(f"labels of {people.metric!r}: the reports have {', '.join(one.metric for one in metrics)}")
+    values = [(value_in(ours, people.metric), value_in(theirs, people.metric)) for ours, theirs in pairs]
+    judged = [None if own is None or other is None else own - other for own, other in values]
+    labels = labelled_pairs(pairs, people.labels)
+    width = people.scale[1] - people.scale[0]
+    found = corrected(list(zip(labels, judged, strict=True)), (-width, width), groups)
+    if found is None:
+        count = sum(label is not None for label in labels)
+        return list(metrics), [Note("few-labels", metric=people.metric, count=count, least=LEAST_LABELS)]
+    labelled = replace(metric, corrected=found, confirmed=_confirmed(metric, found, margin))
+    conflict = [Note("contradicted", metric=metric.metric, finding=labelled)] if labelled.confirmed is False else []
+    return [labelled if one is metric else one for one in metrics], conflict
+
+
+def _confirmed(metric: MetricComparison, found: Corrected, margin: float) -> bool | None:
+    """Return whether people's labels show the verdict of the pairs, or the contrary; None if neither."""
+    low, high = (found.low, found.high) if metric.direction == "higher" else (-found.high, -found.low)
+    least = -margin if metric.pairs_verdict == "no worse" else 0.0
+    if metric.pairs_verdict not in ("better", "worse", "no worse") or low <= least <= high:
+        return None
+    return (low > least) == (metric.pairs_verdict != "worse")
 
 
 def check_require(require: Any, margin: float) -> Require:
@@ -282,6 +327,8 @@ def check_require(require: Any, margin: float) -> Require:
 def requirement_of(require: Require, margin: float) -> str:
     """Return what a gate on a comparison requires, as text."""
     within = f" by more than {margin:g}" if margin else ""
+    if require == "confirmed":
+        return f"confirmed by people's labels{within}"
     return f"{'no worse than the baseline' if require == 'no worse' else 'no regression found'}{within}"
 
 
@@ -292,11 +339,17 @@ def _gate_of(metric: MetricComparison, require: Require, margin: float, allow: C
     if verdict == "lost coverage":
         return Gate.of(metric.metric, required, "failed", reasons)
     finding = replace(metric, verdict=verdict)
+    if require == "confirmed" and verdict not in ("worse", "too few pairs"):
+        code = "not-confirmed" if metric.confirmed is None else "contradicted"
+        if metric.confirmed or code in allow:
+            return Gate(metric.metric, required, "passed")
+        note = Note(code, metric=metric.metric, finding=finding)
+        return Gate.of(metric.metric, required, "undecided" if metric.confirmed is None else "failed", [note])
     if verdict in ("better", "no worse"):
         return Gate(metric.metric, required, "passed")
     if verdict == "inconclusive":
         note = Note("inconclusive", metric=metric.metric, finding=finding)
-        passed = require == "no regression found" or note.code in allow
+        passed = require != "no worse" or note.code in allow
         return Gate.of(metric.metric, required, "passed" if passed else "undecided", [note])
     code = "worse" if verdict == "worse" else "too-few-pairs"
     if code in allow:
@@ -311,62 +364,6 @@ def check_margin(margin: object) -> None:
         raise ConfigError(f"margin must be a number of at least 0, in the metrics' units, got {margin!r}")
 
 
-def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
-    """Return comparisons with verdicts and with p-values that are Holm-adjusted over those with enough pairs."""
-    coverage = holm([metric.coverage_p for metric in compared])
-    compared = [replace(one, coverage_fell=p < COVERAGE_ALPHA) for one, p in zip(compared, coverage, strict=True)]
-    tested = [metric.p_unadjusted for metric in compared if metric.p_unadjusted is not None and _has_enough(metric)]
-    adjusted = iter(holm(tested))
-    return [with_verdict(metric, next(adjusted) if _has_enough(metric) else None, margin) for metric in compared]
-
-
-def compare_metric(
-    name: str,
-    direction: Direction,
-    pairs: Sequence[Pair],
-    groups: Sequence[Hashable] | None,
-    unknown: Sequence[float] = (),
-) -> MetricComparison:
-    """Return the comparison of one metric, without adjusted p-value and verdict.
-
-    Args:
-        name: name of the metric.
-        direction: "higher" or "lower", whichever is better.
-        pairs: rows of candidate and baseline.
-        groups: cluster of each pair; None if all are independent.
-        unknown: differences that are assumed for further samples of the baseline, each a cluster of its own.
-    """
-    values = [(_value(ours, name), _value(theirs, name)) for ours, theirs in pairs]
-    both = [(place, own, other) for place, (own, other) in enumerate(values) if own is not None and other is not None]
-    differences = [*(0.0 if abs(own - other) < ROUNDING else own - other for _, own, other in both), *unknown]
-    among: list[Hashable] | None = None
-    if groups is not None:
-        among = [*(groups[place] for place, _, _ in both), *(("unknown", number) for number in range(len(unknown)))]
-    coverage = [float(own is not None) - float(other is not None) for own, other in values]
-    span = _span(name, pairs, [value for _, own, other in both for value in (own, other)])
-    result = paired_difference(differences, among, span=span) if differences else None
-    sign = 1 if direction == "higher" else -1
-    loss = largest_loss(differences, among, span=span, sign=sign) if differences else None
-    return MetricComparison(
-        metric=name,
-        direction=direction,
-        mean=fmean(own for _, own, _ in both) if both else None,
-        baseline=fmean(other for _, _, other in both) if both else None,
-        difference=result.mean if result else None,
-        low=result.low if result else None,
-        high=result.high if result else None,
-        p_unadjusted=result.p_value if result else None,
-        pairs=len(both),
-        clusters=None if among is None else len(set(among)),
-        better=sum(sign * difference > 0 for difference in differences),
-        worse=sum(sign * difference < 0 for difference in differences),
-        lost=coverage.count(-1.0),
-        gained=coverage.count(1.0),
-        largest_loss=loss,
-        coverage_p=sign_flip_p(coverage, groups) / 2 if sum(coverage) < 0 else 1.0,
-    )
-
-
 def _with_coverage(
     metric: MetricComparison, pairing: Pairing, groups: Sequence[Hashable] | None, margin: float
 ) -> MetricComparison:
@@ -377,8 +374,8 @@ def _with_coverage(
     """
     name = metric.metric
     gone = {"missing-samples": pairing.missing, "reworded-samples": pairing.reworded}
-    lacking = {code: [row for row in rows if _value(row, name) is not None] for code, rows in gone.items()}
-    scored_pairs = [(ours, theirs) for ours, theirs in pairing.pairs if _value(theirs, name) is not None]
+    lacking = {code: [row for row in rows if value_in(row, name) is not None] for code, rows in gone.items()}
+    scored_pairs = [(ours, theirs) for ours, theirs in pairing.pairs if value_in(theirs, name) is not None]
     scored = len(scored_pairs) + sum(map(len, lacking.values()))
     most = MOST_MISSING * scored + 1e-9
     reasons = [
@@ -389,7 +386,7 @@ def _with_coverage(
     unknown = [theirs for ours, theirs in scored_pairs if _is_unknown(ours, name)]
     verdict = metric.verdict
     if len(unknown) > most:
-        assumed = [worst_of(theirs.scores[name]) - (_value(theirs, name) or 0.0) for theirs in unknown]
+        assumed = [worst_of(theirs.scores[name]) - (value_in(theirs, name) or 0.0) for theirs in unknown]
         worst = compare_metric(name, metric.direction, pairing.pairs, groups, assumed)
         found = with_verdict(worst, worst.p_unadjusted, margin).verdict
         if found == "worse" and verdict != "worse":
@@ -408,41 +405,6 @@ _MOST_NAMED = 5
 def _is_unknown(row: Row, name: str) -> bool:
     """Return True if a score is unknown: it failed, or was left out."""
     return name not in row.scores or row.scores[name].failure is not None
-
-
-def _value(row: Row, name: str) -> float | None:
-    return value_of(row.sample, row.scores.get(name))
-
-
-def _span(name: str, pairs: Sequence[Pair], values: Sequence[float]) -> float:
-    """Return the largest possible difference of two values: the range of the metric, or of the values if greater."""
-    ranges = [range_of(row.scores[name]) for pair in pairs[:1] for row in pair if name in row.scores]
-    span = max((high - low for low, high in ranges), default=1.0)
-    return max(span, max(values, default=0.0) - min(values, default=0.0))
-
-
-def _has_enough(metric: MetricComparison) -> bool:
-    """Return True if a metric has enough pairs, clusters or, in a comparison without pairs, samples for a verdict."""
-    if metric.samples is not None:
-        return metric.p_unadjusted is not None
-    return (metric.pairs if metric.clusters is None else metric.clusters) >= LEAST_PAIRS
-
-
-def with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
-    """Return the comparison of a metric with its adjusted p-value and verdict; without one, it keeps its verdict."""
-    if p_value is None:
-        return replace(metric, p_value=metric.p_unadjusted)
-    sign = 1 if metric.direction == "higher" else -1
-    gain = sign * (metric.difference or 0.0)
-    worst = min(sign * (metric.low or 0.0), sign * (metric.high or 0.0))
-    verdict: Verdict = "inconclusive"
-    if p_value < ALPHA and gain > 0:
-        verdict = "better"
-    elif metric.largest_loss is not None and metric.largest_loss <= margin:
-        verdict = "no worse"
-    elif p_value < ALPHA and worst < -margin:
-        verdict = "worse"
-    return replace(metric, p_value=p_value, verdict=verdict, pairs_verdict=verdict)
 
 
 def _unpaired_notes(candidate: Sequence[Row], baseline: Sequence[Row], pairing: Pairing) -> list[Note]:
@@ -486,7 +448,7 @@ def minimum_difference(
     else:
         check_metric(baseline, metric)
         pairs = (
-            (_value(ours, metric), _value(theirs, metric)) for ours, theirs in paired_rows(data.rows, baseline.rows)
+            (value_in(ours, metric), value_in(theirs, metric)) for ours, theirs in paired_rows(data.rows, baseline.rows)
         )
         values, factor = [own - other for own, other in pairs if own is not None and other is not None], 1.0
     if len(values) < 2:

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING
 
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.comparison import (
-    PAIRED_HEADINGS,
-    Comparison,
-    compare_metric,
-    comparison_cells,
-    with_verdicts,
-)
+from langchain_rageval.report.comparison import PAIRED_HEADINGS, Comparison, comparison_cells
+from langchain_rageval.report.metric_comparison import compare_metric, with_verdicts
 from langchain_rageval.report.pairing import Pair, scores_by_metric
 from langchain_rageval.report.plot import draw_evolutions
 from langchain_rageval.report.tables import Analysis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -134,10 +135,10 @@ class LabelSheet(Sequence[Row]):
         names = [*_COLUMNS, *([self.metric] if show_scores else []), "label"]
         written = io.StringIO(newline="")
         writer = csv.writer(written, delimiter=delimiter, lineterminator="\r\n")
-        writer.writerow(map(_harmless, names))
+        writer.writerow(map(cell_of, names))
         for row in self.rows:
             score = [_decimal(row.scores[self.metric].value, delimiter)] if show_scores else []
-            writer.writerow([_harmless_id(row.sample.id), *map(_harmless, _texts(row)), *score, ""])
+            writer.writerow([_harmless_id(row.sample.id), *map(cell_of, _texts(row)), *score, ""])
         try:
             with Path(path).open("xb") as file:
                 file.write(written.getvalue().encode("utf-8-sig"))
@@ -177,6 +178,26 @@ class LabelSheet(Sequence[Row]):
         write_review_page(path, data, chosen, metric=self.metric)
 
 
+def answer_id(name: str, sample: Sample) -> str:
+    """Return the id of an answer in a sheet of two reports, which does not tell whose answer it is."""
+    return f"{name}@{hashlib.blake2b((sample.answer or '').encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
+
+
+def pairs_to_label(pairs: Sequence[tuple[Row, Row]], n: int, metric: str, seed: int) -> LabelSheet:
+    """Draw pairs of rows as `rows_to_label` draws rows, in the order of the differences of their scores.
+
+    Raises:
+        ConfigError: if `n` is below 1, or no pair has two scores.
+    """
+    values = [[row.scores[metric].value if metric in row.scores else None for row in pair] for pair in pairs]
+    drawn = _drawn([None if own is None or other is None else own - other for own, other in values], n, metric, seed)
+    ids = SampleIds(), SampleIds()
+    names = [[own.distinct(row.sample).id for own, row in zip(ids, pair, strict=True)] for pair in pairs]
+    found = {answer_id(names[at][side], row.sample): row for at in drawn for side, row in enumerate(pairs[at])}
+    rows = [_renamed(row, name) for name, row in sorted(found.items(), key=lambda item: item[0].partition("@")[::-1])]
+    return LabelSheet(metric, rows)
+
+
 def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelSheet:
     """Draw rows by systematic sampling: at even steps from a random start, in the order of their scores.
 
@@ -185,10 +206,22 @@ def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelS
     Raises:
         ConfigError: if `n` is below 1, or no row has a score.
     """
+    values = [row.scores[metric].value if metric in row.scores else None for row in rows]
+    drawn = _drawn(values, n, metric, seed)
+    count, missing = len(drawn), sum(metric in row.scores for row in rows) - sum(value is not None for value in values)
+    notes = [f"All {count} rows with a score are included; {n} were requested."] if count < n else []
+    if missing:
+        notes.append(f"{missing} samples have no score of {metric} and cannot be drawn.")
+    ids = SampleIds()
+    names = [ids.distinct(row.sample).id for row in rows]
+    return LabelSheet(metric, [_renamed(rows[place], names[place]) for place in drawn], notes)
+
+
+def _drawn(values: Sequence[float | None], n: int, metric: str, seed: int) -> list[int]:
+    """Return the places of `n` values, spread evenly over them, in order; those without a value are not drawn."""
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ConfigError(f"n must be the number of rows to label, at least 1, got {n!r}")
-    values = [(row.scores[metric].value, place) for place, row in enumerate(rows) if metric in row.scores]
-    scored = [(value, place) for value, place in values if value is not None]
+    scored = [(value, place) for place, value in enumerate(values) if value is not None]
     if not scored:
         raise ConfigError(f"no row has a score of {metric}: there is nothing to compare labels with")
     random = Random(seed)
@@ -196,13 +229,7 @@ def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelS
     places = [place for _, place in sorted(scored, key=lambda pair: pair[0])]
     count = min(n, len(places))
     start, step = random.random(), len(places) / count
-    drawn = sorted(places[min(int((start + number) * step), len(places) - 1)] for number in range(count))
-    notes = [f"All {count} rows with a score are included; {n} were requested."] if count < n else []
-    if missing := len(values) - len(places):
-        notes.append(f"{missing} samples have no score of {metric} and cannot be drawn.")
-    ids = SampleIds()
-    names = [ids.distinct(row.sample).id for row in rows]
-    return LabelSheet(metric, [_renamed(rows[place], names[place]) for place in drawn], notes)
+    return sorted(places[min(int((start + number) * step), len(places) - 1)] for number in range(count))
 
 
 def _renamed(row: Row, name: str) -> Row:
@@ -230,14 +257,41 @@ def load_labels(path: str | Path) -> dict[str, float]:
             labels for one id; the message names the line.
     """
     labels: dict[str, float] = {}
-    for line, name, cell in _filled_in(Path(path)):
-        value = _label(cell)
-        if value is None:
+    for line, name, _, value in read_labels(Path(path)):
+        if labels.setdefault(name, value) != value:
+            raise ConfigError(f"{path}, line {line}: {name!r} has two labels, {labels[name]:g} and {value:g}: keep one")
+    return labels
+
+
+class SheetLabel(NamedTuple):
+    """Label in a sheet.
+
+    Attributes:
+        line: number of the line.
+        id: id of the sample.
+        answer: the cell of the answer; None if the sheet has no such column.
+        value: the label.
+    """
+
+    line: int
+    id: str
+    answer: str | None
+    value: float
+
+
+def read_labels(path: Path) -> list[SheetLabel]:
+    """Return the labels in a sheet; see `load_labels`.
+
+    Raises:
+        ConfigError: if the file cannot be read, lacks a column, has no labels, or an invalid label.
+    """
+    labels = []
+    for line, name, answer, cell in _filled_in(path):
+        if (value := _label(cell)) is None:
             raise ConfigError(
                 f"{path}, line {line}: {cell!r} is not a label: enter a number, yes or no (да, нет), or leave it empty"
             )
-        if labels.setdefault(name, value) != value:
-            raise ConfigError(f"{path}, line {line}: {name!r} has two labels, {labels[name]:g} and {value:g}: keep one")
+        labels.append(SheetLabel(line, name, answer, value))
     if not labels:
         raise ConfigError(f"{path} has no labels: fill in the column 'label'")
     return labels
@@ -255,7 +309,8 @@ def _decimal(value: float | None, delimiter: str) -> str:
     return f"{value:g}".replace(".", "," if delimiter == ";" else ".")
 
 
-def _harmless(text: str) -> str:
+def cell_of(text: str) -> str:
+    """Return the text of a cell that no spreadsheet reads as a formula."""
     text = text.replace("\0", "\ufffd")
     text = f"'{text}" if text.lstrip("' ").startswith(_FORMULA) else text
     return shortened(text, _LONGEST)
@@ -266,8 +321,8 @@ def _harmless_id(name: str) -> str:
     return name if name[:1].isalpha() else f"'{name}"
 
 
-def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield line number, sample id and label for each row of a sheet that has a label."""
+def _filled_in(path: Path) -> Iterator[tuple[int, str, str | None, str]]:
+    """Yield line number, sample id, answer and label for each row of a sheet that has a label."""
     text = _text(path)
     delimiter = find_delimiter(text.splitlines(keepends=True)[:1], lambda name: name.strip().lower() == "label")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -276,12 +331,12 @@ def _filled_in(path: Path) -> Iterator[tuple[int, str, str]]:
         for name in ("id", "label"):
             if names.count(name) != 1:
                 raise ConfigError(f"{path}: expected one column {name!r}, got {', '.join(names) or 'nothing'}")
-        places = names.index("id"), names.index("label")
+        places = [names.index(name) if name in names else -1 for name in ("id", "label", "answer")]
         line = reader.line_num + 1
         while (cells := next_row(reader)) is not None:
-            name, cell = (cells[place] if place < len(cells) else "" for place in places)
+            name, cell, answer = (cells[place] if 0 <= place < len(cells) else "" for place in places)
             if cell.strip():
-                yield line, name.removeprefix("'"), cell.strip()
+                yield line, name.removeprefix("'"), None if places[2] < 0 else answer, cell.strip()
             line = reader.line_num + 1
     except csv.Error as error:
         raise ConfigError(f"{path} is not valid CSV ({error}); save the sheet as CSV") from None

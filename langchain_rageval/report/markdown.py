@@ -12,10 +12,11 @@ from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 from langchain_rageval._internal.page import printable, shortened
 from langchain_rageval.data.schema import Row
 from langchain_rageval.report.audit import summarise_audit
-from langchain_rageval.report.comparison import Comparison, MetricComparison
+from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.diagnosis import diagnose_rows
 from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.gates import Gate
+from langchain_rageval.report.metric_comparison import MetricComparison
 from langchain_rageval.report.summary import Summary, missing_scores, summarise
 from langchain_rageval.report.tables import number_text
 
@@ -80,11 +81,17 @@ def _metrics(summary: Summary, gates: Sequence[Gate], comparison: Comparison | N
                 metric.interval or "–",
                 "<br>".join(required.get(name, ["–"])),
                 number_text(compared.baseline),
-                f"{number_text(compared.difference, '+.3f')} {compared.interval}".rstrip(),
+                f"{number_text(compared.difference, '+.3f')} {compared.interval}".rstrip() + _by_whom(compared),
                 *(str(getattr(metric, count)) for count in counts),
             ]
         )
     yield from _table(["metric", "mean", "95% interval", "required", "baseline", "difference", *counts], rows)
+
+
+def _by_whom(compared: MetricComparison) -> str:
+    """Return the verdict with the name of its judge, and what people's labels say, if they are known."""
+    said = f"<br>{_text(compared.shown)}" if compared.judge else ""
+    return f"{said}<br>by people: {compared.corrected}" if compared.corrected is not None else said
 
 
 def _named(gate: Gate) -> str:

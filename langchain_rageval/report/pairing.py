@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from langchain_rageval.data.instrument import UNKNOWN, Provenance, differences, split_digests, without_code
 from langchain_rageval.data.notes import Note
@@ -86,10 +87,26 @@ def scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
     return scores
 
 
+class SharedMetrics(NamedTuple):
+    """Metrics of two runs.
+
+    Attributes:
+        directions: metrics of both, with "higher" or "lower", whichever is better.
+        judges: names of the judges of each of them, as text; "" if none is recorded.
+        notes: notes on instruments, and on metrics of one run only.
+        missing: metrics that only the baseline has.
+    """
+
+    directions: Mapping[str, Direction]
+    judges: Mapping[str, str]
+    notes: list[Note]
+    missing: list[str]
+
+
 def metrics_in_common(
     candidate: Sequence[Row], baseline: Sequence[Row], allowed: bool, provenance: tuple[Provenance, Provenance]
-) -> tuple[dict[str, Direction], list[Note], list[str]]:
-    """Return the directions of the metrics of both runs, notes on metrics, and the names that only the baseline has.
+) -> SharedMetrics:
+    """Return what two runs have in common.
 
     Args:
         candidate: rows of one run.
@@ -106,7 +123,15 @@ def metrics_in_common(
     alone = {"candidate": [name for name in ours if name not in shared]}
     alone["baseline"] = [name for name in theirs if name not in shared]
     notes += [Note(f"only-in-{report}", metrics=names) for report, names in alone.items() if names]
-    return shared, notes, alone["baseline"]
+    judges = {name: judges_of_scores(name, (ours[name], theirs[name]), provenance) for name in shared}
+    return SharedMetrics(shared, judges, notes, alone["baseline"])
+
+
+def judges_of_scores(metric: str, sides: Sequence[Sequence[Score]], provenance: Sequence[Provenance]) -> str:
+    """Return the names of the judges that gave the scores of two runs, those of the candidate first."""
+    known = zip(sides, provenance, strict=True)
+    digests = ((side, one) for scores, side in known for one in dict.fromkeys(score.instrument for score in scores))
+    return ", ".join(dict.fromkeys(name for side, one in digests for name in side.instrument(metric, one).judges))
 
 
 def check_instruments(

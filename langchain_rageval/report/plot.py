@@ -22,7 +22,8 @@ from langchain_rageval._internal.plotting import (
     single_line,
 )
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.comparison import Comparison, MetricComparison
+from langchain_rageval.report.comparison import Comparison
+from langchain_rageval.report.metric_comparison import MetricComparison
 from langchain_rageval.report.summary import MetricSummary, Summary, summarise
 
 if TYPE_CHECKING:

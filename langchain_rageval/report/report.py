@@ -13,7 +13,14 @@ from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
-from langchain_rageval.report.comparison import Comparison, Require, compare_rows, minimum_difference, requirement_of
+from langchain_rageval.report.comparison import (
+    Comparison,
+    PeopleOptions,
+    Require,
+    compare_rows,
+    minimum_difference,
+    requirement_of,
+)
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions
 from langchain_rageval.report.files import (
@@ -21,21 +28,24 @@ from langchain_rageval.report.files import (
     check_metric,
     head_of,
     instruments_of,
+    metric_names,
     metric_or_only,
     read_report,
     to_data_frame,
     write_report,
 )
 from langchain_rageval.report.gates import Gate, Limits, check_gates, decided_gates, run_gates, threshold_gates
-from langchain_rageval.report.labelling import LabelSheet, rows_to_label
+from langchain_rageval.report.labelling import LabelSheet, pairs_to_label, rows_to_label
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import write_page
+from langchain_rageval.report.pairing import paired_rows
+from langchain_rageval.report.people import Corrected, Labels, answer_labels, corrected
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
 from langchain_rageval.report.score_table import is_sqlite, read_score_table
 from langchain_rageval.report.summary import Summary, missing_scores, summarise, summarise_slices, worst_rows
 from langchain_rageval.report.tables import html_table
-from langchain_rageval.report.units import AUTO, By, ScoresById, Units
+from langchain_rageval.report.units import AUTO, NONE, By, ScoresById, Slicer, Units
 from langchain_rageval.report.unpaired import compare_unpaired
 
 if TYPE_CHECKING:
@@ -173,7 +183,9 @@ class Report(ReportData):
         """
         return instruments_of(self)
 
-    def to_label(self, n: int, metric: str | None = None, *, seed: int = 0) -> LabelSheet:
+    def to_label(
+        self, n: int, metric: str | None = None, *, seed: int = 0, baseline: Report | None = None
+    ) -> LabelSheet:
         """Draw rows for people to label, so that few labels are informative about all scores.
 
         Every row with a score has the same chance, and the rows are spread evenly over the scores. `agreement` and
@@ -181,9 +193,11 @@ class Report(ReportData):
         would show more of its errors, but would bias their estimated rate.
 
         Args:
-            n: number of rows; `calibrate` takes at least 100.
+            n: number of rows; `calibrate` and `compare` take at least 20.
             metric: the metric to compare with the labels; may be omitted if the report has only one.
             seed: seed of the draw.
+            baseline: another run over the same samples: the sheet then has both answers of `n` samples, in an order and
+                with ids that do not tell whose answer is whose, for `compare(baseline, labels=...)`.
 
         Returns:
             The rows, with `to_csv`; `load_labels` reads the labelled file.
@@ -191,7 +205,51 @@ class Report(ReportData):
         Raises:
             ConfigError: if there is no such metric, nothing is scored, or `n` is below 1.
         """
-        return rows_to_label(self.rows, n, metric_or_only(self, metric), seed)
+        metric = metric_or_only(self, metric)
+        if baseline is not None:
+            return pairs_to_label(paired_rows(self.rows, baseline.rows), n, metric, seed)
+        return rows_to_label(self.rows, n, metric, seed)
+
+    def corrected(
+        self,
+        labels: Labels,
+        metric: str | None = None,
+        by: By | None = None,
+        *,
+        scale: tuple[float, float] = (0.0, 1.0),
+        cluster: By | None = AUTO,
+    ) -> dict[str, Corrected | None]:
+        """Estimate the mean of people's labels over all samples, and in slices, from the labels of some of them.
+
+        The estimate is prediction-powered, as that of `calibrate`.
+
+        Args:
+            labels: a filled-in sheet of `to_label`, or its labels by id.
+            metric: the metric that was labelled; may be omitted if the report has only one.
+            by: what divides the report into slices, as for `summary`.
+            scale: the lowest and the highest possible label.
+            cluster: what groups dependent samples, as for `summary`.
+
+        Returns:
+            The estimate of each slice, None if fewer than 20 of its samples are labelled; without `by`, of one slice
+            that is called "all".
+
+        Raises:
+            ConfigError: if the sheet cannot be read, there is no such metric, or no sample has a value for `by`.
+        """
+        metric = metric_or_only(self, metric)
+        found, units = answer_labels(self.rows, labels), Units((row.sample for row in self.rows), cluster)
+        values = [row.scores[metric].value if metric in row.scores else None for row in self.rows]
+        slices: dict[str, list[int]] = {}
+        slicer = None if by is None else Slicer(by)
+        for place, row in enumerate(self.rows):
+            slices.setdefault((slicer.slice_of(row.sample) or NONE) if slicer else "all", []).append(place)
+        if slicer is not None:
+            slicer.check_known()
+        return {
+            name: corrected([(found[at], values[at]) for at in places], scale, units.groups(places))
+            for name, places in slices.items()
+        }
 
     def by_evolution(self) -> EvolutionComparison:
         """Compare each evolution with the simple question about the same fact, for a test set of trees.
@@ -219,6 +277,10 @@ class Report(ReportData):
         paired: bool = True,
         reweight: By | None = None,
         require: Require = "no regression found",
+        labels: Labels | tuple[Labels, Labels] | None = None,
+        metric: str | None = None,
+        label_scale: tuple[float, float] = (0.0, 1.0),
+        anchors: Report | None = None,
         rare_losses: None = None,
     ) -> Comparison:
         """Compare each metric of this run, the candidate, with that of a baseline.
@@ -246,7 +308,15 @@ class Report(ReportData):
                 shares in the baseline both runs are compared. Slices that only one run has are left out; a note names
                 those of the baseline, and the verdict is at most "inconclusive" if they hold over 5% of its samples.
             require: what `check` and `gates` of the comparison require: "no regression found", so that "inconclusive"
-                passes, or "no worse", which needs a margin above 0.
+                passes; "no worse", which needs a margin above 0; or "confirmed" by `labels`.
+            labels: people's labels of both answers of at least 20 samples: a filled-in sheet of
+                `to_label(n, baseline=...)`, or its labels by id; or a tuple of the sheets of this report and of the
+                baseline. Their difference, which the judge's makes more precise, is `corrected`; `confirmed` says
+                whether it shows what the judge's verdict says.
+            metric: the metric that was labelled; may be omitted if the reports have only one in common.
+            label_scale: the lowest and the highest possible label.
+            anchors: rows of the baseline that were scored again by this run's metrics, past journal and cache. Like
+                rows that did not change, they show how far the judge itself has moved: `judge_shift`.
             rare_losses: always on, and no option any more.
 
         Returns:
@@ -262,10 +332,27 @@ class Report(ReportData):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
         if reweight is not None and paired:
             raise ConfigError("reweight= is for paired=False")
+        if require == "confirmed" and labels is None:
+            raise ConfigError('require="confirmed" needs labels=, the sheet of both reports that people labelled')
+        if labels is not None and not paired:
+            raise ConfigError("labels= are of pairs: they do not fit paired=False")
         known = (self.provenance, baseline.provenance)
-        rows, drawn = (self.rows, baseline.rows), bool(self.decisions)
+        rows = (self.rows, baseline.rows)
         if paired:
-            found = compare_rows(*rows, margin, cluster, allow_different_instruments, known, require, is_drawn=drawn)
+            shared = [name for name in metric_names(self) if name in metric_names(baseline)]
+            if labels is not None and metric is None and len(shared) != 1:
+                raise ConfigError(f"name the labelled metric, such as metric={(shared or ['…'])[0]!r}")
+            found = compare_rows(
+                *rows,
+                margin,
+                cluster,
+                allow_different_instruments,
+                known,
+                require,
+                is_drawn=bool(self.decisions),
+                people=None if labels is None else PeopleOptions(labels, metric or shared[0], label_scale),
+                again=() if anchors is None else anchors.rows,
+            )
         else:
             found = compare_unpaired(*rows, margin, cluster, allow_different_instruments, reweight, known, require)
         found.left_out = {name for _, name in self.left_out}
@@ -343,6 +430,7 @@ class Report(ReportData):
         margin: float = 0.0,
         require: Require = "no regression found",
         allow: Collection[str] = (),
+        comparison: Comparison | None = None,
     ) -> list[Gate]:
         """Return the answer to each threshold, and to the comparison with a baseline: passed, failed or undecided.
 
@@ -361,16 +449,19 @@ class Report(ReportData):
             margin: margin of the comparison; see `compare`.
             require: requirement of the comparison; see `compare`.
             allow: codes of reasons that are meant to be so in this application, such as "missing-samples".
+            comparison: a comparison that was made already, such as with `labels`, in place of one with `baseline`.
 
         Raises:
             ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
         """
         limits = Limits(max_failed, max_unscored, allow)
         gates = [*threshold_gates(self, thresholds, limits), *run_gates(self, limits)]
-        if baseline is None:
-            return gates
-        comparison = self.compare(baseline, margin, require=require)
-        decided = decided_gates(self.decisions, thresholds, requirement_of(require, margin), allow)
+        if comparison is None:
+            if baseline is None:
+                return gates
+            comparison = self.compare(baseline, margin, require=require)
+        requirement = requirement_of(comparison.require, comparison.margin)
+        decided = decided_gates(self.decisions, thresholds, requirement, allow)
         if comparison.nothing_compared and not decided:
             comparison.check()
         return [*gates, *(decided.get(gate.metric, gate) for gate in comparison.gates(allow=allow))]

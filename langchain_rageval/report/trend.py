@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import pairwise
 from statistics import fmean
@@ -10,12 +11,13 @@ from statistics import fmean
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.comparison import check_margin
+from langchain_rageval.report.anchors import anchors_by_metric
+from langchain_rageval.report.comparison import check_margin, judge_shifts
 from langchain_rageval.report.files import ReportData, metric_names
-from langchain_rageval.report.pairing import check_instruments, scores_by_metric
+from langchain_rageval.report.pairing import check_instruments, judges_of_scores, pair_rows, scores_by_metric
 from langchain_rageval.report.summary import summarise, value_range
 from langchain_rageval.report.trend_page import DriftAlarm, MeanChange, Trend
-from langchain_rageval.report.units import NONE, By, Slicer, units_of
+from langchain_rageval.report.units import AUTO, NONE, By, Slicer, units_of
 from langchain_rageval.report.unpaired import mix_shifts
 from langchain_rageval.statistics.drift import DriftDetector, change_points, spread_of_groups
 
@@ -90,13 +92,18 @@ def trend(
     ours, theirs = scores_by_metric(timed), scores_by_metric(baseline.rows)
     known = (report.provenance, baseline.provenance)
     notes += check_instruments(ours, theirs, shared, allow_different_instruments, known)
+    judges = {name: judges_of_scores(name, (ours[name], theirs[name]), known) for name in shared}
     start = None if since is None else _time_of(since)
     watched = timed if start is None else [row for row in timed if row.time is not None and row.time >= start]
     alarms, remarks = _alarms(shared, watched, baseline.rows, margin, error, adjust)
     notes += remarks
+    alarms = {name: replace(alarm, judge=judges[name]) for name, alarm in alarms.items()}
     if adjust is None and (shifts := mix_shifts(timed, baseline.rows)):
         notes.append(Note("questions-drifted", shifts=[shift.note for shift in shifts]))
-    return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes, changes)
+    anchors = anchors_by_metric(pair_rows(timed, baseline.rows).pairs, [], shared)
+    moved = judge_shifts(anchors, {name: ours[name][0].direction for name in shared}, AUTO)
+    notes += [Note("judge-shift-found", metric=name, shift=shift) for name, shift in moved.items()]
+    return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes, changes, moved)
 
 
 def _time_of(since: datetime | str) -> datetime:

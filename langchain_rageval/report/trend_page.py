@@ -16,6 +16,7 @@ from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.page import PageLanguage, printable_lines, shortened
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import BelowThreshold
+from langchain_rageval.report.anchors import JudgeShift
 from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.page import Page, page_texts, read_template, render_page
 from langchain_rageval.report.summary import MetricSummary, Summary, worst_rows
@@ -42,6 +43,7 @@ class DriftAlarm:
         mean: mean from that row on.
         baseline: mean of the baseline.
         samples: number of scored rows until the alarm; a unit, such as a conversation, counts once a day.
+        judge: names of the judges; "" if none is recorded.
     """
 
     metric: str
@@ -50,12 +52,15 @@ class DriftAlarm:
     mean: float
     baseline: float
     samples: int
+    judge: str = ""
 
     def __str__(self) -> str:
         """Return the alarm as a sentence."""
+        by = f", by {self.judge}" if self.judge else ""
         return (
-            f"{self.metric} has drifted: {self.mean:.3f} since {self.since:%Y-%m-%d %H:%M} UTC, {self.baseline:.3f} in "
-            f"the baseline; raised on {self.raised:%Y-%m-%d %H:%M} UTC after {self.samples} samples"
+            f"{self.metric} has drifted{by}: {self.mean:.3f} since {self.since:%Y-%m-%d %H:%M} UTC, "
+            f"{self.baseline:.3f} in the baseline; raised on {self.raised:%Y-%m-%d %H:%M} UTC after "
+            f"{self.samples} samples"
         )
 
 
@@ -96,6 +101,7 @@ class Trend(Analysis[Summary]):
         error: probability of any change without one, over all metrics together.
         notes: what a reader should know, such as that the questions of the baseline are others.
         changes: metric to the estimated changes of its mean in order of time, for the metrics that have any.
+        judge_shift: metric to the shift of its judge, apart from the system, by rows that did not change.
     """
 
     periods: Mapping[str, Summary]
@@ -106,6 +112,7 @@ class Trend(Analysis[Summary]):
     error: float
     notes: Sequence[str]
     changes: Mapping[str, Sequence[MeanChange]] = field(default_factory=dict)
+    judge_shift: Mapping[str, JudgeShift] = field(default_factory=dict)
     title = "Trend"
 
     def __post_init__(self) -> None:

@@ -15,15 +15,9 @@ import numpy as np
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
-from langchain_rageval.report.comparison import (
-    Comparison,
-    MetricComparison,
-    Require,
-    Verdict,
-    check_require,
-    with_verdicts,
-)
+from langchain_rageval.report.comparison import Comparison, Require, check_require
 from langchain_rageval.report.gates import value_of
+from langchain_rageval.report.metric_comparison import MetricComparison, Verdict, with_verdicts
 from langchain_rageval.report.pairing import metrics_in_common
 from langchain_rageval.report.summary import value_range
 from langchain_rageval.report.units import NONE, By, Slicer, Units
@@ -178,12 +172,12 @@ def compare_unpaired(
 ) -> Comparison:
     """Return the comparison of two runs over different samples; see `Report.compare`."""
     check_require(require, margin)
-    shared, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
+    shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
     clusters, cluster_notes = _clusters(candidate, baseline, cluster)
     notes += cluster_notes
     own, its = (_side(rows, groups, reweight) for rows, groups in zip((candidate, baseline), clusters, strict=True))
     compared = [_compare(name, direction, own, its, reweight is not None) for name, direction in shared.items()]
-    metrics = [_with_coverage(metric) for metric in with_verdicts(compared, margin)]
+    metrics = [replace(_with_coverage(one), judge=judges[one.metric]) for one in with_verdicts(compared, margin)]
     if reweight is not None:
         metrics, dropped_notes = _without_dropped(metrics, own, its)
         notes += dropped_notes

@@ -8,12 +8,10 @@ from statistics import fmean
 from typing import Any
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.people import LEAST_LABELS
 from langchain_rageval.report.tables import html_table
 from langchain_rageval.statistics import bounded_mean_interval, prediction_powered_mean
 from langchain_rageval.trust.agreement import Rating, rating_value
-
-LEAST_LABELLED = 100
-"""Minimum number of labelled samples; with fewer, the coverage of the interval is not known."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +90,7 @@ def calibrate(
     2,000 scores, means from 0.3 to 0.99 and judges that are right 70 to 97% of the time: 92% or more.
 
     Args:
-        labelled: pairs of a human label and the judge's score of the same sample; at least 100, drawn at random from
+        labelled: pairs of a human label and the judge's score of the same sample; at least 20, drawn at random from
             all samples, as by `report.to_label(100)`. Any other selection biases the mean.
         unlabelled: the judge's scores of the other samples, at least 2.
         level: confidence level of the intervals, between 0 and 1.
@@ -121,10 +119,10 @@ def calibrate(
     pairs = [(human, judge, unit) for (human, judge), unit in known if human is not None and judge is not None]
     scored = [(score, unit) for score, unit in zip(others, units[1], strict=True) if score is not None]
     scores = [score for score, _ in scored]
-    if len(pairs) < LEAST_LABELLED:
+    if len(pairs) < LEAST_LABELS:
         raise ConfigError(
-            f"calibrate takes at least {LEAST_LABELLED} labelled samples, a random part of all, got {len(pairs)}: "
-            f"label {LEAST_LABELLED - len(pairs)} more, drawn by report.to_label"
+            f"calibrate takes at least {LEAST_LABELS} labelled samples, a random part of all, got {len(pairs)}: "
+            f"label {LEAST_LABELS - len(pairs)} more, drawn by report.to_label"
         )
     if len(scores) < 2:
         raise ConfigError(f"calibrate takes at least 2 scores of unlabelled samples, got {len(scores)}")

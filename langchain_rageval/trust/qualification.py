@@ -192,6 +192,8 @@ class Qualification:
         verdict: metric to "fit", "fit with care", "unfit" or "cannot tell": the worst of its steps.
         reasons: metric to the statistics behind its verdict.
         notes: caveats for the reader.
+        date: when the judge was examined (UTC), in ISO 8601; "" if it is unknown.
+        examined: name of a step to the digest of the judge and the prompts that were examined.
     """
 
     judge: str
@@ -202,6 +204,8 @@ class Qualification:
     verdict: Mapping[str, Fitness]
     reasons: Mapping[str, str]
     notes: Sequence[str] = field(default_factory=list)
+    date: str = ""
+    examined: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Unpack, get_args, overload
 
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval._internal.description import NotDescribable
+from langchain_rageval.data.instrument import step_digests
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -22,7 +25,15 @@ from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run, fill_defaults
-from langchain_rageval.trust.examination import EMBEDDING_STEP, Probe, ProbeResult, find_models, list_probes, run_probe
+from langchain_rageval.trust.examination import (
+    EMBEDDING_STEP,
+    EXAMINATIONS,
+    Probe,
+    ProbeResult,
+    find_models,
+    list_probes,
+    run_probe,
+)
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, labelled_verdicts, step_statistics
 from langchain_rageval.trust.items import LabelledItem, labelled_items
 from langchain_rageval.trust.qualification import Qualification
@@ -225,7 +236,18 @@ def _qualify(
         verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
         reasons={metric: reason for metric, (_, reason) in verdicts.items()},
         notes=[*_model_notes([examined, embeddings]), _PUBLIC_TEXTS],
+        date=datetime.now(UTC).date().isoformat(),
+        examined=_examined_steps(examined, items),
     )
+
+
+def _examined_steps(judge: Judge, items: Iterable[LabelledItem]) -> dict[str, str]:
+    """Return a digest of judge and prompts for each step that was examined; none of a model that is unknown."""
+    first = {item.step: item for item in items if item.step != EMBEDDING_STEP}
+    try:
+        return step_digests([EXAMINATIONS[step].build(judge, item).description for step, item in first.items()])
+    except NotDescribable:
+        return {}
 
 
 def _check_options(embeddings: Any, repeats: Any, layouts: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[2]
 
 
 def show_or_write(
@@ -31,6 +32,11 @@ def show_or_write(
     if not options.write:
         print(markdown)
         return
+    write_between(document, begin, end, markdown)
+
+
+def write_between(document: Path, begin: str, end: str, markdown: str) -> None:
+    """Replace what stands between two comments of a page."""
     before, _, rest = document.read_text(encoding="utf-8").partition(begin)
     _, _, after = rest.partition(end)
     document.write_text(f"{before}{begin}\n\n{markdown}\n\n{end}{after}", encoding="utf-8")

@@ -74,10 +74,12 @@ def test_a_good_run_passes_and_writes_every_file(rageval, tmp_path, baseline):
         ("rageval.faithfulness", "no regression found: inconclusive"): [],
     }
     markdown = (tmp_path / "m.md").read_text(encoding="utf-8")
-    told = "faithfulness inconclusive: +0.000 \\[-0.065, +0.065\\], p = 1.000 (12 pairs, 0 better, 0 worse)"
+    said = "inconclusive, by OfflineJudge"
+    told = f"faithfulness {said}: +0.000 \\[-0.065, +0.065\\], p = 1.000 (12 pairs, 0 better, 0 worse)"
     assert markdown.startswith(f"## ✅ RAG evaluation: passed\n\n- {told}")
     gated = "✅ mean at least 0.8<br>✅ no regression found: inconclusive"
-    means = f"| faithfulness | 1.000 | [0.758, 1.000] | {gated} | 1.000 | +0.000 [-0.065, +0.065] | 12 | 0 | 0 |"
+    difference = f"+0.000 [-0.065, +0.065]<br>{said}"
+    means = f"| faithfulness | 1.000 | [0.758, 1.000] | {gated} | 1.000 | {difference} | 12 | 0 | 0 |"
     assert means in markdown
     assert len(Report.load(tmp_path / "new.jsonl")) == 12
     assert "main" in (tmp_path / "p.html").read_text(encoding="utf-8")

@@ -36,10 +36,10 @@ def test_an_alarm_ends_with_1_and_is_in_the_object(rageval, tmp_path):
     code, out, err = rageval("trend", tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl", "--json")
     found = json.loads(out)
     assert code == 1
-    assert list(found) == ["periods", "baseline", "alarms", "changes", "notes"]
+    assert list(found) == ["periods", "baseline", "alarms", "changes", "judge_shift", "notes"]
     assert found["periods"]["2026-11-02"]["faithfulness"]["mean"] == 0.0
     assert found["baseline"]["faithfulness"]["scored"] == 60
-    assert found["alarms"]["faithfulness"].keys() == {"raised", "since", "mean", "baseline", "samples"}
+    assert found["alarms"]["faithfulness"].keys() == {"raised", "since", "mean", "baseline", "samples", "judge"}
     drift = "rageval: faithfulness has drifted: 0.000 since 2026-11-02 00:00 UTC, 1.000 in the baseline; raised on "
     assert err.startswith(drift)
 

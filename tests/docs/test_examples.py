@@ -111,7 +111,7 @@ def test_every_call_of_a_report_in_the_text_works(ran, tmp_path):
         for turn, (sample, evolution) in enumerate(zip(more, evolutions, strict=True), start=1)
     ]
     report = evaluate(more, faithfulness(left["OfflineJudge"]()), progress=False)
-    names = {"report": report, "path": tmp_path / "report.jsonl"}
+    names = {"report": report, "path": tmp_path / "report.jsonl", "labels": {report.rows[0].sample.id: 1.0}}
     calls = set(re.findall(r"`(report\.[^`]*)`", prose(TEXT))) - {"report.jsonl.part", "report.jsonl", "report.html"}
     again, reweighed = sorted(call for call in calls if "rescore(" in call)
     calls -= {again, reweighed}

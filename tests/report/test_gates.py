@@ -112,7 +112,7 @@ def test_one_id_repeated_fails_every_gate():
         report.check({"faithfulness": 0.8})
     with pytest.raises(
         BelowThreshold,
-        match=r"faithfulness too few pairs: .* in 1 cluster, .*: at least 6 are needed \[too-few-pairs\]$",
+        match=r"faithfulness too few pairs, by .* in 1 cluster, .*: at least 6 are needed \[too-few-pairs\]$",
     ):
         report.compare(report).check()
     with pytest.raises(ConfigError, match=r"^nothing was compared: "):

@@ -108,7 +108,7 @@ def test_samples_without_a_score_or_a_label_are_counted_and_left_out():
 @each(
     ("labelled", "unlabelled", "options", "message"),
     [
-        ([(1, 1)] * 99, [1, 0], {}, "at least 100 labelled samples, a random part of all, got 99: label 1 more"),
+        ([(1, 1)] * 19, [1, 0], {}, "at least 20 labelled samples, a random part of all, got 19: label 1 more"),
         ([(1, 1)] * 100, [None, 1], {}, "calibrate takes at least 2 scores of unlabelled samples, got 1"),
         ([1.0] * 100, [1, 0], {}, "labelled must be pairs of a human label and a judge's score, got 1.0"),
         ([(1, 1)] * 100, [1, 0], {"level": 95}, "between 0 and 1, such as 0.95; got 95"),

@@ -1,0 +1,69 @@
+"""Anchors: rows that did not change between two runs and were judged anew, which show how far the judge has moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from random import Random
+
+from langchain_rageval.data.schema import Row
+from langchain_rageval.report.pairing import Pair, pair_rows
+
+LEAST_ANCHORS = 20
+"""Least number of anchors whose shift can make a verdict undecided."""
+
+_judged = attrgetter("question", "answer", "contexts", "history", "references")
+
+
+@dataclass(frozen=True)
+class JudgeShift:
+    """Shift of a judge between two runs, apart from that of the system.
+
+    Attributes:
+        difference: mean of candidate minus baseline over the anchors.
+        low: lower end of its 95% interval.
+        high: upper end of the interval.
+        anchors: number of rows that are equal in both runs and whose verdicts were asked anew.
+        p_value: two-sided p-value of "the judge has not moved".
+    """
+
+    difference: float
+    low: float
+    high: float
+    anchors: int
+    p_value: float
+
+    def __str__(self) -> str:
+        """Return the shift with its interval and the number of anchors."""
+        return f"{self.difference:+.3f} [{self.low:+.3f}, {self.high:+.3f}] on {self.anchors} unchanged rows"
+
+
+def anchors_by_metric(pairs: Sequence[Pair], again: Sequence[Pair], metrics: Sequence[str]) -> Mapping[str, list[Pair]]:
+    """Return the anchors of each metric: pairs with equal question, answer, contexts, history and references.
+
+    Args:
+        pairs: rows of candidate and baseline; anchors are those whose models were asked anew in both.
+        again: rows of the baseline that were scored again, with those of the baseline.
+        metrics: names of the metrics.
+    """
+    equal = [(own, other) for own, other in pairs if _judged(own.sample) == _judged(other.sample)]
+    return {
+        name: [
+            *(pair for pair in equal if all(name in row.asked for row in pair)),
+            *(pair for pair in again if name in pair[0].asked),
+        ]
+        for name in metrics
+    }
+
+
+def scored_again(again: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
+    """Return the pairs of rows that were scored again and of the baseline's rows about the same sample."""
+    pairs = pair_rows(again, baseline).pairs
+    return [(own, other) for own, other in pairs if _judged(own.sample) == _judged(other.sample)]
+
+
+def rows_to_ask_again(rows: Sequence[Row], n: int, seed: int = 0) -> list[Row]:
+    """Draw `n` rows at random, in their order."""
+    places = sorted(Random(seed).sample(range(len(rows)), min(n, len(rows))))
+    return [rows[place] for place in places]

@@ -1,0 +1,236 @@
+"""Comparison of one metric in two runs, over the samples that both scored: difference, interval and verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from langchain_rageval.data.notes import Note
+from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.report.gates import range_of, value_of
+from langchain_rageval.report.pairing import Pair
+from langchain_rageval.report.people import Corrected
+from langchain_rageval.report.summary import ROUNDING
+from langchain_rageval.report.tables import interval_text
+from langchain_rageval.statistics import holm, paired_difference, sign_flip_p
+from langchain_rageval.statistics.paired import largest_loss
+
+Verdict = Literal[
+    "better", "worse", "no worse", "inconclusive", "undecided", "too few pairs", "too few samples", "lost coverage"
+]
+
+ALPHA = 0.05
+"""Level of the two-sided tests, so that a healthy metric is "worse" in at most 2.5% of runs."""
+COVERAGE_ALPHA = 0.01
+"""Level of the one-sided tests of coverage."""
+LEAST_PAIRS = 6
+"""Minimum number of pairs, or clusters, of a test at 5%.
+
+Five pairs that all differ in one direction, which happens by chance in 2 / 2⁵ = 6% of runs, would already give
+p = 0.047; with four or fewer, no difference gives p < 0.05.
+"""
+
+
+@dataclass(frozen=True)
+class MetricComparison:
+    """Comparison of one metric in two runs, over the samples that both runs scored.
+
+    Attributes:
+        metric: its name.
+        direction: whether "higher" or "lower" is better.
+        mean: of the candidate over the pairs; None without pairs.
+        baseline: mean of the baseline over the pairs.
+        difference: mean of candidate minus baseline, whatever the direction; None without pairs.
+        low: lower end of the 95% interval of the difference, for this metric alone; None without pairs.
+        high: upper end of the interval.
+        p_value: two-sided p-value of "the mean difference is 0", Holm-adjusted over the metrics; None without pairs.
+            Interval and p-value come from one procedure, Student's t on the pairs and two invented ones at plus and
+            minus the largest difference. It assumes independent pairs, or clusters.
+        p_unadjusted: p-value of this metric alone; below 0.05 exactly if the interval does not contain 0.
+        verdict: "better" if `p_value` is below 0.05 and the candidate's mean is the better one; "no worse" if
+            `largest_loss` is at most the margin; "worse" if `p_value` is below 0.05 and the interval contains losses
+            greater than the margin; otherwise "inconclusive". "undecided" if the shift of the judge, see
+            `Comparison.judge_shift`, may be the cause. "too few pairs" below six pairs or clusters. "lost coverage" if
+            too many samples of the baseline have no value in the candidate.
+        pairs: samples that both have scored.
+        clusters: groups of samples that count as one; None when each counts by itself.
+        better: pairs in which the candidate's value is the better one.
+        worse: pairs in which it is the worse one.
+        lost: samples that only the baseline has scored, of those that both hold.
+        gained: samples that only the candidate has scored.
+        coverage_fell: True if significantly more samples lack a score than in the baseline (McNemar's exact test, or
+            the sign-flip test of clusters; one-sided p < 0.01, Holm-adjusted over the metrics).
+        samples: scored samples of candidate and baseline in a comparison without pairs, whose `pairs`, `better`,
+            `worse`, `lost` and `gained` are 0; None in a paired one.
+        largest_loss: greatest loss that the pairs leave possible, at least 0, in the metric's units, with a confidence
+            of 97.5%: the worst end of an interval that allows for losses of the whole range that no pair shows. None
+            without pairs.
+        lost_coverage: reasons for the verdict "lost coverage", each with its code.
+        pairs_verdict: verdict of the pairs alone, for when the reasons of "lost coverage" are allowed.
+        coverage_p: one-sided p-value of "as many samples are scored as in the baseline", not adjusted.
+        judge: names of the judges whose verdict this is; "" if none is recorded.
+        corrected: difference that people's labels show, prediction-powered; None without labels of this metric.
+        confirmed: True if the labels show what `verdict` says, False if they show the contrary, None if they do not
+            suffice or there are none.
+    """
+
+    metric: str
+    direction: Direction
+    mean: float | None = None
+    baseline: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    p_unadjusted: float | None = None
+    verdict: Verdict = "too few pairs"
+    pairs: int = 0
+    clusters: int | None = None
+    better: int = 0
+    worse: int = 0
+    lost: int = 0
+    gained: int = 0
+    coverage_fell: bool = False
+    samples: tuple[int, int] | None = None
+    largest_loss: float | None = None
+    lost_coverage: Sequence[Note] = ()
+    pairs_verdict: Verdict = "too few pairs"
+    coverage_p: float = 1.0
+    judge: str = ""
+    corrected: Corrected | None = None
+    confirmed: bool | None = None
+
+    @property
+    def shown(self) -> str:
+        """The verdict with the name of its judge, such as "better, by GigaChat-2-Max"."""
+        found = f"{self.verdict}, by {self.judge}" if self.judge else self.verdict
+        said = {True: "confirmed by people: ", False: "contradicted by people: "}
+        return found if self.confirmed is None else said[self.confirmed] + found
+
+    @property
+    def interval(self) -> str:
+        """The 95% interval of the difference as text; "" if there is none."""
+        return interval_text(self.low, self.high, "+.3f")
+
+    def __str__(self) -> str:
+        """Return the comparison of the metric as one line: verdict, difference and counts."""
+        units = f"{self.pairs} pairs" + (
+            "" if self.clusters is None else f" in {self.clusters} cluster{'' if self.clusters == 1 else 's'}"
+        )
+        counts = f"{units}, {self.better} better, {self.worse} worse"
+        if self.samples is not None:
+            counts = f"{self.samples[0]} and {self.samples[1]} samples"
+        if self.difference is None:
+            return f"{self.metric} {self.shown} ({counts})"
+        alone = self.p_unadjusted is not None and self.p_value is not None and self.p_unadjusted < ALPHA <= self.p_value
+        p = f"p = {self.p}" + (f" for all metrics, {self.p_unadjusted:.3f} for this one alone" if alone else "")
+        loss = f"a loss up to {self.largest_loss:.3f} is possible" if self.largest_loss else ""
+        possible = f"; {loss}" if loss and self.verdict == "inconclusive" else ""
+        line = f"{self.metric} {self.shown}: {self.difference:+.3f} {self.interval}, {p} ({counts}){possible}"
+        if self.corrected is None:
+            return line
+        return f"{line}; people: {self.corrected}"
+
+    @property
+    def p(self) -> str:
+        """The adjusted p-value as text; "" if there is none."""
+        if self.p_value is None:
+            return ""
+        return "< 0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
+
+
+def compare_metric(
+    name: str,
+    direction: Direction,
+    pairs: Sequence[Pair],
+    groups: Sequence[Hashable] | None,
+    unknown: Sequence[float] = (),
+    by: float = 0.0,
+) -> MetricComparison:
+    """Return the comparison of one metric, without adjusted p-value and verdict.
+
+    Args:
+        name: name of the metric.
+        direction: "higher" or "lower", whichever is better.
+        pairs: rows of candidate and baseline.
+        groups: cluster of each pair; None if all are independent.
+        unknown: differences that are assumed for further samples of the baseline, each a cluster of its own.
+        by: shift of the judge, which is subtracted from each difference.
+    """
+    values = [(value_in(ours, name), value_in(theirs, name)) for ours, theirs in pairs]
+    both = [(place, own, other) for place, (own, other) in enumerate(values) if own is not None and other is not None]
+    moves = (own - other - by for _, own, other in both)
+    differences = [*(0.0 if abs(move) < ROUNDING else move for move in moves), *unknown]
+    among: list[Hashable] | None = None
+    if groups is not None:
+        among = [*(groups[place] for place, _, _ in both), *(("unknown", number) for number in range(len(unknown)))]
+    coverage = [float(own is not None) - float(other is not None) for own, other in values]
+    span = _span(name, pairs, [value for _, own, other in both for value in (own, other)])
+    result = paired_difference(differences, among, span=span) if differences else None
+    sign = 1 if direction == "higher" else -1
+    loss = largest_loss(differences, among, span=span, sign=sign) if differences else None
+    return MetricComparison(
+        metric=name,
+        direction=direction,
+        mean=fmean(own for _, own, _ in both) if both else None,
+        baseline=fmean(other for _, _, other in both) if both else None,
+        difference=result.mean if result else None,
+        low=result.low if result else None,
+        high=result.high if result else None,
+        p_unadjusted=result.p_value if result else None,
+        pairs=len(both),
+        clusters=None if among is None else len(set(among)),
+        better=sum(sign * difference > 0 for difference in differences),
+        worse=sum(sign * difference < 0 for difference in differences),
+        lost=coverage.count(-1.0),
+        gained=coverage.count(1.0),
+        largest_loss=loss,
+        coverage_p=sign_flip_p(coverage, groups) / 2 if sum(coverage) < 0 else 1.0,
+    )
+
+
+def value_in(row: Row, name: str) -> float | None:
+    """Return the value of a metric in a row; see `value_of`."""
+    return value_of(row.sample, row.scores.get(name))
+
+
+def _span(name: str, pairs: Sequence[Pair], values: Sequence[float]) -> float:
+    """Return the largest possible difference of two values: the range of the metric, or of the values if greater."""
+    ranges = [range_of(row.scores[name]) for pair in pairs[:1] for row in pair if name in row.scores]
+    span = max((high - low for low, high in ranges), default=1.0)
+    return max(span, max(values, default=0.0) - min(values, default=0.0))
+
+
+def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
+    """Return comparisons with verdicts and with p-values that are Holm-adjusted over those with enough pairs."""
+    coverage = holm([metric.coverage_p for metric in compared])
+    compared = [replace(one, coverage_fell=p < COVERAGE_ALPHA) for one, p in zip(compared, coverage, strict=True)]
+    tested = [metric.p_unadjusted for metric in compared if metric.p_unadjusted is not None and _has_enough(metric)]
+    adjusted = iter(holm(tested))
+    return [with_verdict(metric, next(adjusted) if _has_enough(metric) else None, margin) for metric in compared]
+
+
+def _has_enough(metric: MetricComparison) -> bool:
+    """Return True if a metric has enough pairs, clusters or, in a comparison without pairs, samples for a verdict."""
+    if metric.samples is not None:
+        return metric.p_unadjusted is not None
+    return (metric.pairs if metric.clusters is None else metric.clusters) >= LEAST_PAIRS
+
+
+def with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
+    """Return the comparison of a metric with its adjusted p-value and verdict; without one, it keeps its verdict."""
+    if p_value is None:
+        return replace(metric, p_value=metric.p_unadjusted)
+    sign = 1 if metric.direction == "higher" else -1
+    gain = sign * (metric.difference or 0.0)
+    worst = min(sign * (metric.low or 0.0), sign * (metric.high or 0.0))
+    verdict: Verdict = "inconclusive"
+    if p_value < ALPHA and gain > 0:
+        verdict = "better"
+    elif metric.largest_loss is not None and metric.largest_loss <= margin:
+        verdict = "no worse"
+    elif p_value < ALPHA and worst < -margin:
+        verdict = "worse"
+    return replace(metric, p_value=p_value, verdict=verdict, pairs_verdict=verdict)

@@ -1,0 +1,144 @@
+"""Labels of people: the mean or difference that they show, made more precise by the scores of a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from langchain_rageval.data.loading import SampleIds
+from langchain_rageval.data.schema import Row
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.report.labelling import answer_id, cell_of, read_labels
+from langchain_rageval.report.pairing import Pair
+from langchain_rageval.statistics import prediction_powered_mean
+
+LEAST_LABELS = 20
+"""Least number of labels, or labelled pairs, that an estimate is made of."""
+
+Labels = str | Path | Mapping[str, float]
+"""Labelled sheet, or labels by the ids of a sheet."""
+Labelled = tuple[float | None, float | None]
+"""Label and score of a sample, or differences of both; None if there is none."""
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """Prediction-powered estimate of what people would say about all samples.
+
+    Attributes:
+        estimate: the estimated mean label, or mean difference of labels.
+        low: lower end of its 95% interval.
+        high: upper end of the interval.
+        labels: number of labels, or of pairs of labels.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    labels: int
+
+    @property
+    def difference(self) -> float:
+        """The estimate, of a comparison."""
+        return self.estimate
+
+    @property
+    def mean(self) -> float:
+        """The estimate, of a single report."""
+        return self.estimate
+
+    def __str__(self) -> str:
+        """Return the estimate with its interval and the number of labels."""
+        return f"{self.estimate:+.3f} [{self.low:+.3f}, {self.high:+.3f}] from {self.labels} labels"
+
+
+def corrected(
+    samples: Sequence[Labelled], scale: tuple[float, float], groups: Sequence[Hashable] | None
+) -> Corrected | None:
+    """Return the estimate over all samples; None with fewer than 20 labels, or fewer than 20 units that have one.
+
+    Args:
+        samples: label and score of each sample. The labelled ones are a random part of them; where the judge gave no
+            score, its mean takes the place.
+        scale: the lowest and the highest possible label.
+        groups: unit of each sample; None if each is one.
+
+    Raises:
+        ConfigError: if a label is outside the scale.
+    """
+    outside = next((label for label, _ in samples if label is not None and not scale[0] <= label <= scale[1]), None)
+    if outside is not None:
+        raise ConfigError(f"labels lie on the scale from {scale[0]:g} to {scale[1]:g}, got {outside:g}: pass the scale")
+    units = range(len(samples)) if groups is None else groups
+    scores = [score for _, score in samples if score is not None]
+    constant = fmean(scores) if scores else 0.0
+    filled = [(*one, unit) for one, unit in zip(samples, units, strict=True)]
+    known = [(label, constant if score is None else score, unit) for label, score, unit in filled if label is not None]
+    others = [(score, unit) for label, score, unit in filled if label is None and score is not None]
+    if len({unit for *_, unit in known}) < LEAST_LABELS:
+        return None
+    found = prediction_powered_mean(
+        [label for label, *_ in known],
+        [score for _, score, _ in known],
+        [score for score, _ in others],
+        scale=scale,
+        clusters=None if groups is None else ([unit for *_, unit in known], [unit for _, unit in others]),
+    )
+    return Corrected(found.mean, found.low, found.high, len(known))
+
+
+def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) -> list[float | None]:
+    """Return the label of each row's answer, None without one.
+
+    A label belongs to a row by the id that a sheet of two reports has, else by id and answer, else by id alone.
+
+    Args:
+        rows: rows of a report.
+        labels: a labelled sheet, or labels by the ids of one.
+        by_id: False if the id alone does not say whose answer was labelled.
+
+    Raises:
+        ConfigError: if the sheet cannot be read, or gives one answer two labels.
+    """
+    known: dict[tuple[str, str | None], float] = {}
+    if isinstance(labels, Mapping):
+        known = {(name, None): float(value) for name, value in labels.items()}
+    else:
+        for entry in read_labels(Path(labels)):
+            if known.setdefault((entry.id, entry.answer), entry.value) != entry.value:
+                raise ConfigError(f"{labels}, line {entry.line}: {entry.id!r} has another label before: keep one")
+    by_name = {name: value for (name, _), value in known.items()}
+    ids = SampleIds()
+    found = []
+    for row in rows:
+        name = ids.distinct(row.sample).id
+        own = known.get((name, cell_of(row.sample.answer or "")), known.get((name, None)) if by_id else None)
+        found.append(by_name.get(answer_id(name, row.sample), own))
+    return found
+
+
+def labelled_pairs(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]) -> list[float | None]:
+    """Return the difference of the labels of each pair of rows, None unless both have one.
+
+    Args:
+        pairs: rows of candidate and baseline.
+        labels: labels of a sheet of both reports, or one of each report, that of the candidate first.
+
+    Raises:
+        ConfigError: if no pair is labelled.
+    """
+    own, other = labels if isinstance(labels, tuple) else (labels, labels)
+    by_id = isinstance(labels, tuple)
+    sides = (
+        answer_labels((row for row, _ in pairs), own, by_id=by_id),
+        answer_labels((r for _, r in pairs), other, by_id=by_id),
+    )
+    both = [None if one is None or two is None else one - two for one, two in zip(*sides, strict=True)]
+    if all(difference is None for difference in both):
+        raise ConfigError(
+            "no sample has a label of both answers: write a sheet of both reports with `rageval label CANDIDATE "
+            "--baseline BASELINE`, or pass labels=(those of the candidate, those of the baseline)"
+        )
+    return both

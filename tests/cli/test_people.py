@@ -1,0 +1,106 @@
+"""Labels, examined judges and anchors on the command line: `compare`, `label`, `agreement`, `qualify` and `ci`."""
+
+import csv
+import io
+import json
+
+import pytest
+from helpers.reports import report_of, row, scored
+
+from langchain_rageval import Report
+
+OFFLINE = ["--judge", "offline", "--quiet"]
+
+
+def write_samples(path, right, count=30):
+    """Write answers of which the first ones are right."""
+    fact = "Касса закрывается в шесть часов вечера."
+    answers = [fact if n < right else "Слоны построили мост." for n in range(count)]
+    lines = [{"id": f"q{n}", "question": f"Q{n}?", "answer": one, "contexts": [fact]} for n, one in enumerate(answers)]
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def fill_in(path, label):
+    """Fill in a sheet with the label of each answer."""
+    head, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig"), newline=""))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([head, *([*line[:-1], label(line[2])] for line in lines)])
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Write a baseline and a better candidate, whose answers name their side."""
+    paths = []
+    for side, value in (("old", 0.0), ("new", 1.0)):
+        rows = [row(n, scored(value), answer=f"{side} {n}") for n in range(40)]
+        paths.append(tmp_path / f"{side}.jsonl")
+        Report(rows).to_jsonl(paths[-1])
+    return paths
+
+
+@pytest.mark.parametrize(("liked", "code", "said"), [("new", 0, "confirmed"), ("old", 1, "contradicted")])
+def test_labels_of_both_reports_are_drawn_filled_in_and_compared(rageval, runs, tmp_path, liked, code, said):
+    old, new = runs
+    sheet = tmp_path / "labels.csv"
+    assert rageval("label", new, "--baseline", old, "--n", 30, "--out", sheet)[0] == 0
+    fill_in(sheet, lambda answer: "yes" if answer.startswith(liked) else "no")
+    words = ["compare", old, new, "--labels", sheet, "--json"]
+    assert rageval(*words, "--fail-if-worse")[0] == 0  # the judge's verdict alone
+    ended, out, err = rageval(*words, "--fail-if-worse", "--require", "confirmed")
+    metric = json.loads(out)["metrics"]["faithfulness"]
+    assert (ended, metric["verdict"], metric["confirmed"]) == (code, "better", said == "confirmed")
+    assert (metric["corrected"]["labels"], "[contradicted]" in err) == (30, said == "contradicted")
+    assert said in rageval(*words[:-1])[1]
+
+
+def test_a_requirement_of_labels_without_labels_ends_with_2(rageval, runs):
+    code, _, err = rageval("compare", *runs, "--require", "confirmed")
+    assert (code, 'require="confirmed" needs labels=' in err) == (2, True)
+
+
+def test_ci_demands_the_judge_that_was_examined(rageval, tmp_path):
+    answers, judge = write_samples(tmp_path / "a.jsonl", 20), tmp_path / "judge.json"
+    words = ["ci", answers, *OFFLINE, "--fail-under", "faithfulness=0.5", "--require-judge", judge]
+    out = ["--out", tmp_path / "a.report", "--junit", tmp_path / "j.xml"]
+    code, _, err = rageval(*words, *out)
+    assert (code, "[judge-not-examined]" in err, f"rageval qualify --judge … --out {judge}" in err) == (1, True, True)
+    assert "an examined judge" in (tmp_path / "j.xml").read_text(encoding="utf-8")
+    (tmp_path / "l.csv").write_text("id,label\n" + "".join(f"q{n},{int(n < 20)}\n" for n in range(30)))
+    assert rageval("agreement", tmp_path / "a.report", tmp_path / "l.csv", "--out", judge)[0] == 0
+    assert json.loads(judge.read_text())["verdict"] == {"faithfulness": "fit"}
+    assert rageval(*words)[0] == 0
+
+
+def test_ci_asks_the_judge_again_about_rows_of_the_baseline(rageval, tmp_path):
+    old, new = write_samples(tmp_path / "old.jsonl", 20), write_samples(tmp_path / "new.jsonl", 20)
+    assert rageval("evaluate", old, *OFFLINE, "--out", tmp_path / "main.jsonl")[0] == 0
+    stored = Report.load(tmp_path / "main.jsonl")
+    lenient = ({"scores": {"faithfulness": scored_as(one, 1.0)}, "asked": []} for one in stored.rows)
+    rows = [one.model_copy(update=update) for one, update in zip(stored.rows, lenient, strict=True)]
+    Report(rows, provenance=stored.provenance).to_jsonl(tmp_path / "main.jsonl")
+    words = ["ci", new, *OFFLINE, "--baseline", tmp_path / "main.jsonl"]
+    code, _, err = rageval(*words)
+    assert (code, "[worse]" in err) == (1, True)
+    code, _, err = rageval(*words, "--anchors", 30)
+    assert (code, "[judge-shift]" in err) == (1, True)
+    assert f"asked again about 30 rows of {tmp_path / 'main.jsonl'}: " in err
+    assert rageval(*words, "--anchors", 30, "--allow", "judge-shift,worse")[0] == 0
+
+
+def scored_as(one, value):
+    """Return the score of a row with another value."""
+    return one.scores["faithfulness"].model_copy(update={"value": value, "unscored": None})
+
+
+def test_the_verdict_of_a_real_run_names_its_judge(rageval, tmp_path):
+    for name, right in (("old", 5), ("new", 30)):
+        path = write_samples(tmp_path / f"{name}.jsonl", right)
+        rageval("evaluate", path, *OFFLINE, "--out", tmp_path / f"{name}.report")
+    out = rageval("compare", tmp_path / "old.report", tmp_path / "new.report")[1]
+    assert "better, by" in out
+    assert "OfflineJudge" in out
+    rageval("report", tmp_path / "new.report", "--baseline", tmp_path / "old.report", "--html", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "лучше, по оценке OfflineJudge" in page or "better, by OfflineJudge" in page
+    assert report_of(scored(1.0)).compare(report_of(scored(1.0)))["faithfulness"].shown == "too few pairs"

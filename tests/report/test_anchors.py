@@ -1,0 +1,135 @@
+"""Anchors: rows that did not change show how far the judge itself has moved between two runs."""
+
+from datetime import timedelta
+
+import pytest
+from helpers.each import each
+from helpers.manual import load_benchmark
+from helpers.reports import START, row, scored
+from helpers.scripted import answering, human_of, statements, supported, verdicts
+from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
+from langchain_core.language_models import FakeListChatModel
+
+from langchain_rageval import Judge, OfflineJudge, Report, evaluate, exact_match, faithfulness, trend
+from langchain_rageval.report.anchors import LEAST_ANCHORS, rows_to_ask_again
+from langchain_rageval.report.joining import join_reports
+
+SAMPLE = {"answer": "Munich is old.", "contexts": ["Munich is old."], "references": ["no"]}
+SAMPLES = [{"id": str(n), "question": f"Q{n}?", **SAMPLE} for n in range(3)]
+
+
+def asked(report):
+    return [one.asked for one in report.rows]
+
+
+def test_a_row_says_which_scores_were_asked_anew(tmp_path):
+    metrics = [faithfulness(OfflineJudge()), exact_match()]
+    first = evaluate(SAMPLES, metrics, journal=tmp_path / "j.db", progress=False, out=tmp_path / "r.jsonl")
+    assert asked(first) == [["faithfulness"]] * 3 == asked(Report.load(tmp_path / "r.jsonl"))
+    again = evaluate(SAMPLES, metrics, journal=tmp_path / "j.db", progress=False)
+    assert asked(again) == [[]] * 3
+    assert again == first  # rows of a resumed run are equal
+    both = join_reports(again, evaluate(SAMPLES[:1], metrics, progress=False))
+    assert asked(both) == [["faithfulness"], [], []]
+
+
+def test_a_reply_from_a_cache_is_not_asked_anew():
+    def reply(messages):
+        text = human_of(messages)
+        return statements("Munich is old.") if '"text"' in text else verdicts(supported(1))
+
+    judge = faithfulness(Judge(answering(reply)))
+    assert asked(evaluate(SAMPLES[:1], judge, progress=False)) == [["faithfulness"]]
+    set_llm_cache(InMemoryCache())
+    try:
+        replies = [statements("Munich is old.").model_dump_json(), verdicts(supported(1)).model_dump_json()]
+        cached = faithfulness(Judge(FakeListChatModel(responses=replies), mode="prompt"))
+        runs = [evaluate(SAMPLES[:1], cached, progress=False) for _ in range(2)]
+    finally:
+        set_llm_cache(None)
+    assert [one.rows[0].scores["faithfulness"].value for one in runs] == [1.0, 1.0]
+    assert [asked(one) for one in runs] == [[["faithfulness"]], [[]]]
+
+
+def run(values, *, changed=0, anew=True, side="new"):
+    """Return a run whose first rows have other answers than those of the other side."""
+    rows = [row(n, scored(float(value)), answer=side if n < changed else "same") for n, value in enumerate(values)]
+    return Report([one.model_copy(update={"asked": ["faithfulness"] if anew else []}) for one in rows])
+
+
+GOOD = [1] * 160 + [0] * 40
+HARSHER = [0] * 20 + [1] * 140 + [0] * 40
+
+
+def test_a_judge_that_has_moved_alone_makes_its_verdict_undecided():
+    found = run(HARSHER).compare(run(GOOD))
+    metric, shift = found["faithfulness"], found.judge_shift["faithfulness"]
+    assert (metric.verdict, metric.difference) == ("undecided", -0.1)
+    assert (shift.difference, shift.low, shift.high, shift.anchors) == (-0.1, metric.low, metric.high, 200)
+    (gate,) = found.gates()
+    assert (gate.verdict, gate.codes) == ("undecided", ["judge-shift"])
+    assert str(shift) in gate.reason
+    assert found.gates(allow={"judge-shift"})[0].verdict == "failed"
+    assert [note.code for note in found.notes] == ["judge-shift-found"]
+    for other in (run(GOOD, anew=False), Report([one.model_copy(update={"asked": []}) for one in run(GOOD).rows])):
+        plain = run(HARSHER).compare(other)
+        assert (plain["faithfulness"].verdict, dict(plain.judge_shift)) == ("worse", {})
+
+
+def test_a_system_that_has_changed_keeps_its_verdict_while_the_judge_has_not_moved():
+    better = [1] * 100 + GOOD[100:]
+    before = [1] * 70 + [0] * 30 + GOOD[100:]
+    found = run(better, changed=100).compare(run(before, changed=100, side="old"))
+    assert found["faithfulness"].verdict == "better"
+    shift = found.judge_shift["faithfulness"]
+    assert (shift.difference, shift.anchors) == (0.0, 100)
+    assert -0.01 < shift.low < 0 < shift.high < 0.01
+    assert found.gates()[0].verdict == "passed"
+
+
+def test_a_drift_that_hides_a_loss_is_undecided_and_not_green():
+    """The system loses a tenth, and the judge gives it back: the unchanged rows show it."""
+    before = [1] * 70 + [0] * 30 + [1] * 60 + [0] * 40
+    after = [1] * 68 + [0] * 32 + [1] * 75 + [0] * 25
+    found = run(after, changed=100).compare(run(before, changed=100, side="old"))
+    assert found.judge_shift["faithfulness"].low > 0.05
+    assert (found["faithfulness"].verdict, found.gates()[0].verdict) == ("undecided", "undecided")
+
+
+@each("anchors", [LEAST_ANCHORS - 1, LEAST_ANCHORS])
+def test_under_twenty_anchors_say_nothing(anchors):
+    found = run(GOOD, changed=200 - anchors).compare(run(GOOD, changed=200 - anchors, side="old"))
+    assert list(found.judge_shift) == (["faithfulness"] if anchors >= LEAST_ANCHORS else [])
+
+
+def test_rows_that_were_scored_again_are_anchors_whatever_the_candidate_answers():
+    baseline = run(GOOD, anew=False, side="old", changed=200)
+    drawn = rows_to_ask_again(baseline.rows, 40)
+    assert [one.index for one in drawn] == sorted(one.index for one in rows_to_ask_again(baseline.rows, 40))
+    again = Report(
+        [one.model_copy(update={"scores": {"faithfulness": scored(0.0)}, "asked": ["faithfulness"]}) for one in drawn]
+    )
+    found = run(HARSHER, changed=200).compare(baseline, anchors=again)
+    share = sum(one.scores["faithfulness"].value for one in drawn) / 40
+    assert (found.judge_shift["faithfulness"].difference, found["faithfulness"].verdict) == (-share, "undecided")
+
+
+def test_a_trend_gives_the_shift_of_the_judge_apart():
+    live = [one.model_copy(update={"time": START + timedelta(hours=n)}) for n, one in enumerate(run(HARSHER).rows)]
+    found = trend(Report(live), run(GOOD))
+    assert found.judge_shift["faithfulness"].difference == pytest.approx(-0.1)
+    assert "the judge itself has moved by -0.100" in repr(found)
+
+
+@each(
+    ("cell", "verdicts", "most"),
+    [
+        ({"anchors": 200, "harsher": 0.03}, ("better", "worse"), 0.05),
+        ({"anchors": 200, "harsher": 0.1}, ("better", "worse"), 0.05),
+        ({"anchors": 100, "gain": 0.1}, ("worse", "undecided", "inconclusive"), 0.3),
+    ],
+)
+def test_simulated_drift_is_not_taken_for_a_change_of_the_system(cell, verdicts, most):
+    found = load_benchmark("judge_shift").simulate(20, **cell)
+    assert sum(found.get(verdict, 0) for verdict in verdicts) <= most
