@@ -82,7 +82,7 @@ NO = ("no", "n", "false", "нет", "н", "ложь", "-")
 
 _COLUMNS = ("id", "question", "answer", "contexts", "references")
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
-_LONGEST = 32_767  # most characters in a cell of a spreadsheet
+_LONGEST = 32_766  # and an ellipsis: a cell of a spreadsheet has at most 32,767 characters
 _DELIMITERS = (",", ";", "\t")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
