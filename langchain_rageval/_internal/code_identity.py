@@ -17,31 +17,13 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+import yaml
+
 _PACKAGE = __name__.partition(".")[0]
 _INSTALLED = tuple({f"{Path(path)}/" for name, path in sysconfig.get_paths().items() if "lib" in name})
 _INSTALLED_PARTS = ("/site-packages/", "/dist-packages/")
 _OWN_FOLDER = f"{Path(__file__).parents[1]}/"
-_MOVED = {
-    "supported": ["similarity.answer_and_references"],
-    "claim_metrics": ["claim_part.claim_value", "claim_part._state_from_findings"],
-    "grading": [
-        *("graders.cross_encoder_grader.RankGrader", "graders.embedding_grader.SimilarityGrader"),
-        *("graders.embedding_grader.question_and_chunks", "graders.id_grader.IdGrader"),
-        *("graders.label_grader.LabelGrader", "graders.llm_grader.LlmGrader", "graders.span_grader.SpanGrader"),
-    ],
-    "ranked": [f"{name}_at.{name}_of" for name in ("hit_rate", "map", "mean_grade", "mrr", "precision", "recall")],
-    "text_overlap": [
-        *("bleu.sentence_bleu", "chrf.sentence_chrf", "exact_match._equality_reason", "exact_match.equality"),
-        *("overlap.best_overlap", "overlap.nearest_reference_reason", "rouge.shared_words"),
-        *("string_presence._presence_reason", "string_presence.presence"),
-    ],
-}
-_RENAMED = {"_equality_reason": "_reason", "_presence_reason": "_reason"}
-_STORED_NAMES = {
-    f"{_PACKAGE}.metrics.{now}.{name}": f"{_PACKAGE}.metrics.{file}.{_RENAMED.get(name, name)}"
-    for now, names in _MOVED.items()
-    for file, _, name in (then.rpartition(".") for then in names)
-}
+_STORED_NAMES: Mapping[str, str] = yaml.safe_load((Path(__file__).parent / "stored_names.yaml").read_text())
 """Names in stored instruments of what has moved since: a score stays valid when its code moves to another file."""
 
 

@@ -6,55 +6,16 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import yaml
 
 from langchain_rageval.errors import SampleError
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "id": ("id", "example_id", "query_id", "идентификатор"),
-    "question": (
-        *("question", "user_input", "input", "inputs", "query", "request", "messages"),
-        *("turns", "conversation", "dialogue", "диалог", "переписка"),
-        *("вопрос", "вопрос пользователя", "текст вопроса", "запрос", "запрос пользователя"),
-    ),
-    "history": (
-        *("history", "chat_history", "message_history", "conversation_history"),
-        *("история", "история чата", "история диалога", "история сообщений"),
-    ),
-    "answer": (
-        *("answer", "response", "actual_output", "result", "output", "outputs", "messages"),
-        *("ответ", "ответ модели", "ответ системы", "ответ бота", "ответ ассистента", "сгенерированный ответ"),
-        *("полученный ответ", "текст ответа", "prediction", "completion"),
-    ),
-    "contexts": (
-        *("contexts", "retrieved_contexts", "retrieval_context", "retrieved_context", "messages", "context"),
-        *("source_documents", "documents", "source_nodes", "outputs", "retrieved_docs", "retrieved_documents"),
-        *("retrieved_chunks", "контексты", "контекст", "найденные контексты", "найденный контекст"),
-        *("извлечённые контексты", "извлечённый контекст", "фрагменты", "найденные фрагменты"),
-        *("извлечённые фрагменты", "документы", "найденные документы"),
-    ),
-    "retrieved": ("retrieved",),
-    "references": (
-        *("references", "reference", "ground_truths", "ground_truth", "reference_outputs", "expectations"),
-        *("expected_output", "expected_response", "expected_answer", "reference_answer", "correct_answer"),
-        *("gold_answer", "ideal", "эталон", "эталоны", "эталонный ответ", "эталонные ответы", "правильный ответ"),
-        *("правильные ответы", "верный ответ", "ожидаемый ответ", "идеальный ответ", "образец ответа", "референс"),
-    ),
-    "reference_contexts": (
-        *("reference_contexts", "reference_context", "expected_chunks", "expected_retrieved_context"),
-        *(
-            "эталонные контексты",
-            "эталонный контекст",
-            "эталонные фрагменты",
-            "эталонные документы",
-            "правильный контекст",
-        ),
-    ),
-    "context_ids": ("context_ids", "retrieved_context_ids", "id контекстов", "id фрагментов", "id документов"),
-    "retrieved_ids": ("retrieved_ids",),
-    "reference_context_ids": ("reference_context_ids", "id эталонных контекстов", "id эталонных фрагментов"),
-    "relevance": ("relevance",),
-    "metadata": ("metadata", "additional_metadata", "метаданные"),
+    field: tuple(names)
+    for field, names in yaml.safe_load((Path(__file__).parent / "names.yaml").read_text(encoding="utf-8")).items()
 }
 """Fields of `Sample` and the names under which they are found, in order of precedence."""
 

@@ -4,50 +4,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
+
+import yaml
 
 from langchain_rageval._internal.page import PageLanguage, check_page_language
 
 _SAMPLE = 2000  # leading characters that are analysed
 
-FUNCTION_WORDS: dict[str, frozenset[str]] = {
-    language: frozenset(words.split())
-    for language, words in {
-        "en": "a an the and or but of to in on at by for with from as is are was were be been it its this that these "
-        "those he she they we you i his her their our your what which who when where why how do does did can "
-        "could will would should has have had not no if there than then so also after before while however",
-        "ru": "и в во не на я он она оно они мы вы ты с со как а то это этот эта эти что чтобы кто где когда почему "
-        "зачем какой какая какое какие какого каком каким каких какую каков такое такой сколько чем чего к ко у "
-        "же но да по за из из-за о об от до для при его её их был была было были есть ли или если так также там "
-        "тогда затем потом однако поэтому после перед кроме между без под над через все всё нет нужно можно мне "
-        "нам тем том",
-        "uk": "і й та в у не на що як це цей ця ці чи хто де коли чому навіщо який яка яке які таке такий скільки від "
-        "до із з за про для при його її їх був була було були є або якщо так також після перед але тому щоб він "
-        "вона вони",
-        "be": "і й ды ў у не на што як гэта гэты гэтая ці хто дзе калі чаму навошта які якая якое якія такое такі "
-        "колькі ад да з за пра для пры яго яе іх быў была было былі ёсць або калі так таксама пасля але каб ён "
-        "яна яны",
-        "bg": "и в във не на аз той тя то те ние вие с със как а това този тази тези какво що че кой кое коя кои къде "
-        "кога защо колко по за из от до при е са си се да ще беше бил или ако така също след преди но му го им "
-        "има",
-        "kk": "және мен пен бен бұл ол осы сол не неге қалай қандай қайда қашан кім қанша үшін деген деп бар жоқ емес "
-        "болып болды болған туралы арқылы бойынша кейін дейін ма ме ба бе па пе да де та те сондай бірақ егер",
-        "it": "il lo la i gli le un uno una l d di del della dei delle dello da dal dalla in nel nella con su sul "
-        "sulla per tra fra e ed o ma che chi cosa cos è come dove quando perché quale quali quanto sono era non si ha "
-        "hanno questo questa anche più al alla ai se",
-        "de": "der die das den dem des ein eine einen einem einer und oder aber von vom zu zum zur in im an am auf für "
-        "mit aus bei nach ist sind war waren wird werden nicht es er sie wir ihr ich was wer wie wo wann warum "
-        "welche welcher welches hat haben sich auch als dass",
-        "fr": "le la les un une des l d du de et ou mais à au aux en dans par pour sur avec sans est sont était ce "
-        "cette ces qu que qui quoi quel quelle quels quelles où quand comment pourquoi il elle ils nous vous je "
-        "ne pas se sa son plus",
-        "es": "el la los las un una unos unas de del y e o pero a al en por para con sin sobre es son era está qué que "
-        "quién cómo dónde cuándo cuál cuáles cuánto por no se su sus lo más también como este esta",
-    }.items()
+WORDS: Mapping[str, Mapping[str, Sequence[str]]] = {
+    kind: {language: words.split() for language, words in by_language.items()}
+    for kind, by_language in yaml.safe_load((Path(__file__).parent / "words.yaml").read_text(encoding="utf-8")).items()
 }
+"""Words of each kind by ISO 639-1 code of their language; see words.yaml."""
+
+FUNCTION_WORDS = {language: frozenset(words) for language, words in WORDS["function_words"].items()}
 """Lower-case function words of each language, by ISO 639-1 code."""
 
 _LANGUAGES_OF: dict[str, list[str]] = {}  # function word to the languages that use it

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from langchain_rageval._internal.cached import locked_cache
-from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
+from langchain_rageval.text.language import FUNCTION_WORDS, WORDS, detect_language
 
 _FENCE = re.compile(r"\s*(```|~~~)")
 _HEADING = re.compile(r"\s*(?:#{1,6}\s|\||[-=*_|:+\s]{3,}$)")  # or a horizontal rule
@@ -78,25 +78,8 @@ _DOUBTFUL = (
     "(?P<grams>" + _after(r"\dг\.", r"\d\sг\.") + r")\s+(?=[А-ЯЁ])",
     "(?P<initials>" + _after(r"[а-яё]\s[А-ЯЁ]\.[А-ЯЁ]\.", r"[а-яё]\s[А-ЯЁ]\.\s[А-ЯЁ]\.") + r")\s+(?=[А-ЯЁ][а-яё])",
 )
-# Words that start a sentence even in text without capitals: "call them. they will answer"
-_SUBJECTS = {"en": "i i'm i've i'd i'll it it's they they're he he's she she's we we're you you're"}
 _PARTICLES = "d da dal de dei del della der des di du el l la le lo los"  # parts of names: "L. Di Maio"
-_STARTERS = {
-    "ru": "ему ей им ими них нему ней ним меня мной тебя вас нас свой свои каждый теперь здесь лишь только уже ещё "
-    "даже именно например сейчас сегодня позже ранее далее"
-}
 
-# Abbreviations missing in razdel that precede a name or a number.
-_ABBREVIATIONS = {
-    "ru": "табл илл разд прил подп вып наб бул мкр респ ген полк подполк лейт адм доц инж митр преп "
-    "янв февр апр авг сент окт нояб дек доб дер макс",
-    "en": "prof st sen rep gov gen rev col lt sgt capt messrs drs fig figs eq approx e.g i.e cf viz "
-    "jan feb aug sept oct nov dec",
-    "it": "sig sigg dott prof ing avv art artt pag pagg fig es",
-    "de": "nr bzw ca z.b d.h u.a prof hr fr str bd vgl abb",
-    "fr": "mm mme mlle me prof art fig env",
-    "es": "sr sra sres dra prof ud uds núm pág art fig",
-}
 # A sentence continues where one of these matches; NUL marks the place where razdel would end it.
 _CONTINUATIONS = (
     _after(
@@ -322,11 +305,11 @@ class _Rules(NamedTuple):
 
 @locked_cache
 def _rules(language: str) -> _Rules:
-    words = {*FUNCTION_WORDS.get(language, ()), *_STARTERS.get(language, "").split()} - set(_PARTICLES.split())
+    words = {*FUNCTION_WORDS.get(language, ()), *WORDS["starters"].get(language, ())} - set(_PARTICLES.split())
     starters = "|".join(sorted(word.capitalize() for word in words))
     ambiguous = rf"{_AMBIGUOUS}(?=(?:{starters})\b(?!\.))" if starters else "(?!)"
-    uncapitalised = _uncapitalised(language) if language in _SUBJECTS else "(?!)"
-    abbreviations = [rf"(?i:{re.escape(word)})\." for word in _ABBREVIATIONS.get(language, "").split()]
+    uncapitalised = _uncapitalised(language) if language in WORDS["subjects"] else "(?!)"
+    abbreviations = [rf"(?i:{re.escape(word)})\." for word in WORDS["abbreviations"].get(language, ())]
     if not abbreviations:
         return _Rules(
             _beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, *_DOUBTFUL]), _behind_nul(_CONTINUATIONS)
@@ -342,8 +325,8 @@ def _rules(language: str) -> _Rules:
 
 def _uncapitalised(language: str) -> str:
     """Return a pattern of sentence ends before a lower-case letter: after a question, and before a subject."""
-    subjects = "|".join(map(re.escape, _SUBJECTS[language].split()))
-    whole = "".join(rf"(?<!\b{re.escape(word)}\.)" for word in _ABBREVIATIONS[language].split())
+    subjects = "|".join(map(re.escape, WORDS["subjects"][language]))
+    whole = "".join(rf"(?<!\b{re.escape(word)}\.)" for word in WORDS["abbreviations"][language])
     mark = rf"(?:(?<=[a-z]{{2}}\.){whole}|(?<=\w[!?]))"
     return rf"{mark}[.!?]*\s+(?=(?:{subjects})(?![\w'’]))|(?<=\w\?)\s+(?=[a-z])"
 

@@ -68,22 +68,6 @@ class TestLoadJudge:
         assert sent.headers["authorization"] == "Bearer sk-very-secret"
         assert "sk-very-secret" not in repr(judge)
 
-    @pytest.mark.parametrize(
-        "name", ["openai:o1", "openai:o3", "openai:o4-mini", "openai:o3-2025-04-16", "openai:gpt-5-mini", "o3-mini"]
-    )
-    def test_a_reasoning_model_gets_no_temperature_that_it_refuses(self, openai_server, openai_key, name):
-        server = openai_server(offline)
-        judge = load_judge(name, base_url=server.url + "/v1", temperature=0.1)
-        check(judge)
-        assert {request.body.get("temperature", 1) for request in server.requests} == {1}
-
-    @pytest.mark.parametrize("name", ["openai:gpt-4o3", "openai:gpt-5-chat-latest", "vllm:openai/o3", "openai:omni-1"])
-    def test_other_models_get_the_temperature(self, openai_server, openai_key, name):
-        server = openai_server(offline)
-        judge = load_judge(name, base_url=server.url + "/v1")
-        check(judge)
-        assert server.requests[0].body["temperature"] == 0.1
-
     @pytest.mark.parametrize("key", [None, "vllm-very-secret"])
     def test_vllm_needs_no_key(self, openai_server, monkeypatch, key):
         if key:
@@ -123,33 +107,40 @@ class TestLoadJudge:
         assert report.failures() == []
         assert (server.calls, server.requests[0].body["temperature"]) == (3, 0.2)
 
-    @pytest.mark.parametrize(
-        ("name", "mend"),
+    @each(
+        ("load", "name", "mend"),
         [
-            ("openai:m", "set OPENAI_API_KEY"),
-            ("gigachat:m", "set GIGACHAT_CREDENTIALS"),
-            ("vllm:m", "base_url"),
-            ("gpt-some", "OPENAI_API_KEY"),
-            ("azure_openai:m", "azure_openai:m"),
-            ("anthropic:claude", "langchain-anthropic"),
-            ("openai", "openai:MODEL"),
-            ("vllm:", "vllm:MODEL"),
-            ("gigachat", "gigachat:MODEL"),
-            ("nonsense", "nonsense"),
-            ("nonsense:m", "nonsense"),
-            ("", "offline, openai:MODEL"),
+            (load_judge, "openai:m", "set OPENAI_API_KEY"),
+            (load_judge, "gigachat:m", "set GIGACHAT_CREDENTIALS"),
+            (load_judge, "vllm:m", "base_url"),
+            (load_judge, "gpt-some", "OPENAI_API_KEY"),
+            (load_judge, "azure_openai:m", "azure_openai:m"),
+            (load_judge, "anthropic:claude", "langchain-anthropic"),
+            (load_judge, "openai", "openai:MODEL"),
+            (load_judge, "vllm:", "vllm:MODEL"),
+            (load_judge, "gigachat", "gigachat:MODEL"),
+            (load_judge, "nonsense", "nonsense"),
+            (load_judge, "opnai:m", "did you mean 'openai'?"),
+            (load_judge, "", "offline, openai:MODEL"),
+            (load_embeddings, "openai:e", "set OPENAI_API_KEY"),
+            (load_embeddings, "gigachat", "set GIGACHAT_CREDENTIALS"),
+            (load_embeddings, "vllm:e", "base_url"),
+            (load_embeddings, "openai", "openai:MODEL"),
+            (load_embeddings, "opnai:e", "did you mean 'openai'?"),
+            (load_embeddings, "", "offline, openai:MODEL"),
         ],
     )
-    def test_what_is_missing_is_named(self, name, mend, monkeypatch):
+    def test_what_is_missing_is_named(self, load, name, mend, monkeypatch):
         monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
         with pytest.raises(ConfigError) as caught:
-            load_judge(name)
+            load(name)
         assert mend in str(caught.value)
 
     def test_a_missing_package_is_named(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "langchain_gigachat", None)
-        with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[gigachat\]"'):
-            load_judge("gigachat:m")
+        for load, name in ((load_judge, "gigachat:m"), (load_embeddings, "gigachat")):
+            with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[gigachat\]"'):
+                load(name)
         monkeypatch.setitem(sys.modules, "langchain.chat_models", None)
         with pytest.raises(ConfigError, match="pip install langchain"):
             load_judge("mistralai:small")
@@ -313,48 +304,30 @@ class TestLoadEmbeddings:
         self.check(embeddings)
         embeddings.client._client.close()
 
-    @pytest.mark.parametrize(
-        ("name", "mend"),
-        [
-            ("openai:e", "set OPENAI_API_KEY"),
-            ("gigachat", "set GIGACHAT_CREDENTIALS"),
-            ("vllm:e", "base_url"),
-            ("openai", "openai:MODEL"),
-            ("nonsense:e", "nonsense:e"),
-            ("", "offline, openai:MODEL"),
-        ],
-    )
-    def test_what_is_missing_is_named(self, name, mend, monkeypatch):
-        monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
-        with pytest.raises(ConfigError) as caught:
-            load_embeddings(name)
-        assert mend in str(caught.value)
 
-    def test_a_missing_package_is_named(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "langchain_gigachat", None)
-        with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[gigachat\]"'):
-            load_embeddings("gigachat")
-
-
-@pytest.mark.parametrize(
-    ("name", "accepts"),
-    [
-        ("azure_openai:o4-mini", False),
-        ("openrouter:openai/o3", False),
-        ("anthropic:claude-opus-4-7", False),
-        ("bedrock_converse:us.anthropic.claude-opus-4-8-v1:0", False),
-        ("anthropic:claude-opus-4-20250514", True),
-        ("anthropic:claude-opus-4-1", True),
-        ("mistralai:magistral-small", True),
-    ],
+ACCEPT_NO_TEMPERATURE = (
+    *("openai:o1", "openai:o3", "openai:o4-mini", "openai:o3-2025-04-16", "openai:gpt-5-mini", "o3-mini"),
+    *("azure_openai:o4-mini", "openrouter:openai/o3", "anthropic:claude-opus-4-7"),
+    "bedrock_converse:us.anthropic.claude-opus-4-8-v1:0",
 )
-def test_reasoning_models_of_other_providers_are_known_by_name(monkeypatch, name, accepts):
+ACCEPT_A_TEMPERATURE = (
+    *("openai:gpt-4o3", "openai:gpt-5-chat-latest", "vllm:openai/o3", "openai:omni-1", "mistralai:magistral-small"),
+    *("anthropic:claude-opus-4-20250514", "anthropic:claude-opus-4-1"),
+)
+
+
+def test_reasoning_models_are_known_by_name(monkeypatch, openai_key):
     settings = {}
 
-    def init_chat_model(_name, **given):
+    def build(_name, **given):
         settings.update(given)
         return OfflineJudge()
 
-    monkeypatch.setattr("langchain.chat_models.init_chat_model", init_chat_model)
-    load_judge(name)
-    assert ("temperature" in settings) == accepts
+    monkeypatch.setattr("langchain.chat_models.init_chat_model", build)
+    sent = {}
+    for name in (*ACCEPT_NO_TEMPERATURE, *ACCEPT_A_TEMPERATURE):
+        settings.clear()
+        model = load_judge(name, base_url="http://127.0.0.1:1/v1").model
+        sent[name] = settings.get("temperature", getattr(model, "temperature", None))
+    assert {name for name in ACCEPT_NO_TEMPERATURE if sent[name] not in (None, 1)} == set()
+    assert {name for name in ACCEPT_A_TEMPERATURE if sent[name] != 0.1} == set()
