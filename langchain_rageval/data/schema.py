@@ -445,6 +445,8 @@ class Score(_FrozenModel):
             hexadecimal digits, or "unknown". Version 0.1.0 wrote a single hash.
         range: lowest and highest possible value, each None if there is none; None if they are 0 and 1, or unknown, as
             in files of version 0.1.0.
+        answers: answers of the user's steps by their keys, as values of JSON, from which `Report.rescore` computes the
+            score again; `{}` if the metric has none.
     """
 
     metric: _CleanText
@@ -458,6 +460,14 @@ class Score(_FrozenModel):
     usage: Usage = Usage()
     instrument: _CleanText = ""
     range: tuple[float | None, float | None] | None = None
+    answers: dict[str, Any] = {}
+
+    @model_serializer(mode="wrap")
+    def _without_no_answers(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = handler(self)
+        if not fields.get("answers", True):
+            del fields["answers"]
+        return fields
 
     @model_validator(mode="after")
     def _exactly_one_outcome(self) -> Self:

@@ -38,7 +38,7 @@ from langchain_rageval.metrics.supported import (
 )
 from langchain_rageval.run.run import Run, Traced, ainvoke_child, invoke_child
 from langchain_rageval.steps.stage import Stage, State, can_be_rejudged, describe_step
-from langchain_rageval.steps.step import ChainStep, own_names
+from langchain_rageval.steps.step import ChainStep, keep_answers, own_names, restore_answers
 from langchain_rageval.steps.votes import AGREEMENT, CUT, NO_MAJORITY, UNDECIDED
 
 _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
@@ -63,7 +63,8 @@ class Metric(Traced[Any, Score], Adapters):
         options: further options of the builder; part of the instrument.
         version: identifies `reduce`, instead of its code; change it when `reduce` changes.
         state_from_findings: function of a sample and an earlier score of it. Returns the state that `reduce` reads, or
-            None if the score's findings are not sufficient. If omitted, `Report.rescore` is not supported.
+            None if the score's findings are not sufficient. If omitted, `Report.rescore` uses the answers of the user's
+            steps, which a score keeps.
         range: lowest and highest possible value; -inf or inf if there is none. A value outside it is an error, not a
             score. It cannot change a value, so it is not part of the instrument.
 
@@ -267,17 +268,23 @@ class Metric(Traced[Any, Score], Adapters):
         follows_chain = any(isinstance(stage, ChainStep) for stage in stages_of(self))  # models may not be in its graph
         if self.state_from_findings is None and not self.models and not follows_chain:
             return self.invoke(sample).model_copy(update={"usage": score.usage})
-        items, extraction = split_extraction(score.findings)
         if score.unscored == NO_MAJORITY:
             return None
-        usable = bool(items) or not score.value  # our metrics give no value above 0 without findings about items
-        facts = score.model_copy(update={"findings": items})
-        state = self.state_from_findings(sample, facts) if self.state_from_findings and usable else None
+        items, extraction = split_extraction(score.findings)
+        if self.state_from_findings is None:
+            state = restore_answers(sequential_steps(self), score.answers)
+            if state is not None:
+                state |= {"sample": sample, AGREEMENT: [item for item in items if item.kind == "agreement"]}
+        else:
+            usable = bool(items) or not score.value  # our metrics give no value above 0 without findings about items
+            state = self.state_from_findings(sample, score.model_copy(update={"findings": items})) if usable else None
         if state is None:
             return None
         instrument = join_digests(score.found_by, split_digests(self.instrument)[1])
-        rescored = self._score(self._reduced(state), score.usage).model_copy(update={"instrument": instrument})
-        return with_extraction(rescored, extraction)
+        rescored = self._score(self._reduced(state), score.usage)
+        return with_extraction(
+            rescored.model_copy(update={"instrument": instrument, "answers": score.answers}), extraction
+        )
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
         """Return the graph of the steps and the reducer (function that computes the value)."""
@@ -358,7 +365,10 @@ class Metric(Traced[Any, Score], Adapters):
             value = Value.without(NO_MAJORITY, undecided)
         else:
             value = self._reduced({**state, "sample": sample} if sample.history else state)
-        return with_extraction(self._score(value, usage), found)
+        score = self._score(value, usage)
+        if answers := keep_answers(sequential_steps(self), state) if self.state_from_findings is None else {}:
+            score = score.model_copy(update={"answers": answers})
+        return with_extraction(score, found)
 
     def _reduced(self, state: State) -> Value:
         """Return what the reducer gives for a state, and the agreement; an error names the reducer as its step."""

@@ -68,8 +68,8 @@ def _source(rows: Sequence[Row], metric: Metric) -> str:
 def _suffices(rows: Sequence[Row], name: str, metric: Metric) -> bool:
     """Return True if the findings of the score called `name` suffice to compute a metric in every row."""
     pairs = [(row.sample, row.scores[name]) for row in rows if name in row.scores and not row.scores[name].failure]
-    has_findings = any(score.findings for _, score in pairs)
-    return has_findings and all(metric.rescore(metric.read(sample), score) is not None for sample, score in pairs)
+    has_facts = any(score.findings or score.answers for _, score in pairs)
+    return has_facts and all(metric.rescore(metric.read(sample), score) is not None for sample, score in pairs)
 
 
 def _agree(row: Row, names: Sequence[str], metric: Metric) -> bool:

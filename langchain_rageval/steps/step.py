@@ -10,13 +10,14 @@ from typing import Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseLanguageModel
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
-from pydantic import BaseModel, InstanceOf, ValidationError
+from pydantic import BaseModel, InstanceOf, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from langchain_rageval._internal.description import describe
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.schema import Sample, without_surrogates
 from langchain_rageval.errors import ConfigError, JudgeOutputError
 from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
 from langchain_rageval.judge.ladder import inner_models
@@ -356,6 +357,50 @@ class SampleStep(JudgeStep):
         if self.definition.reducer is not None and len(voters_of(self.judge)) > 1:
             own["reducer"] = describe(self.definition.reducer)
         return {**super().instrument, **own}
+
+
+def keep_answers(steps: Sequence[Runnable[Any, Any]], state: State) -> dict[str, Any]:
+    """Return the answers of the user's steps in a state as values of JSON; `{}` unless the steps are all of these."""
+    kept = {}
+    for key, adapter in _answer_types(steps).items():
+        try:
+            answer = adapter.validate_python(state[key])
+            kept[key] = without_surrogates(adapter.dump_python(answer, mode="json"))
+        except (KeyError, ValueError, PydanticSerializationError):
+            return {}
+    return kept
+
+
+def restore_answers(steps: Sequence[Runnable[Any, Any]], answers: Mapping[str, Any]) -> State | None:
+    """Return the state that `keep_answers` described, without the sample; None if an answer is missing or unfit."""
+    adapters = _answer_types(steps)
+    if not adapters or not adapters.keys() <= answers.keys():
+        return None
+    try:
+        return {key: adapter.validate_python(answers[key]) for key, adapter in adapters.items()}
+    except ValidationError:
+        return None
+
+
+def _answer_types(steps: Sequence[Runnable[Any, Any]]) -> dict[str, TypeAdapter[Any]]:
+    """Return the type of each answer by its key; none if another Runnable is among the steps."""
+    types: dict[str, Any] = {}
+    for step in steps:
+        if isinstance(step, SampleStep):
+            types[step.definition.key] = step.answer
+        elif isinstance(step, ChainStep):
+            types[step.result_name] = _output_type(step.chain)
+        else:
+            return {}
+    return {key: TypeAdapter(answer_type) for key, answer_type in types.items()}
+
+
+def _output_type(chain: Runnable[Any, Any]) -> Any:
+    """Return what the parser at the end of a chain gives: a pydantic class, or a value of JSON."""
+    last = chain.last if isinstance(chain, RunnableSequence) else chain
+    tools = getattr(last, "tools", None) or [None]  # of the parser that with_structured_output appends
+    found = getattr(last, "pydantic_object", None) or tools[0]
+    return found if isinstance(found, type) and issubclass(found, BaseModel) else JsonValue
 
 
 def own_names(stage: Stage[Any]) -> Iterator[tuple[str, str, Any]]:

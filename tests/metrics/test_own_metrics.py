@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from langchain_rageval import Budget, ConfigError, OfflineJudge, RagEvalCallback, Report, evaluate, plan
+from langchain_rageval import Budget, ConfigError, OfflineJudge, RagEvalCallback, Report, Value, evaluate, plan
 from langchain_rageval.testing import MetricTests
 
 OWN = {
@@ -88,18 +88,29 @@ def test_a_report_with_it_is_saved_shown_and_compared(name, tmp_path):
     assert report.summary().aspects["style"].mean == 1.0
 
 
+def halved(metric):
+    """Return a metric with half of its values, whose steps must not be asked."""
+    return metric.model_copy(update={"reduce": lambda state: Value(metric.reduce(state).number / 2)})
+
+
 @every_one
-def test_rescoring_calls_a_function_and_says_of_others_what_to_do(name):
-    report = evaluate([ASKED], OWN[name](), progress=False)
-    if name == "short_enough":
-        again = report.rescore(OWN[name]()).rows[0].scores[name]
-        assert (again.value, again.usage) == (report.rows[0].scores[name].value, report.rows[0].scores[name].usage)
-        return
+def test_it_is_rescored_from_the_answers_in_a_file(name, tmp_path):
+    evaluate([ASKED], OWN[name](), progress=False).to_jsonl(tmp_path / "report.jsonl")
+    report = Report.load(tmp_path / "report.jsonl")
+    before, again = (one.rows[0].scores[name] for one in (report, report.rescore(OWN[name]())))
+    assert (again.value, again.usage, again.reason) == (before.value, before.usage, before.reason)
+    if name != "short_enough":  # a function is called again
+        assert report.rescore(halved(OWN[name]())).rows[0].scores[name].value == before.value / 2
+
+
+def test_a_report_of_an_earlier_version_has_no_answers_to_rescore():
+    report = evaluate([ASKED], OWN["politeness"](), progress=False)
+    (row,) = report.rows
+    earlier = {"politeness": row.scores["politeness"].model_copy(update={"answers": {}})}
     with pytest.raises(ConfigError) as raised:
-        report.rescore(OWN[name]())
-    sample = report.rows[0].sample.id
-    expected = f"{name} cannot be computed from the findings of {name} for sample {sample!r}: score it with evaluate"
-    assert str(raised.value) == expected
+        Report([row.model_copy(update={"scores": earlier})]).rescore(OWN["politeness"]())
+    place = f"the findings of politeness for sample {row.sample.id!r}"
+    assert str(raised.value) == f"politeness cannot be computed from {place}: score it with evaluate"
 
 
 @every_one
