@@ -178,11 +178,16 @@ def test_other_errors_do_not_lower_the_rung(status):
 
 
 @pytest.mark.parametrize(
-    "message", ["maximum context length is 8192 tokens", "prompt is too long", "too many tokens", "context window"]
+    "message",
+    [
+        *("maximum context length is 8192 tokens", "prompt is too long", "too many tokens", "context window"),
+        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
+        "the request exceeds the available context size, try increasing it",
+    ],
 )
 def test_a_context_that_is_too_long_does_not_lower_the_rung(message):
     model = endpoint("prompt", refusal=Refusal(message))
-    with pytest.raises(Refusal, match=message):
+    with pytest.raises(Refusal):
         asked(Judge(model))
     assert model.rungs == ["json_schema"]
 
@@ -226,20 +231,6 @@ def test_a_lower_rung_is_logged_once(caplog):
 def test_the_best_rung_is_not_logged(caplog):
     asked(Judge(endpoint("json_schema")))
     assert not caplog.messages
-
-
-def test_concurrent_first_callers_wait_for_the_probe_of_one_of_them():
-    model = endpoint("prompt")
-    judge = Judge(model)
-    run = Run()
-    hurry = threading.Barrier(6)
-
-    def ask(number):
-        hurry.wait(PATIENCE)
-        return asked(judge, {**STATE, "text": f"A{number}."}, run)
-
-    assert run.threads.gather([lambda number=number: ask(number) for number in range(6)]) == [GOOD] * 6
-    assert [rung for rung in model.rungs if rung != "prompt"] == RUNGS[:3]
 
 
 def test_once_the_rung_is_known_calls_run_concurrently():
@@ -304,24 +295,6 @@ def test_a_process_forked_during_a_probe_probes_for_itself():
     assert os.waitpid(child, 0)[1] == 0
     go_on.set()
     assert first.result(PATIENCE) == GOOD
-
-
-def test_a_refused_system_message_moves_into_the_human_one_and_stays_there():
-    class NoSystem(Scripted):
-        def _generate(self, messages, stop=None, run_manager=None, **options):
-            if messages[0].type == "system":
-                raise Refusal("System role not supported")
-            return super()._generate(messages, stop, run_manager, **options)
-
-    model = NoSystem(replies=["no", GOOD, GOOD])
-    judge = Judge(model)
-    assert asked(judge) == GOOD
-    asked(judge)
-    assert [[message.type for message in messages] for messages in model.asked] == [
-        ["human"], ["human", "ai", "human"], ["human"],
-    ]  # fmt: skip
-    assert human_of(model.asked[0]).startswith(PromptSet.default("en").common.system)
-    assert judge._endpoint.capabilities.mode.fold_system
 
 
 @pytest.mark.parametrize(

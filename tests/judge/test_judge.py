@@ -169,17 +169,6 @@ def test_openai_formats_travel_in_the_body_beside_the_users_own():
     assert model.extra_body == {"top_k": 5, "guided": {"a": 1}}
 
 
-def test_every_rung_is_named_after_the_schemas_title():
-    tool = call(Judge(OPENAI), "function_calling").options
-    assert tool["tools"][0]["function"]["name"] == "Statements"
-    assert tool["tool_choice"]["function"]["name"] == "Statements"
-    form = call(Judge(OPENAI), "json_schema").options["extra_body"]["response_format"]["json_schema"]
-    assert (form["name"], form["schema"]["title"], form["strict"]) == ("Statements", "Statements", True)
-    function = call(Judge(GIGACHAT), "function_calling").options
-    assert function["functions"][0]["name"] == function["function_call"]["name"] == "Statements"
-    assert call(Judge(GIGACHAT), "json_schema").options["response_format"]["schema"]["title"] == "Statements"
-
-
 @pytest.mark.parametrize(
     ("rung", "told"), [("json_schema", 0), ("function_calling", 0), ("json_mode", 1), ("prompt", 1)]
 )

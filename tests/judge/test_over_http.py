@@ -5,23 +5,20 @@ The servers answer as OfflineJudge does, so every score must be that of the run 
 
 import json
 import logging
-import re
 import traceback
 from collections import Counter
 
 import openai
 import pytest
-from gigachat import exceptions as gigachat_errors
 from helpers.offline import BY_LETTERS, EMBEDDED, METRICS, RICH, UNJUDGED, clean, offline, rag_samples, says_the_same
 from helpers.servers.chat import Faults
 from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Refused
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.runnables import ConfigurableField, RunnableBranch, RunnableLambda
 
 from langchain_rageval import Judge, OfflineJudge, aevaluate, evaluate, faithfulness, suite
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.metrics import BUILDERS, SCORES
 
 MODES = ["json_schema", "function_calling", "json_mode", "prompt"]
@@ -68,58 +65,55 @@ class TestEveryRung:
         assert says_the_same(events[-1]["data"]["output"], sample)
         assert server.refused == {}
 
-    def test_openai_nests_the_schema_in_response_format(self, openai_server, chat_openai):
-        extract, verify = self.sent(openai_server, chat_openai, "json_schema")
-        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
-            wanted = body["response_format"]
-            assert wanted.keys() == {"type", "json_schema"}
-            assert wanted["type"] == "json_schema"
-            assert wanted["json_schema"].keys() == {"name", "schema", "strict"}
-            assert (wanted["json_schema"]["name"], wanted["json_schema"]["strict"]) == (title, True)
-            assert strict(wanted["json_schema"]["schema"])
-            assert "tools" not in body
+    @pytest.mark.parametrize("mode", MODES)
+    def test_each_rung_sends_its_own_format_and_the_schema_once(self, endpoint, mode):
+        server = endpoint.server(offline)
+        faithfulness(Judge(endpoint.model(server), mode=mode)).invoke(rag_samples(1)[0])
+        for body, title in zip(bodies(server), ("Statements", "Verdicts"), strict=True):
+            sent = {name: body[name] for name in FORMATS if body.get(name)}
+            schemas = [holder[key] for holder in objects(sent) for key in ("schema", "parameters") if key in holder]
+            assert (endpoint.name, mode) == ("gigachat", "function_calling") or all(map(strict, schemas))
+            assert len(schemas) + body["messages"][1]["content"].count(f'"title": "{title}"') == 1
+            for schema in schemas:
+                schema.clear()
+            assert without_descriptions(sent) == sent_on(endpoint.name, mode, title)
 
-    def test_openai_forces_one_tool_named_like_the_schema(self, openai_server, chat_openai):
-        extract, verify = self.sent(openai_server, chat_openai, "function_calling")
-        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
-            (tool,) = body["tools"]
-            assert tool["function"]["name"] == tool["function"]["parameters"]["title"] == title
-            assert body["tool_choice"] == {"type": "function", "function": {"name": title}}
-            assert "response_format" not in body
 
-    def test_openai_json_mode_shows_the_schema_in_words(self, openai_server, chat_openai):
-        extract, verify = self.sent(openai_server, chat_openai, "json_mode")
-        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
-            assert body["response_format"] == {"type": "json_object"}
-            assert f'"title": "{title}"' in body["messages"][1]["content"]
+FORMATS = ("response_format", "tools", "tool_choice", "functions", "function_call")
 
-    def test_gigachat_takes_the_schema_flat_in_response_format(self, gigachat_server, gigachat):
-        extract, verify = self.sent(gigachat_server, gigachat, "json_schema")
-        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
-            wanted = body["response_format"]
-            assert wanted.keys() == {"type", "schema", "strict"}
-            assert (wanted["type"], wanted["strict"], wanted["schema"]["title"]) == ("json_schema", True, title)
-            assert strict(wanted["schema"])
-            assert not body.get("functions")
 
-    def test_gigachat_calls_one_function_named_like_the_schema(self, gigachat_server, gigachat):
-        extract, verify = self.sent(gigachat_server, gigachat, "function_calling")
-        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
-            assert [function["name"] for function in body["functions"]] == [title]
-            assert body["function_call"] == {"name": title}
-            assert "response_format" not in body
+def objects(value):
+    """Every mapping in a nested value, the outer ones first."""
+    if isinstance(value, dict):
+        return [value, *(found for inner in value.values() for found in objects(inner))]
+    return [found for inner in value for found in objects(inner)] if isinstance(value, list) else []
 
-    def test_the_prompt_rung_asks_for_no_format_and_shows_the_schema(self, endpoint):
-        extract, verify = self.sent(endpoint.server, endpoint.model, "prompt")
-        for body, title in ((extract, "Statements"), (verify, "Verdicts")):
-            assert not any(body.get(name) for name in ("response_format", "tools", "functions", "function_call"))
-            assert f'"title": "{title}"' in body["messages"][1]["content"]
 
-    def sent(self, start, build, mode):
-        """The two requests of faithfulness on one rung."""
-        server = start(offline)
-        faithfulness(Judge(build(server), mode=mode)).invoke(rag_samples(1)[0])
-        return bodies(server)
+def without_descriptions(value):
+    for one in objects(value):
+        one.pop("description", None)
+    return value
+
+
+def sent_on(kind, mode, title):
+    """The options of a request on a rung, whose schema is empty here."""
+    function = {"name": title, "parameters": {}}
+    if kind == "gigachat":
+        formats = {
+            "json_schema": {"response_format": {"type": "json_schema", "schema": {}, "strict": True}},
+            "function_calling": {"functions": [function], "function_call": {"name": title}},
+        }
+    else:
+        named = {"name": title, "schema": {}, "strict": True}
+        formats = {
+            "json_schema": {"response_format": {"type": "json_schema", "json_schema": named}},
+            "json_mode": {"response_format": {"type": "json_object"}},
+            "function_calling": {
+                "tools": [{"type": "function", "function": function}],
+                "tool_choice": {"type": "function", "function": {"name": title}},
+            },
+        }
+    return formats.get(mode, {})
 
 
 def strict(schema):
@@ -257,54 +251,6 @@ class TestAuto:
         evaluate(rag_samples(4), both, progress=False)
         assert server.refused == Counter(MODES[:3])
 
-    def test_a_lower_rung_is_remembered_only_after_a_valid_answer(self, openai_server, chat_openai, caplog):
-        server = openai_server(
-            offline, rungs=set(MODES) - {"json_schema"}, faults=Faults.script([None, *["malformed"] * 3])
-        )
-        judge = Judge(chat_openai(server))
-        metric, (first, second) = faithfulness(judge), rag_samples(2)
-        with pytest.raises(JudgeOutputError):
-            metric.invoke(first)
-        assert (server.refused, server.calls) == ({"json_schema": 1}, 4)
-        assert (judge._endpoint.capabilities.mode, warnings(caplog)) == (None, [])
-        assert says_the_same(metric.invoke(second), second)
-        assert server.refused == {"json_schema": 2}
-        assert judge._endpoint.capabilities.mode.rung == "function_calling"
-        assert len(warnings(caplog)) == 1
-
-    @pytest.mark.parametrize(
-        "message",
-        [
-            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.",
-            "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
-            "the request exceeds the available context size, try increasing it",
-        ],
-    )
-    def test_a_prompt_that_is_too_long_is_no_refusal_of_the_format(self, chat_openai, message):
-        class SmallContext(OpenAIServer):
-            def _check(self, request):
-                raise Refused(400, message)
-
-        with SmallContext(offline) as server:
-            judge = Judge(chat_openai(server))
-            with pytest.raises(openai.BadRequestError, match=re.escape(message)):
-                faithfulness(judge).invoke(rag_samples(1)[0])
-            assert (server.calls, judge._endpoint.capabilities.mode) == (1, None)
-
-    def test_the_lowest_rungs_refusal_is_raised(self, endpoint, caplog):
-        server = endpoint.server(offline, rungs=set())
-        with pytest.raises((openai.BadRequestError, gigachat_errors.BadRequestError), match="prompt is not supported"):
-            faithfulness(endpoint.model(server)).invoke(rag_samples(1)[0])
-        assert server.refused.total() == (4 if endpoint.name == "openai" else 2)
-        assert warnings(caplog) == []
-
-    @pytest.mark.parametrize("mode", MODES)
-    def test_a_rung_that_the_user_chose_is_not_left(self, openai_server, chat_openai, mode):
-        server = openai_server(offline, rungs=set(MODES) - {mode})
-        with pytest.raises(openai.BadRequestError, match=f"{mode} is not supported"):
-            faithfulness(Judge(chat_openai(server), mode=mode)).invoke(rag_samples(1)[0])
-        assert server.refused == {mode: 1}
-
 
 class TestTemplates:
     def test_a_refused_system_role_folds_into_the_human_message(self, endpoint, caplog):
@@ -421,15 +367,6 @@ def test_the_offline_judge_is_another_instrument_than_the_server(openai_server, 
     (sample,) = rag_samples(1)
     score = faithfulness(chat_openai(openai_server(offline))).invoke(sample)
     assert score.instrument != faithfulness(OfflineJudge()).invoke(sample).instrument
-
-
-def test_a_reask_shows_the_model_its_own_output(openai_server, chat_openai):
-    replies = iter(["I would say: nothing at all.", None])
-    server = openai_server(lambda request: next(replies, None) or offline(request))
-    (sample,) = rag_samples(1)
-    assert says_the_same(faithfulness(chat_openai(server)).invoke(sample), sample)
-    said = bodies(server)[1]["messages"][2]
-    assert said == {"role": "assistant", "content": AIMessage("I would say: nothing at all.").text}
 
 
 class Echo(OpenAIServer):
