@@ -420,9 +420,6 @@ def test_the_instructions_hold_the_schema_on_one_line():
 
 def test_a_strict_schema_is_inlined_closed_and_in_order():
     schema = strict_schema(Verdicts)
-    assert (
-        list(schema) == ["title", "description", "properties", "required", "type", "additionalProperties"][:0] or True
-    )
     assert schema == {
         "title": "Verdicts",
         "description": "One verdict per statement.",
@@ -593,29 +590,33 @@ def test_no_tool_call_raises_anything_else(schema, arguments):
 @each(
     "piece",
     [
-        "{",
-        "[",
-        "'",
-        '"',
-        "{}",
-        "{'a': ",
-        "['\\",
-        '["\\',
-        "[' ",
-        "{ ",
-        "см. {a, b} и [c] ",
-        "[«",
-        "</think>",
-        "[1,",
-        "]",
-        "{a: 1, // b\n",
-        "[1 /* ",
-        "<thinking>",
-        "<|channel|>analysis<|message|>",
-        "<|channel|>",
-        "[\\'",
-        '{\\"',
-        "[\u200b",
+        *(
+            "{",
+            "[",
+            "'",
+            '"',
+            "{}",
+            "{'a': ",
+            "['\\",
+            '["\\',
+            "[' ",
+            "{ ",
+            "см. {a, b} и [c] ",
+            "[«",
+            "</think>",
+            "[1,",
+            "]",
+        ),
+        *(
+            "{a: 1, // b\n",
+            "[1 /* ",
+            "<thinking>",
+            "<|channel|>analysis<|message|>",
+            "<|channel|>",
+            "[\\'",
+            '{\\"',
+            "[\u200b",
+        ),
     ],
 )
 def test_a_megabyte_of_anything_takes_linear_time(piece):
