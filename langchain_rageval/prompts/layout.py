@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import without_surrogates
-from langchain_rageval.prompts.answer_schemas import AnswerLimits
+from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, AnswerLimits
 from langchain_rageval.prompts.promptset import Common, Prompt, PromptSet
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
 from langchain_rageval.text.sentences import split_sentences
@@ -273,7 +273,8 @@ def lay_out(
         layout: "contexts_first" puts the contexts before the task, so that a server with prefix caching processes the
             contexts once for all steps; "instruction_first" puts the task first; "handbook" puts the instructions of
             all `HANDBOOK` steps into the system message, which is then the same for the whole run.
-        with_schema: include the answer's schema in the human message.
+        with_schema: include the answer's schema in the human message, or only its title and the names of its fields if
+            the examples of a packaged step show every field and label.
         fold_system: put the system message at the start of the human one, for templates without a system role.
     """
     system = _handbook(request.prompts) if layout == "handbook" else request.prompts.common.system
@@ -297,7 +298,7 @@ def read_inputs(human: str) -> dict[str, Any]:
 
 
 def read_title(human: str) -> str | None:
-    """Return the title of the answer's schema in a human message; None if the message contains no schema."""
+    """Return the title of the answer's schema in a human message; None if the message contains none."""
     titles = _TITLE.findall(human)
     return str(titles[-1]) if titles else None
 
@@ -322,12 +323,38 @@ def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterat
     else:
         task = _task(request.prompt, common)
     yield from [task, *block] if layout == "instruction_first" else [*block, task]
-    if with_schema:
-        yield f"{labels['schema']}\n{_json(request.schema)}"
-    yield f"{labels['input']}\n```json\n{request.written_inputs}\n```"
+    if with_schema and _shows_answer(request.prompt, ANSWER_SCHEMAS.get(request.step), request.schema.get("title")):
+        yield json.dumps(
+            {"title": request.schema["title"], "properties": {name: {} for name in request.schema["properties"]}}
+        )
+    elif with_schema:
+        yield f"{labels['schema']}\n{json.dumps(request.schema, ensure_ascii=False)}"
+    yield f"{labels['input']}\n{request.written_inputs}"
 
 
 # Parts that the requests of a run share are built once.
+@lru_cache(maxsize=256)
+def _shows_answer(prompt: Prompt, answer: type[BaseModel] | None, title: str | None) -> bool:
+    """Return True if the examples of a prompt show every field and label of a packaged answer class of this title."""
+    if answer is None or answer.__name__ != title:
+        return False
+    schema = answer.model_json_schema()
+    return _shows(schema, schema.get("$defs", {}), [example.output for example in prompt.examples])
+
+
+def _shows(schema: Mapping[str, Any], definitions: Mapping[str, Any], values: Sequence[Any]) -> bool:
+    """Return True if values show all parts of a schema: each property, items of each list, and each label."""
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    if schema.get("type") == "object":
+        parts = schema["properties"].items()
+        return all(_shows(part, definitions, [v[name] for v in values if name in v]) for name, part in parts)
+    if schema.get("type") == "array":
+        return _shows(schema["items"], definitions, [item for value in values for item in value])
+    labels = [True, False] if schema.get("type") == "boolean" else schema.get("enum", [])
+    return bool(values) and all(label in values for label in labels)
+
+
 @lru_cache(maxsize=256)
 def _task(prompt: Prompt, common: Common) -> str:
     return "\n\n".join([f"{common.labels['task']}\n{prompt.instruction}", *_examples(prompt, common.labels)])
@@ -346,25 +373,22 @@ def _examples(prompt: Prompt, labels: Mapping[str, str]) -> Iterator[str]:
     if prompt.examples:
         numbered = any(_names_chunks_by_number(example.output) for example in prompt.examples)
         examples = [_example(example.input, example.output, labels, numbered) for example in prompt.examples]
-        yield "\n\n".join([labels["examples"], *examples])
+        yield labels["examples"] + "\n" + "\n\n".join(examples)
 
 
 def _example(inputs: Mapping[str, Any], output: Mapping[str, Any], labels: Mapping[str, str], numbered: bool) -> str:
     """Return an example as text.
 
-    Its chunks are lettered, so that a citation copied from it is recognised. If the answers name chunks by number, the
-    chunks are numbered as in a request, and indented: only lines of the request's own contexts start with a number.
+    Its contexts are part of its input, so that nobody takes them for those of the request. Their chunks are lettered,
+    so that a citation copied from it is recognised; numbered if the answers name chunks by number.
     """
-    lines = []
     if "contexts" in inputs:
-        block = NumberedContexts.of(inputs["contexts"]).lines
-        example_lines = (
-            [f"  {line}" for line in render_lines(block)] if numbered else render_lines(block, ascii_uppercase)
-        )
-        lines += [labels["example_contexts"], *example_lines]
-    rest = {name: value for name, value in inputs.items() if name != "contexts"}
-    lines += [f"{labels['example_input']} {_json(rest)}", f"{labels['example_output']} {_json(output)}"]
-    return "\n".join(lines)
+        lines = groupby(NumberedContexts.of(inputs["contexts"]).lines, key=lambda line: line.chunk)
+        chunks = [
+            " ".join(list(render_lines(list(chunk), None if numbered else ascii_uppercase))[1:]) for _, chunk in lines
+        ]
+        inputs = {"contexts": chunks, **{name: value for name, value in inputs.items() if name != "contexts"}}
+    return f"{labels['example_input']} {_json(inputs)}\n{labels['example_output']} {_json(output)}"
 
 
 def _names_chunks_by_number(output: Any) -> bool:
@@ -382,4 +406,4 @@ def _plain(value: Any) -> dict[str, Any]:
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
-_json = json.JSONEncoder(ensure_ascii=False, default=_plain).encode
+_json = json.JSONEncoder(ensure_ascii=False, default=_plain, separators=(",", ":")).encode

@@ -187,7 +187,8 @@ def _objection(
 
 
 def _problem(text: str, translation: str, labels: Collection[str]) -> str | None:
-    tokens = {*_TOKEN.findall(text), *(f'"{label}"' for label in labels if f'"{label}"' in text)}
+    forms = (form for label in labels for form in (f'"{label}"', f"- {label}"))
+    tokens = {*_TOKEN.findall(text), *(form for form in forms if form in text)}
     missing = sorted(token for token in tokens if token not in translation)
     if missing:
         return f"lacks {', '.join(missing)}"

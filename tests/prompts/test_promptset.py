@@ -56,13 +56,13 @@ OTHER_SCRIPTS = {
     "zh": "[\u0400-\u04ff\u3040-\u30ff\uac00-\ud7a3]",
 }
 LIFE = {
-    "it": ["euro", "polizza", "bonifico", "multa", "anagrafe", "biglietteria", "farmaco"],
+    "it": ["euro", "polizza", "multa", "anagrafe"],
     "ko": ["원", "여행자보험", "전세보증금", "과태료", "주민센터", "은행", "알약"],
     "ru": [
         *("руб.", "полис", "вклад", "МФЦ", "госпошлина", "ипотек", "аблетк"),
         *("баню", "ЕГРН", "ОСАГО", "Госуслуги", "поликлиник", "пени", "управляющая компания"),
     ],
-    "zh": ["元", "大额存单", "押金", "护照", "政务服务中心", "列车", "家财险"],
+    "zh": ["元", "押金", "护照", "政务服务中心", "列车", "家财险"],
 }
 LABELS = PromptSet.default("en").common.labels
 GOOD = {"input": {"question": "?", "text": "A."}, "output": {"statements": ["A."]}}

@@ -1,3 +1,5 @@
+import re
+
 from helpers.each import each
 from helpers.scripted import answering, found_in, human_of, scripted
 
@@ -69,7 +71,7 @@ def test_a_second_reply_that_cannot_be_read_leaves_the_first():
 
 def finding_by_string(messages):
     human = human_of(messages)
-    lines = [line for line in human.splitlines() if (line.startswith("[") and ".1]" in line) or ".2]" in line]
+    lines = [line for line in human.splitlines() if re.match(r"\[\d+\.\d+\]", line)]
     listed = {}
     for item in read_inputs(human)["entities"]:
         cited = [line[1 : line.index("]")] for line in lines if item["text"] in line]

@@ -39,7 +39,7 @@ def test_the_mapping_is_the_json_object_and_its_contexts_the_numbered_block():
     assert (system.type, human.type) == ("system", "human")
     assert human.text.startswith("## Contexts\n[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n\n## Task\n")
     assert TONE.instruction in human.text
-    assert 'Input: {"answer": "Go away."}\nReply: {"reason": "An order.", "polite": false}' in human.text
+    assert 'Input: {"answer":"Go away."}\nReply: {"reason":"An order.","polite":false}' in human.text
     assert '"title": "Tone"' in human.text
 
 

@@ -27,7 +27,7 @@ LABELS = "supported|contradicted|absent|contradicts|extra|kept|asked again|ignor
 
 def marked(text: str) -> str:
     """A pretended translation: letters outside of what must be kept are marked, sentences stay as they are."""
-    parts = re.split(rf'(`[^`]+`|\{{\w*\}}|"(?:{LABELS})"|\b[A-Z]\.\d+|\b(?:TP|FP|FN|JSON)\b)', text)
+    parts = re.split(rf'(`[^`]+`|\{{\w*\}}|"(?:{LABELS})"|- (?:{LABELS})\b|\b[A-Z]\.\d+|\b(?:TP|FP|FN|JSON)\b)', text)
     text = "".join(
         part if at % 2 else re.sub(r"\b([a-zа-яё]{3,})\b", rf"\1{MARK}", part) for at, part in enumerate(parts)
     )
@@ -112,7 +112,8 @@ def test_it_starts_from_russian_when_asked():
     [
         (lambda text: text.replace("`", "'"), "lacks `"),
         (lambda text: text.replace("{problem}", ""), r"lacks \{problem\}"),
-        (lambda text: text.replace('"supported"', '"gestützt"'), 'lacks "supported"'),
+        (lambda text: text.replace("- supported:", "- gestützt:"), "lacks - supported"),
+        (lambda text: text.replace('"contradicts"', '"Widerspruch"'), 'lacks "contradicts"'),
         (lambda text: text.replace("A.1", "A.I"), "lacks A.1"),
         (lambda text: text.replace(MARK, ""), "is not translated"),
         (lambda text: "", "lacks|is not translated"),
