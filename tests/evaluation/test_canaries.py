@@ -93,7 +93,7 @@ def erring_on(wrong):
     def answer(messages):
         reply = OFFLINE.invoke(messages).text
         human = messages[-1].text
-        named = (n for n, text in enumerate(texts) if f'"statement": 1, "text": "{text}"' in human)
+        named = (n for n, text in enumerate(texts) if f'"statement":1,"text":"{text}"' in human)
         number = next(named, None)
         if number is None or number not in wrong or "verdicts" not in reply:
             return AIMessage(reply)

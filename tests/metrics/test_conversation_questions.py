@@ -110,7 +110,7 @@ def test_a_metric_judges_the_standalone_question_and_asks_once_more(name, judge)
     assert others
     for request in others:
         assert ORIGINAL not in request
-        assert STANDALONE in request or '"history": [{"role": "user", "text": "Кто основал Мюнхен?"}' in request
+        assert STANDALONE in request or '"history":[{"role":"user","text":"Кто основал Мюнхен?"}' in request
 
 
 def test_all_metrics_of_a_run_share_one_rewrite(judge):
