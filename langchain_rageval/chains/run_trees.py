@@ -11,10 +11,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import count
 from typing import Any, Literal
 from uuid import UUID
+
+from langchain_core.load.serializable import Serializable
+from pydantic import BaseModel
 
 from langchain_rageval.chains.prompt_search import ModelCall
 from langchain_rageval.data.messages import without_score
@@ -91,6 +94,12 @@ class RootRun:
             for document in documents:
                 self.seen.setdefault(id(document), (document, time))
         return [*documents]
+
+    def see_inputs(self, inputs: Any) -> None:
+        """Record the Documents, messages and examples in the inputs of a step."""
+        self.documents = self.see(find_documents(inputs)) or self.documents
+        self.see_messages(inputs)
+        self.see_examples(inputs)
 
     def see_messages(self, inputs: Any) -> None:
         """Record the first messages in the inputs of steps; or a later list that puts a loaded history before them."""
@@ -223,9 +232,7 @@ class RunTrees:
             if not _is_within_retriever(parent):
                 root.retrieved[run_id] = None
         else:
-            root.documents = root.see(find_documents(inputs)) or root.documents
-            root.see_messages(inputs)
-            root.see_examples(inputs)
+            root.see_inputs(fields_of(inputs))
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
@@ -249,8 +256,8 @@ class RunTrees:
         if node.parent is None:
             return root
         if node.run_type == "chain":
-            root.see_messages(inputs)  # those of a stream are known at its end
-            root.documents = root.see(find_documents(outputs) or find_documents(inputs)) or root.documents
+            root.see_inputs(fields_of(inputs))  # those of a stream are known at its end
+            root.documents = root.see(find_documents(fields_of(outputs))) or root.documents
         else:
             self._record_documents(run_id, node, root, outputs)
         return None
@@ -301,6 +308,15 @@ def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -
     """Return the record (nested mapping for `extract`) of a run that has started."""
     record: RunRecord = {"id": str(run_id), "name": name, "run_type": run_type, "inputs": inputs}
     return record | {"outputs": None, "error": None, "child_runs": []}
+
+
+def fields_of(value: Any) -> Any:
+    """Return the fields of a pydantic model or a dataclass of the user as a mapping; any other value unchanged."""
+    is_model = isinstance(value, BaseModel) and not isinstance(value, Serializable)  # of the user, not of LangChain
+    if is_model or (is_dataclass(value) and not isinstance(value, type)):
+        names = type(value).model_fields if is_model else [part.name for part in fields(value)]
+        return {name: getattr(value, name) for name in names}
+    return value
 
 
 def find_documents(value: Any) -> list[Any]:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields as dataclass_fields
-from dataclasses import is_dataclass
 from itertools import zip_longest
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.load.serializable import Serializable
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import BaseModel
 
 from langchain_rageval.chains.prompt_search import Chunk, Part, find_read
-from langchain_rageval.chains.run_trees import RootRun, find_documents
+from langchain_rageval.chains.run_trees import RootRun, fields_of, find_documents
 from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
 from langchain_rageval.data.foreign_records import flatten_record
@@ -344,12 +341,12 @@ def _convert_outputs(inputs: Any, outputs: Any) -> Any:
         return {"documents": outputs}
     if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
         return {"answer": outputs[0], "contexts": outputs[1]}
-    outputs = _convert_structured(inputs, _convert_messages(_convert_model(outputs)))
+    outputs = _convert_structured(inputs, _convert_messages(fields_of(outputs)))
     outputs = flatten_record(outputs) if isinstance(outputs, Mapping) else outputs
     fields = read_fields({"outputs": outputs}) if isinstance(outputs, Mapping) else {"answer": outputs}
     if "answer" in fields:
         return outputs
-    parts = (part for part in map(_convert_model, outputs.values()) if isinstance(part, Mapping))
+    parts = (part for part in map(fields_of, outputs.values()) if isinstance(part, Mapping))
     answers = [part["answer"] for part in parts if _is_text(part.get("answer"))]
     if len(answers) == 1:
         return {**outputs, "answer": answers[0]}
@@ -372,15 +369,6 @@ def _convert_structured(inputs: Any, outputs: Any) -> Any:
     if messages and getattr(messages[-1], "type", None) == "tool":  # the model wrote the response as a call
         return {**outputs, "answer": text, "messages": messages[:-1]}
     return {**outputs, "answer": text}
-
-
-def _convert_model(outputs: Any) -> Any:
-    """Return the fields of a pydantic model or a dataclass as a mapping, with the objects that they hold."""
-    is_model = isinstance(outputs, BaseModel) and not isinstance(outputs, Serializable)  # of the user, not of LangChain
-    if is_model or (is_dataclass(outputs) and not isinstance(outputs, type)):
-        names = type(outputs).model_fields if is_model else [part.name for part in dataclass_fields(outputs)]
-        return {name: getattr(outputs, name) for name in names}
-    return outputs
 
 
 def _values(inputs: Any) -> Iterable[Any]:

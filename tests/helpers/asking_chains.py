@@ -4,6 +4,7 @@ import json
 import operator
 import textwrap
 import warnings
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from helpers.reading_chains import (
@@ -47,6 +48,7 @@ from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.types import Send
 from pydantic import BaseModel
 from typing_extensions import TypedDict
@@ -469,6 +471,28 @@ def chat() -> Any:
     return built.compile(checkpointer=InMemorySaver())
 
 
+class Form(BaseModel):
+    messages: Annotated[list, add_messages] = []
+    found: list[Document] = []
+
+
+@dataclass
+class Record:
+    messages: Annotated[list, add_messages] = field(default_factory=list)
+    found: list[Document] = field(default_factory=list)
+
+
+def chat_of(state_class: Any) -> Any:
+    built = StateGraph(state_class)
+    built.add_node("find", lambda state: {"found": keep("gold")(SEARCH.invoke("?"))})
+    built.add_node(
+        "write", lambda state: {"messages": [Echo().invoke([SystemMessage(joined(state.found)), *state.messages])]}
+    )
+    built.add_edge(START, "find")
+    built.add_edge("find", "write")
+    return built.compile(checkpointer=InMemorySaver())
+
+
 def own_history() -> Any:
     class State(TypedDict, total=False):
         question: str
@@ -563,6 +587,8 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
         "thread_id",
     ),
     "a graph with messages": (chat, lambda: messages_of, "thread_id"),
+    "a graph with a state of pydantic": (lambda: chat_of(Form), lambda: messages_of, "thread_id"),
+    "a graph whose state is a dataclass": (lambda: chat_of(Record), lambda: messages_of, "thread_id"),
     "a graph in a chain": (lambda: RunnableLambda(lambda given: given) | chat(), lambda: messages_of, "thread_id"),
     "a graph with a history of its own": (own_history, lambda: asked, "thread_id"),
     "messages of the caller": (lambda: lines(WITH_HISTORY), lambda: sent(HumanMessage, AIMessage), "thread_id"),
