@@ -30,6 +30,8 @@ _MOST_PLACES = 16  # of one gram in all chunks, which bounds the time for texts 
 _MOST_GAP = 3  # words that a formatter may insert, such as the number of a line
 _NO_TEXTS = ("type", "id", "url", "base64", "mime_type", "media_type", "image_url", "tool_use_id")  # of a block
 _ELLIPSIS = " … "
+_MARKUP = re.compile(r"</?[a-zA-Z][^<>]{0,200}>|&#?\w{1,8};")  # whose words count neither in a chunk nor in a prompt
+_LINE_NUMBER = re.compile(r"^[^\S\n]*\d+[^\S\n]*[:.)|\]]?[^\S\n]+", re.MULTILINE)
 _ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\x[0-9a-fA-F]{2}|\\[\\/\"'bfnrt]")
 _ESCAPED = {**dict.fromkeys("bfnrt", "\n"), "\\": "\\", "/": "/", '"': '"', "'": "'"}
 
@@ -97,7 +99,10 @@ class _Words:
 
     @cached_property
     def _spans(self) -> list[tuple[int, int]]:
-        return [match.span() for match in TOKEN.finditer(self.text)]
+        text = (
+            _MARKUP.sub(lambda tag: " " * len(tag[0]), self.text) if "<" in self.text or "&" in self.text else self.text
+        )
+        return [match.span() for match in TOKEN.finditer(text)]
 
     @cached_property
     def words(self) -> list[str]:
@@ -305,7 +310,7 @@ def _writers_of(answer: str, outputs: Mapping[ModelCall, _Words]) -> list[ModelC
 
 
 def _forms(call: ModelCall) -> Iterator[_Prompt]:
-    """Yield the prompt of a call as it is, and with its escapes decoded once, twice and so on, if it has any."""
+    """Yield the prompt of a call as it is, then without its escapes, layer by layer, and without numbers of lines."""
     texts = [(content if isinstance(content, str) else _text_of(content), own) for content, own in call.prompt]
     while texts:
         blocked, size = [], 0
@@ -315,6 +320,8 @@ def _forms(call: ModelCall) -> Iterator[_Prompt]:
             size += len(text) + 1
         yield _Prompt(_Words("\n".join(text for text, _ in texts)), blocked)
         decoded = [(next(_unescaped(text), text), own) for text, own in texts]
+        if decoded == texts:
+            decoded = [(_LINE_NUMBER.sub("", text), own) for text, own in texts]
         texts = decoded if decoded != texts else []
 
 
@@ -358,8 +365,11 @@ def _place(
     """
     others = [number for number, places in enumerate(exact) if not places]
     runs = dict(zip(others, _runs(prompt.text, [texts[number] for number in others]), strict=True))
-    sizes = {number: len(texts[number].text) for number, places in enumerate(exact) if places}
-    sizes |= {number: sum(run.end - run.start for run in found) for number, found in runs.items() if found}
+    sizes: dict[int, float] = {number: len(texts[number].text) for number, places in enumerate(exact) if places}
+    for number, found in runs.items():
+        if found:  # each word once, also if it stands in several places
+            most = len(texts[number].text) * _covered(found) / len(texts[number].words)
+            sizes[number] = min(most, sum(run.end - run.start for run in found))
     taken = [*prompt.blocked]
     parts: list[tuple[int, Part]] = []
     for number in sorted(sizes, key=lambda number: -sizes[number]):
@@ -370,13 +380,28 @@ def _place(
             places, part = free, Part(chunk, chunk.text)
         else:
             barred = [block for block in taken if chunk.seen < block.part]
-            left = [run for run in runs.get(number, ()) if not _is_barred(run, barred)]
+            left = _once([run for run in runs.get(number, ()) if not _is_barred(run, barred)], len(text.words))
             if not _suffices(left, len(text.words)):
                 continue
             places, part = [(run.start, run.end) for run in left], _part(chunk, text, left)
         taken += [_Block(*place) for place in places]
         parts.append((min(places)[0], part))
     return [part for _, part in sorted(parts, key=lambda placed: placed[0])]
+
+
+def _once(runs: Sequence[_Stretch], size: int) -> list[_Stretch]:
+    """Return the runs that show words of a text which no longer run shows; of equal ones that near the longest.
+
+    A heading that all chunks have stands in a prompt several times, but each chunk has only one of these places.
+    """
+    longest = max(runs, key=lambda run: run.size, default=None)
+    covered, kept = bytearray(size), list[_Stretch]()
+    for run in sorted(runs, key=lambda run: (-run.size, abs(run.start - longest.start) if longest else 0)):
+        words = slice(run.first, run.first + run.size)
+        if 2 * covered[words].count(1) < run.size:
+            covered[words] = b"\1" * run.size
+            kept.append(run)
+    return kept
 
 
 def _is_barred(run: _Stretch, barred: Sequence[_Block]) -> bool:

@@ -1,7 +1,10 @@
 """Which chunks a prompt holds, however a formatter has changed them, and which model calls an answer builds on."""
 
+import html
 import json
 import random
+import re
+import textwrap
 import time
 
 import pytest
@@ -89,6 +92,46 @@ def test_each_stretch_of_a_prompt_counts_for_one_chunk():
     heads = [f"Handbook of the ministry of transport, third edition, page {n}, for internal use only. " for n in (1, 2)]
     assert found(heads[0] + A, heads[0] + A, heads[1] + B) == [heads[0] + A]
     assert found((heads[0] + A)[:130], heads[0] + A, heads[1] + B) == [(heads[0] + A)[:130].removesuffix(",")]
+
+
+HEADS = [f"Rules of the company Daisy, for internal use only, page {n}. " for n in range(3)]
+SHEETS = [
+    head + body
+    for head, body in zip(
+        HEADS, ("Leave is asked for early.", "Travel is paid by bill.", "Notes go to the staff."), strict=True
+    )
+]
+FAQ = [
+    f"Q: When was {town} founded? A: In {year}." for town, year in (("Munich", 1158), ("Berlin", 1237), ("Ulm", 854))
+]
+WINDOWS = [f"{n}. " + " ".join(f"w{7 * n + place}" for place in range(30)) for n in range(8)]
+CODE = [
+    "def add(a, b):\n    return a + b",
+    "def sub(a, b):\n    return a - b",
+    "class Bag:\n    def put(self, x):\n        pass",
+]
+TAGGED = ["<p>Munich &amp; its <b>bridge</b> were built by the duke.</p>", "<p>Berlin has a <i>zoo</i> of its own.</p>"]
+
+
+def without_tags(text):
+    return html.unescape(re.sub("<[^>]+>", "", text))
+
+
+@each(
+    ("chunks", "kept", "form"),
+    [
+        (SHEETS, [2, 0], json.dumps),
+        (SHEETS, [2, 0], lambda text: textwrap.fill(text, 20)),
+        (FAQ, [0, 2], str),
+        (FAQ, [2], str.upper),
+        (WINDOWS, [5, 4, 3], str),
+        (CODE, [2, 1], lambda text: "\n".join(f"{n}  {line}" for n, line in enumerate(text.splitlines(), 1))),
+        (TAGGED, [0], without_tags),
+    ],
+    ids=range(7),
+)
+def test_chunks_with_words_in_common_are_told_apart(chunks, kept, form):
+    assert found("\n".join(form(chunks[number]) for number in kept), *chunks) == [chunks[number] for number in kept]
 
 
 def test_words_are_whole():
