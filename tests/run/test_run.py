@@ -1,17 +1,35 @@
+"""The run in a config: what it counts, its timeouts, and whether a callback handler listens."""
+
 import asyncio
 import threading
 from dataclasses import replace
 
 import pytest
 from helpers.each import each
+from helpers.offline import offline, rag_samples
+from helpers.scripted import scripted, statements, supported, verdicts
+from helpers.servers.chat import Faults
 from helpers.waiting import PATIENCE, auntil
-from langchain_core.messages import ToolMessage
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig, RunnableLambda, RunnableParallel, RunnablePassthrough
 
-from langchain_rageval.chains.run_trees import _tool_source
+from langchain_rageval import (
+    HashingEmbeddings,
+    OfflineJudge,
+    RetryPolicy,
+    Sample,
+    aevaluate,
+    context_precision,
+    evaluate,
+    faithfulness,
+)
 from langchain_rageval.data.schema import Usage
+from langchain_rageval.evaluation import job
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.supported import Value
+from langchain_rageval.run import run as traced
 from langchain_rageval.run.run import Run
-from langchain_rageval.run.usage import UsageMeter
+from langchain_rageval.run.usage import UsageMeter, model_label
 
 
 def seen(_input: object, config: RunnableConfig) -> Run:
@@ -107,8 +125,98 @@ def test_without_a_timeout_a_call_stays_in_its_thread():
     assert Run(timeout=None).call_with_timeout(threading.current_thread) is threading.current_thread()
 
 
-def test_the_source_of_a_tools_documents_is_its_name_and_the_id_of_its_call():
-    message = ToolMessage("found", name="search", tool_call_id="c1")
-    assert _tool_source(message) == "search c1"
-    assert _tool_source(ToolMessage("found", tool_call_id="c1")) == "c1"
-    assert _tool_source("found") is None
+@pytest.mark.parametrize("max_retries", [0, 2])
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_failed_score_says_which_model_did_not_answer_within_how_many_seconds(endpoint, is_async, max_retries):
+    server = endpoint.server(offline, faults=Faults.script(["hang"] * 9))
+    metric = faithfulness(endpoint.model(server, max_retries=max_retries))
+    options = {"timeout": 0.3, "retry": RetryPolicy(attempts=1), "progress": False}
+    if is_async:
+        report = await aevaluate(rag_samples(1), metric, **options)
+    else:
+        report = evaluate(rag_samples(1), metric, **options)
+    failure = report.rows[0].scores["faithfulness"].failure
+    name = {"openai": "ChatOpenAI m", "gigachat": "GigaChat GigaChat-2"}[endpoint.name]
+    assert (failure.error, failure.message) == ("TimeoutError", f"{name} did not answer within 0.3 s")
+
+
+def test_a_label_names_the_models_behind_wrappers(openai_server, chat_openai):
+    server = openai_server(offline)
+    model, other = chat_openai(server), chat_openai(server, model="https://key@host/m2")
+
+    def ask(messages):
+        return ""
+
+    assert model_label(model.bind(stop=["x"]).with_retry()) == "ChatOpenAI m"
+    assert model_label(model.with_fallbacks([other])) == "ChatOpenAI m or ChatOpenAI https://host/m2"
+    assert model_label(RunnablePassthrough() | model) == "RunnablePassthrough | ChatOpenAI m"
+    assert model_label(RunnableLambda(ask)) == "ask"
+    assert model_label(HashingEmbeddings()) == "HashingEmbeddings"
+    assert model_label(None) == "the model"
+
+
+SAMPLE = Sample(question="?", answer="A.", contexts=["A."])
+
+
+class Listener(BaseCallbackHandler):
+    """Keeps the names of the runs that it sees begin."""
+
+    run_inline = True
+
+    def __init__(self):
+        self.names = []
+
+    def on_chain_start(self, *_, name=None, **__):
+        self.names.append(name)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """How often it was asked who listens."""
+    times = []
+    has_callbacks = traced.has_callbacks
+    for module in (traced, job):
+        monkeypatch.setattr(module, "has_callbacks", lambda config: times.append(config) or has_callbacks(config))
+    return times
+
+
+def metric():
+    return faithfulness(scripted(statements("a"), verdicts(supported(1, "1.1"))))
+
+
+async def scores(door):
+    return metric().invoke(SAMPLE) if door == "invoke" else await metric().ainvoke(SAMPLE)
+
+
+@pytest.mark.parametrize("door", ["invoke", "ainvoke"])
+async def test_without_callbacks_on_a_metric_its_steps_do_not_look_for_them(asked, door):
+    assert (await scores(door)).value == 1
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
+async def test_without_callbacks_on_an_evaluation_its_metrics_do_not_look_for_them(asked, door):
+    samples = [SAMPLE.model_copy(update={"id": str(number)}) for number in range(20)]
+    metrics = [faithfulness(OfflineJudge()), context_precision(OfflineJudge())]
+    if door == "evaluate":
+        report = evaluate(samples, metrics, max_concurrency=1, progress=False)
+    else:
+        report = await aevaluate(samples, metrics, max_concurrency=1, progress=False)
+    assert [of.scored for of in report.summary().values()] == [20, 20]
+    assert 1 <= len(asked) <= 2  # by the first of its workers
+
+
+def test_a_callback_around_an_evaluation_sees_its_metrics():
+    listener = Listener()
+    chain = RunnableLambda(lambda _: evaluate([SAMPLE], metric(), progress=False))
+    chain.invoke(1, {"callbacks": [listener]})
+    assert listener.names == ["RunnableLambda", "faithfulness", "extract_statements", "verify_statements"]
+
+
+def test_a_callback_that_a_users_step_adds_sees_its_child_runs():
+    listener = Listener()
+    steps = metric().steps
+    own = RunnableLambda(lambda state, config: steps.invoke(state, {**config, "callbacks": [listener]}), name="own")
+    mine = Metric("mine", aspect="answer", reads=set(), steps=own, reduce=lambda state: Value(1))
+    assert mine.invoke(SAMPLE).value == 1
+    assert listener.names[-2:] == ["extract_statements", "verify_statements"]
