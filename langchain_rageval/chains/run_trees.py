@@ -232,7 +232,7 @@ class RunTrees:
             if not _is_within_retriever(parent):
                 root.retrieved[run_id] = None
         else:
-            root.see_inputs(fields_of(inputs))
+            root.see_inputs(record_fields(inputs))
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
@@ -256,8 +256,8 @@ class RunTrees:
         if node.parent is None:
             return root
         if node.run_type == "chain":
-            root.see_inputs(fields_of(inputs))  # those of a stream are known at its end
-            root.documents = root.see(find_documents(fields_of(outputs))) or root.documents
+            root.see_inputs(record_fields(inputs))  # those of a stream are known at its end
+            root.documents = root.see(find_documents(record_fields(outputs))) or root.documents
         else:
             self._record_documents(run_id, node, root, outputs)
         return None
@@ -310,7 +310,7 @@ def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -
     return record | {"outputs": None, "error": None, "child_runs": []}
 
 
-def fields_of(value: Any) -> Any:
+def record_fields(value: Any) -> Any:
     """Return the fields of a pydantic model or a dataclass of the user as a mapping; any other value unchanged."""
     is_model = isinstance(value, BaseModel) and not isinstance(value, Serializable)  # of the user, not of LangChain
     if is_model or (is_dataclass(value) and not isinstance(value, type)):

@@ -13,7 +13,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import BaseModel
 
 from langchain_rageval.chains.prompt_search import Chunk, Part, find_read
-from langchain_rageval.chains.run_trees import RootRun, fields_of, find_documents
+from langchain_rageval.chains.run_trees import RootRun, find_documents, record_fields
 from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
 from langchain_rageval.data.foreign_records import flatten_record
@@ -341,12 +341,12 @@ def _convert_outputs(inputs: Any, outputs: Any) -> Any:
         return {"documents": outputs}
     if isinstance(outputs, tuple) and len(outputs) == 2 and _is_text(outputs[0]) and isinstance(outputs[1], list):
         return {"answer": outputs[0], "contexts": outputs[1]}
-    outputs = _convert_structured(inputs, _convert_messages(fields_of(outputs)))
+    outputs = _convert_structured(inputs, _convert_messages(record_fields(outputs)))
     outputs = flatten_record(outputs) if isinstance(outputs, Mapping) else outputs
     fields = read_fields({"outputs": outputs}) if isinstance(outputs, Mapping) else {"answer": outputs}
     if "answer" in fields:
         return outputs
-    parts = (part for part in map(fields_of, outputs.values()) if isinstance(part, Mapping))
+    parts = (part for part in map(record_fields, outputs.values()) if isinstance(part, Mapping))
     answers = [part["answer"] for part in parts if _is_text(part.get("answer"))]
     if len(answers) == 1:
         return {**outputs, "answer": answers[0]}
