@@ -198,13 +198,19 @@ def _joins(chunk: Chunk, others: Sequence[Chunk]) -> bool:
 
 
 def _origin(chunk: Chunk, others: Sequence[Chunk]) -> Chunk:
-    """Return the chunk with an id that a chunk without one was cut from, or mostly consists of; else the chunk."""
+    """Return the chunk with an id that a chunk without one was cut from, or mostly consists of; else the chunk.
+
+    The text of a tool, which is no Document, has the tool and the id of its call as its id if other chunks have ids.
+    """
     if chunk.id is not None or not chunk.text.strip():
         return chunk
     text = chunk.text.strip()
     wholes = (other for other in others if other.id is not None and text in other.text)
     cores = (one for one in others if one.id is not None and one.text in text and len(one.text) >= _MOSTLY * len(text))
-    return next(wholes, next(cores, chunk))
+    found = next(wholes, next(cores, None))
+    if found is None and not chunk.seen and chunk.source and any(other.id is not None for other in others):
+        return chunk._replace(id=chunk.source)
+    return found or chunk
 
 
 def _span_of_part(part: Part) -> list[Any] | None:

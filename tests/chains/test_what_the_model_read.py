@@ -16,6 +16,7 @@ from helpers.reading_chains import (
     QUESTION,
     SEARCH,
     TABLE,
+    Agent,
     Model,
     State,
     graph,
@@ -29,6 +30,7 @@ from helpers.waiting import PATIENCE
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda, RunnableParallel
+from langchain_core.tools import tool
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.graph import START, StateGraph
 
@@ -197,6 +199,20 @@ def test_an_a_b_test_of_rerankers_shows_what_they_do(kind):
         report = evaluate([sample.model_copy(update={"answer": reference})], metrics, progress=False)
         values = [score.value for score in report.rows[0].scores.values()]
         assert values == expected, (kind, sample.contexts)
+
+
+def test_the_text_of_a_tool_beside_chunks_with_ids_has_its_call_as_its_id():
+    @tool
+    def search(query: str) -> str:
+        """Search, and keep nothing."""
+        SEARCH.invoke(query)
+        return "There is no such chunk."
+
+    sample = ask(create_agent(Agent(), [search]), reference_context_ids=["gold"])
+    assert (sample.contexts, sample.context_ids) == (["There is no such chunk."], ["search 1"])
+    assert sample.retrieved_ids == ALL
+    report = evaluate([sample], [mrr_at(5), mrr_at(5, name="found", of="retrieved")], progress=False)
+    assert [score.value for score in report.rows[0].scores.values()] == [0, 1 / 3]
 
 
 def test_without_a_chunk_in_the_prompt_contexts_are_what_was_retrieved_and_the_row_says_so():
