@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, isfinite, sqrt
 from statistics import fmean, stdev
 from typing import Any, Literal, get_args
@@ -168,12 +168,15 @@ def compare_rows(
     require: Require = "no regression found",
     *,
     is_drawn: bool = False,
-    people: PeopleOptions | None = None,
+    labels: Labels | tuple[Labels, Labels] | None = None,
+    labelled: str = "",
+    label_scale: tuple[float, float] = (0.0, 1.0),
     again: Sequence[Row] = (),
 ) -> Comparison:
     """Return the comparison of two runs; see `Report.compare`.
 
-    `is_drawn` says that the candidate asked about a random part of the samples, so that none of the others is missing.
+    `is_drawn` says that the candidate asked about a random part of the samples, so that none of the others is missing,
+    `labelled` which metric people labelled.
     """
     check_require(require, margin)
     shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
@@ -195,8 +198,8 @@ def compare_rows(
         replace(metric, verdict="undecided") if metric.metric in moved and not metric.lost_coverage else metric
         for metric in metrics
     ]
-    if people is not None:
-        metrics, label_notes = _with_labels(metrics, people, pairing.pairs, groups, margin)
+    if labels is not None:
+        metrics, label_notes = _with_labels(metrics, labelled, labels, label_scale, pairing.pairs, groups, margin)
         notes = [*label_notes, *notes]
     notes += [*_unpaired_notes(candidate, baseline, pairing), *units.notes(paired=True)]
     notes += [Note("judge-shift-found", metric=name, shift=shift) for name, shift in shifts.items()]
@@ -207,7 +210,7 @@ def compare_rows(
     ]
     comparison = Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
     comparison.judge_shift, comparison.moved = shifts, moved
-    comparison.labelled = people.metric if people is not None else ""
+    comparison.labelled = labelled
     return comparison
 
 
@@ -260,40 +263,27 @@ def _moved_verdicts(
     return found
 
 
-@dataclass(frozen=True)
-class PeopleOptions:
-    """Labels of people for a comparison.
-
-    Attributes:
-        labels: labels of a sheet of both reports, or of the candidate and of the baseline.
-        metric: metric that they are about.
-        scale: the lowest and the highest possible label.
-    """
-
-    labels: Labels | tuple[Labels, Labels]
-    metric: str
-    scale: tuple[float, float]
-
-
 def _with_labels(
     metrics: Sequence[MetricComparison],
-    people: PeopleOptions,
+    name: str,
+    people: Labels | tuple[Labels, Labels],
+    scale: tuple[float, float],
     pairs: Sequence[Pair],
     groups: Sequence[Hashable] | None,
     margin: float,
 ) -> tuple[list[MetricComparison], list[Note]]:
     """Return the comparisons with what people's labels show, and notes on it."""
-    metric = next((one for one in metrics if one.metric == people.metric), None)
+    metric = next((one for one in metrics if one.metric == name), None)
     if metric is None:
-        raise ConfigError(f"labels of {people.metric!r}: the reports have {', '.join(one.metric for one in metrics)}")
-    values = [(value_in(ours, people.metric), value_in(theirs, people.metric)) for ours, theirs in pairs]
+        raise ConfigError(f"labels of {name!r}: the reports have {', '.join(one.metric for one in metrics)}")
+    values = [(value_in(ours, name), value_in(theirs, name)) for ours, theirs in pairs]
     judged = [None if own is None or other is None else own - other for own, other in values]
-    labels = labelled_pairs(pairs, people.labels)
-    width = people.scale[1] - people.scale[0]
+    labels = labelled_pairs(pairs, people)
+    width = scale[1] - scale[0]
     found = corrected(list(zip(labels, judged, strict=True)), (-width, width), groups)
     if found is None:
         count = sum(label is not None for label in labels)
-        return list(metrics), [Note("few-labels", metric=people.metric, count=count, least=LEAST_LABELS)]
+        return list(metrics), [Note("few-labels", metric=name, count=count, least=LEAST_LABELS)]
     labelled = replace(metric, corrected=found, confirmed=_confirmed(metric, found, margin))
     conflict = [Note("contradicted", metric=metric.metric, finding=labelled)] if labelled.confirmed is False else []
     return [labelled if one is metric else one for one in metrics], conflict

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import zip_longest
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -257,9 +258,10 @@ def load_labels(path: str | Path) -> dict[str, float]:
             labels for one id; the message names the line.
     """
     labels: dict[str, float] = {}
-    for line, name, _, value in read_labels(Path(path)):
-        if labels.setdefault(name, value) != value:
-            raise ConfigError(f"{path}, line {line}: {name!r} has two labels, {labels[name]:g} and {value:g}: keep one")
+    for entry in read_labels(Path(path)):
+        if (known := labels.setdefault(entry.id, entry.value)) != entry.value:
+            both = f"{known:g} and {entry.value:g}"
+            raise ConfigError(f"{path}, line {entry.line}: {entry.id!r} has two labels, {both}: keep one")
     return labels
 
 
@@ -269,14 +271,16 @@ class SheetLabel(NamedTuple):
     Attributes:
         line: number of the line.
         id: id of the sample.
-        answer: the cell of the answer; None if the sheet has no such column.
         value: the label.
+        answer: the cell of the answer; None if the sheet has no such column.
+        question: the cell of the question; None if the sheet has no such column.
     """
 
     line: int
     id: str
-    answer: str | None
     value: float
+    answer: str | None
+    question: str | None
 
 
 def read_labels(path: Path) -> list[SheetLabel]:
@@ -286,12 +290,15 @@ def read_labels(path: Path) -> list[SheetLabel]:
         ConfigError: if the file cannot be read, lacks a column, has no labels, or an invalid label.
     """
     labels = []
-    for line, name, answer, cell in _filled_in(path):
-        if (value := _label(cell)) is None:
+    for line, cells in _filled_in(path):
+        if (value := _label(cells["label"])) is None:
             raise ConfigError(
-                f"{path}, line {line}: {cell!r} is not a label: enter a number, yes or no (да, нет), or leave it empty"
+                f"{path}, line {line}: {cells['label'].strip()!r} is not a label: enter a number, yes or no (да, нет), "
+                "or leave it empty"
             )
-        labels.append(SheetLabel(line, name, answer, value))
+        labels.append(
+            SheetLabel(line, cells["id"].removeprefix("'"), value, cells.get("answer"), cells.get("question"))
+        )
     if not labels:
         raise ConfigError(f"{path} has no labels: fill in the column 'label'")
     return labels
@@ -321,8 +328,8 @@ def _harmless_id(name: str) -> str:
     return name if name[:1].isalpha() else f"'{name}"
 
 
-def _filled_in(path: Path) -> Iterator[tuple[int, str, str | None, str]]:
-    """Yield line number, sample id, answer and label for each row of a sheet that has a label."""
+def _filled_in(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield line number, and cells by the name of their column, for each row of a sheet that has a label."""
     text = _text(path)
     delimiter = find_delimiter(text.splitlines(keepends=True)[:1], lambda name: name.strip().lower() == "label")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -331,12 +338,11 @@ def _filled_in(path: Path) -> Iterator[tuple[int, str, str | None, str]]:
         for name in ("id", "label"):
             if names.count(name) != 1:
                 raise ConfigError(f"{path}: expected one column {name!r}, got {', '.join(names) or 'nothing'}")
-        places = [names.index(name) if name in names else -1 for name in ("id", "label", "answer")]
         line = reader.line_num + 1
         while (cells := next_row(reader)) is not None:
-            name, cell, answer = (cells[place] if 0 <= place < len(cells) else "" for place in places)
-            if cell.strip():
-                yield line, name.removeprefix("'"), None if places[2] < 0 else answer, cell.strip()
+            row = dict(zip_longest(names, cells[: len(names)], fillvalue=""))
+            if row["label"].strip():
+                yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
         raise ConfigError(f"{path} is not valid CSV ({error}); save the sheet as CSV") from None

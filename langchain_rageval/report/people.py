@@ -10,7 +10,7 @@ from statistics import fmean
 from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.labelling import answer_id, cell_of, read_labels
+from langchain_rageval.report.labelling import answer_id, cell_of, question_with_history, read_labels
 from langchain_rageval.report.pairing import Pair
 from langchain_rageval.statistics import prediction_powered_mean
 
@@ -92,7 +92,8 @@ def corrected(
 def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) -> list[float | None]:
     """Return the label of each row's answer, None without one.
 
-    A label belongs to a row by the id that a sheet of two reports has, else by id and answer, else by id alone.
+    A label belongs to a row by the id that a sheet of two reports has, else by id and answer, by question and
+    answer, or by id alone.
 
     Args:
         rows: rows of a report.
@@ -103,18 +104,23 @@ def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) ->
         ConfigError: if the sheet cannot be read, or gives one answer two labels.
     """
     known: dict[tuple[str, str | None], float] = {}
+    by_text: dict[tuple[str, str], float] = {}
     if isinstance(labels, Mapping):
         known = {(name, None): float(value) for name, value in labels.items()}
     else:
         for entry in read_labels(Path(labels)):
             if known.setdefault((entry.id, entry.answer), entry.value) != entry.value:
                 raise ConfigError(f"{labels}, line {entry.line}: {entry.id!r} has another label before: keep one")
+            if entry.answer is not None and entry.question is not None:
+                by_text.setdefault((entry.question, entry.answer), entry.value)
     by_name = {name: value for (name, _), value in known.items()}
     ids = SampleIds()
     found = []
     for row in rows:
         name = ids.distinct(row.sample).id
-        own = known.get((name, cell_of(row.sample.answer or "")), known.get((name, None)) if by_id else None)
+        answer, question = (cell_of(text) for text in (row.sample.answer or "", question_with_history(row.sample)))
+        own = known.get((name, None)) if by_id else None
+        own = known.get((name, answer), by_text.get((question, answer), own))
         found.append(by_name.get(answer_id(name, row.sample), own))
     return found
 

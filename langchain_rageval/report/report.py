@@ -13,14 +13,7 @@ from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
-from langchain_rageval.report.comparison import (
-    Comparison,
-    PeopleOptions,
-    Require,
-    compare_rows,
-    minimum_difference,
-    requirement_of,
-)
+from langchain_rageval.report.comparison import Comparison, Require, compare_rows, minimum_difference, requirement_of
 from langchain_rageval.report.diagnosis import Diagnosis, diagnose_rows
 from langchain_rageval.report.evolution_comparison import EvolutionComparison, compare_evolutions
 from langchain_rageval.report.files import (
@@ -350,7 +343,9 @@ class Report(ReportData):
                 known,
                 require,
                 is_drawn=bool(self.decisions),
-                people=None if labels is None else PeopleOptions(labels, metric or shared[0], label_scale),
+                labels=labels,
+                labelled="" if labels is None else metric or shared[0],
+                label_scale=label_scale,
                 again=() if anchors is None else anchors.rows,
             )
         else:

@@ -113,6 +113,17 @@ def test_one_label_of_two_different_answers_is_not_taken_for_both(tmp_path):
         CANDIDATE.compare(BASELINE, labels=tmp_path / "twice.csv")
 
 
+def test_a_sheet_of_all_rows_of_both_reports_is_matched_by_question_and_answer(tmp_path):
+    """The second row of one id gets a number in a sheet."""
+    Report([*CANDIDATE.rows, *BASELINE.rows]).to_label(120).to_csv(tmp_path / "labels.csv")
+    text = (tmp_path / "labels.csv").read_text(encoding="utf-8-sig")
+    filled = [f"{line}{int('new' in line)}" if number else line for number, line in enumerate(text.splitlines())]
+    assert "q-1-2" in text
+    (tmp_path / "labels.csv").write_text("\n".join(filled), encoding="utf-8")
+    found = CANDIDATE.compare(BASELINE, labels=tmp_path / "labels.csv")
+    assert (found.confirmed, found.corrected.labels) == (True, 60)
+
+
 def test_of_several_metrics_the_labelled_one_is_named():
     both = [report_of(*[[scored(value, "a"), scored(value, "b")]] * 30) for value in (1.0, 0.0)]
     labels = tuple({f"q-{n}": label for n in range(30)} for label in (1.0, 0.0))
