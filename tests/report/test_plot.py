@@ -62,18 +62,8 @@ def test_a_baseline_adds_its_means_and_the_differences():
 
 
 def test_reports_that_cannot_be_compared_are_refused_as_by_compare():
-    changed = report(LATE)
-    rows = [
-        row.model_copy(
-            update={
-                "scores": {
-                    n: s.model_copy(update={"instrument": "fedcba9876543210.0123456789abcdef"})
-                    for n, s in row.scores.items()
-                }
-            }
-        )
-        for row in changed.rows
-    ]
+    other = scored(1.0, instrument="fedcba9876543210.0123456789abcdef")
+    rows = [row.model_copy(update={"scores": {"faithfulness": other}}) for row in report(LATE).rows]
     with pytest.raises(ConfigError, match="instruments"):
         report(LATE).plot(baseline=Report(rows))
     assert report(LATE).plot(baseline=Report(rows), allow_different_instruments=True)

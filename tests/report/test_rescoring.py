@@ -97,70 +97,40 @@ def scores_of(samples, *metrics, **options):
     return evaluate(samples, list(metrics), progress=False, **options)
 
 
+def similarity(model, **fixed):
+    return lambda _, **options: answer_similarity(model, **fixed, **options)
+
+
+WITH_BOTH, OF_FACTS = partial(answer_correctness, embeddings=EMBEDDINGS), {"weights": (1, 0)}
+FORMULAS = [
+    {"weights": (0.5, 0.5)},
+    {"weights": (1, 0)},
+    {"beta": 2.0},
+    {"formula": "precision_recall", "weights": (3, 1)},
+]
+FORMULAS += [{"beta": 0.5, "formula": "precision_recall"}]
+AGAINST_ANSWER, COHERENCE = partial(context_precision, against="answer"), partial(aspect_critique, aspect="coherence")
 CHANGES = {
     "faithfulness": (faithfulness, {}, [{}], ALL),
     "context_recall": (context_recall, {}, [{}], ALL),
     "context_relevance": (context_relevance, {}, [{}], ALL),
     "context_precision": (context_precision, {}, [{"weighting": "plain"}, {"weighting": "rank"}], ALL),
-    "context_precision, one ground": (
-        partial(context_precision, against="answer"),
-        {"weighting": "plain"},
-        [{"weighting": "rank"}],
-        ALL,
-    ),
+    "context_precision, one ground": (AGAINST_ANSWER, {"weighting": "plain"}, [{"weighting": "rank"}], ALL),
     "conciseness": (partial(aspect_critique, aspect="conciseness"), {}, [{}], ALL),
-    "coherence": (
-        partial(aspect_critique, aspect="coherence"),
-        {},
-        [{"direction": "lower"}, {"direction": "higher"}],
-        ALL,
-    ),
+    "coherence": (COHERENCE, {}, [{"direction": "lower"}, {"direction": "higher"}], ALL),
     "answer_relevance": (partial(answer_relevance, embeddings=EMBEDDINGS), {}, [{}], ALL),
-    "answer_similarity": (
-        lambda _, **options: answer_similarity(EMBEDDINGS, **options),
-        {},
-        [{"threshold": t} for t in (0, 0.3, 0.7, 1)],
-        ALL,
-    ),
-    "answer_similarity without its threshold": (
-        lambda _, **options: answer_similarity(EMBEDDINGS, **options),
-        {"threshold": 0.5},
-        [{}, {"threshold": 0.9}],
-        ALL,
-    ),
-    "answer_similarity of a cross-encoder": (
-        lambda _, **options: answer_similarity(WORDS, **options),
-        {},
-        [{"threshold": 0.2}],
-        ALL,
-    ),
-    "answer_similarity of logits": (
-        lambda _, **options: answer_similarity(LOGITS, scale="sigmoid", **options),
-        {},
-        [{"threshold": 0.5}],
-        ALL,
-    ),
-    "answer_correctness": (
-        partial(answer_correctness, embeddings=EMBEDDINGS),
-        {},
-        [
-            {"weights": (0.5, 0.5)},
-            {"weights": (1, 0)},
-            {"beta": 2.0},
-            {"beta": 0.5, "formula": "precision_recall"},
-            {"formula": "precision_recall", "weights": (3, 1)},
-        ],
-        ONE_REFERENCE,
-    ),
+    "answer_similarity": (similarity(EMBEDDINGS), {}, [{"threshold": t} for t in (0, 0.3, 0.7, 1)], ALL),
+    "answer_similarity, threshold": (similarity(EMBEDDINGS), {"threshold": 0.5}, [{}, {"threshold": 0.9}], ALL),
+    "answer_similarity of a cross-encoder": (similarity(WORDS), {}, [{"threshold": 0.2}], ALL),
+    "answer_similarity of logits": (similarity(LOGITS, scale="sigmoid"), {}, [{"threshold": 0.5}], ALL),
+    "answer_correctness": (WITH_BOTH, {}, FORMULAS, ONE_REFERENCE),
     "answer_correctness of facts": (
-        answer_correctness,
-        {"weights": (1, 0)},
-        [{"weights": (1, 0), "beta": 3.0}, {"weights": (1, 0), "formula": "precision_recall"}],
+        *(answer_correctness, OF_FACTS),
+        [{**OF_FACTS, "beta": 3.0}, {**OF_FACTS, "formula": "precision_recall"}],
         ONE_REFERENCE,
     ),
     "answer_correctness of similarity": (
-        partial(answer_correctness, embeddings=WORDS),
-        {"weights": (0, 1)},
+        *(partial(answer_correctness, embeddings=WORDS), {"weights": (0, 1)}),
         [{"weights": (0, 2)}],
         ALL,
     ),
