@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from random import Random
 
 from langchain_rageval.data.schema import Row
-from langchain_rageval.report.pairing import Pair, pair_rows
+from langchain_rageval.report.pairing import Pair
 
 LEAST_ANCHORS = 20
 """Least number of anchors whose shift can make a verdict undecided."""
@@ -39,28 +39,23 @@ class JudgeShift:
         return f"{self.difference:+.3f} [{self.low:+.3f}, {self.high:+.3f}] on {self.anchors} unchanged rows"
 
 
-def anchors_by_metric(pairs: Sequence[Pair], again: Sequence[Pair], metrics: Sequence[str]) -> Mapping[str, list[Pair]]:
-    """Return the anchors of each metric: pairs with equal question, answer, contexts, history and references.
+def anchors_of(pairs: Sequence[Pair], again: int, metric: str) -> list[int]:
+    """Return the places of the anchors of a metric among pairs of candidate and baseline.
 
     Args:
-        pairs: rows of candidate and baseline; anchors are those whose models were asked anew in both.
-        again: rows of the baseline that were scored again, with those of the baseline.
-        metrics: names of the metrics.
+        pairs: rows of candidate and baseline; anchors are those with equal question, answer, contexts, history and
+            references whose models were asked anew in both. The last pairs are rows that were scored again.
+        again: number of the last ones, for which it does not matter whether the baseline's models were asked.
+        metric: name of the metric.
     """
-    equal = [(own, other) for own, other in pairs if _judged(own.sample) == _judged(other.sample)]
-    return {
-        name: [
-            *(pair for pair in equal if all(name in row.asked for row in pair)),
-            *(pair for pair in again if name in pair[0].asked),
-        ]
-        for name in metrics
-    }
-
-
-def scored_again(again: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
-    """Return the pairs of rows that were scored again and of the baseline's rows about the same sample."""
-    pairs = pair_rows(again, baseline).pairs
-    return [(own, other) for own, other in pairs if _judged(own.sample) == _judged(other.sample)]
+    first = len(pairs) - again
+    return [
+        place
+        for place, (own, other) in enumerate(pairs)
+        if metric in own.asked
+        and (place >= first or metric in other.asked)
+        and _judged(own.sample) == _judged(other.sample)
+    ]
 
 
 def rows_to_ask_again(rows: Sequence[Row], n: int, seed: int = 0) -> list[Row]:

@@ -14,7 +14,7 @@ from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import ConfigError, did_you_mean
-from langchain_rageval.report.anchors import LEAST_ANCHORS, JudgeShift, anchors_by_metric, scored_again
+from langchain_rageval.report.anchors import LEAST_ANCHORS, JudgeShift, anchors_of
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, worst_of
 from langchain_rageval.report.metric_comparison import (
@@ -29,7 +29,7 @@ from langchain_rageval.report.metric_comparison import (
 from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows, paired_rows
 from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, labelled_pairs
 from langchain_rageval.report.tables import Analysis, number_text
-from langchain_rageval.report.units import By, Units
+from langchain_rageval.report.units import AUTO, By, Units
 from langchain_rageval.statistics import detectable_difference, holm
 
 Require = Literal["no regression found", "no worse", "confirmed"]
@@ -190,8 +190,7 @@ def compare_rows(
         for name, direction in shared.items()
     ]
     judged = with_verdicts(compared, margin)
-    anchors = anchors_by_metric(pairing.pairs, scored_again(again, baseline), list(shared))
-    shifts = judge_shifts(anchors, shared, cluster)
+    shifts = judge_shifts(pairing.pairs, pair_rows(again, baseline).pairs, shared, cluster)
     moved = _moved_verdicts(judged, shifts, pairing.pairs, groups, margin)
     metrics = [_with_coverage(metric, pairing, groups, margin) for metric in judged]
     metrics = [
@@ -215,13 +214,16 @@ def compare_rows(
 
 
 def judge_shifts(
-    anchors: Mapping[str, Sequence[Pair]], directions: Mapping[str, Direction], cluster: By | None
+    pairs: Sequence[Pair], again: Sequence[Pair], directions: Mapping[str, Direction], cluster: By | None = AUTO
 ) -> dict[str, JudgeShift]:
-    """Return the shift of the judge of each metric that has enough anchors."""
+    """Return the shift of the judge of each metric that has enough anchors; see `anchors_of`."""
+    every = [*pairs, *again]
+    places = {name: anchors_of(every, len(again), name) for name in directions}
+    enough = {name: own for name, own in places.items() if len(own) >= LEAST_ANCHORS}
+    units = Units((row.sample for row, _ in every), cluster) if enough else Units()
     shifts = {}
-    for name, pairs in anchors.items():
-        groups = Units((row.sample for row, _ in pairs), cluster).groups() if pairs else None
-        found = compare_metric(name, directions[name], pairs, groups)
+    for name, own in enough.items():
+        found = compare_metric(name, directions[name], [every[place] for place in own], units.groups(own))
         if found.pairs >= LEAST_ANCHORS and found.difference is not None:
             ends = (found.low or 0.0, found.high or 0.0)
             p_value = 1.0 if found.p_unadjusted is None else found.p_unadjusted

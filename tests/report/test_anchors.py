@@ -103,6 +103,16 @@ def test_under_twenty_anchors_say_nothing(anchors):
     assert list(found.judge_shift) == (["faithfulness"] if anchors >= LEAST_ANCHORS else [])
 
 
+def test_anchors_need_no_value_for_the_cluster_that_other_rows_have():
+    def by_topic(report):
+        fields = [{"metadata": {"topic": str(n)} if n < 100 else {}} for n in range(200)]
+        rows = zip(report.rows, fields, strict=True)
+        return Report([one.model_copy(update={"sample": one.sample.model_copy(update=own)}) for one, own in rows])
+
+    found = by_topic(run(GOOD, changed=100)).compare(by_topic(run(GOOD, changed=100, side="old")), cluster="topic")
+    assert found.judge_shift["faithfulness"].anchors == 100
+
+
 def test_rows_that_were_scored_again_are_anchors_whatever_the_candidate_answers():
     baseline = run(GOOD, anew=False, side="old", changed=200)
     drawn = rows_to_ask_again(baseline.rows, 40)
