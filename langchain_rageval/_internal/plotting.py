@@ -37,7 +37,7 @@ def new_figure(width: float, height: float) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigError('figures require matplotlib: pip install "langchain-rageval[plot]"') from None
+        raise ConfigError("figures require matplotlib: pip install matplotlib") from None
 
     class NotebookFigure(Figure):
         """A figure that notebooks display even if pyplot is not imported."""

@@ -272,7 +272,7 @@ def read_samples(
             f"{path}: expected one of {known}, got {suffix!r}: {remedy}{did_you_mean(suffix, [*_FORMATS, *SUFFIXES])}"
         )
     if suffix == ".parquet" and not find_spec("pyarrow"):
-        raise ConfigError(f'{path}: reading Parquet needs pyarrow: pip install "langchain-rageval[pandas]"')
+        raise ConfigError(f"{path}: reading Parquet needs pyarrow: pip install pyarrow")
     check_workbook(path)
     records = _FORMATS[suffix](path, _is_head(fields))
     if suffix in _TABLES:

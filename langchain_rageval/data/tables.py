@@ -263,7 +263,7 @@ _LONGEST_FIELD = 2**31 - 1
 def check_workbook(path: Path) -> None:
     """Raise ConfigError if openpyxl, which reads workbooks, is not installed."""
     if path.suffix.lower() in WORKBOOKS and not find_spec("openpyxl"):
-        raise ConfigError(f'{path}: reading workbooks needs openpyxl: pip install "langchain-rageval[excel]"')
+        raise ConfigError(f"{path}: reading workbooks needs openpyxl: pip install openpyxl")
 
 
 def table_records(path: Path, is_head: IsHead) -> Records:

@@ -159,7 +159,7 @@ def _check(dataset: Any) -> None:
     try:
         from ray.data import Dataset
     except ImportError:
-        raise ConfigError('evaluate_dataset needs Ray: pip install "langchain-rageval[ray]"') from None
+        raise ConfigError('evaluate_dataset needs Ray: pip install "ray[data]"') from None
     if not isinstance(dataset, Dataset):
         raise ConfigError(
             f"dataset must be a ray.data.Dataset, got {type(dataset).__name__}; use evaluate for other data"

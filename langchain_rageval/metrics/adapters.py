@@ -212,7 +212,7 @@ def mlflow_scorer(metric: ScorerGroup, name: str) -> MlflowScorer:
     try:
         from mlflow.genai.scorers import scorer
     except ImportError:
-        raise ConfigError('MLflow is not installed: pip install "langchain-rageval[mlflow]"') from None
+        raise ConfigError("MLflow is not installed: pip install mlflow") from None
 
     computed = {part.name for part in metrics_in(metric) if not part.models}
 

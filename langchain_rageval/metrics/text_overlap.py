@@ -99,7 +99,7 @@ def installed_version(package: str, metric: str) -> str:
         ConfigError: if the package is not installed; the message names the metric that needs it.
     """
     if find_spec(package) is None:
-        raise ConfigError(f'{metric} needs {package}: pip install "langchain-rageval[text]"')
+        raise ConfigError(f"{metric} needs {package}: pip install {package}")
     return f"{package} {version(package)}"
 
 

@@ -108,7 +108,7 @@ def _gigachat(kind: str, **settings: Any) -> Any:
     try:
         import langchain_gigachat
     except ImportError:
-        raise ConfigError('gigachat needs its package: pip install "langchain-rageval[gigachat]"') from None
+        raise ConfigError("gigachat needs its package: pip install langchain-gigachat") from None
     _require_key("gigachat", *_GIGACHAT_KEYS)
     given = {name: value for name, value in settings.items() if value is not None}
     return getattr(langchain_gigachat, kind)(**given)

@@ -41,7 +41,7 @@ def write_run(
     try:
         import mlflow
     except ImportError:
-        raise ConfigError('MLflow is not installed: pip install "langchain-rageval[mlflow]"') from None
+        raise ConfigError("MLflow is not installed: pip install mlflow") from None
     _check_prefix(prefix)
     metrics, params = dict(_metrics(data, prefix)), dict(_params(data, prefix))
     active = mlflow.active_run()

@@ -127,7 +127,7 @@ def render_page(path: str | Path, template: str, page: Page, language: str) -> N
         from jinja2 import Environment, FunctionLoader, StrictUndefined
         from markupsafe import Markup, escape
     except ImportError:
-        raise ConfigError('jinja2 is not installed: pip install "langchain-rageval[report]"') from None
+        raise ConfigError("jinja2 is not installed: pip install jinja2 markdown-it-py") from None
     environment = Environment(
         loader=FunctionLoader(read_template),
         autoescape=True,

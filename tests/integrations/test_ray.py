@@ -383,7 +383,7 @@ def test_without_ray_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.setitem(sys.modules, "ray.data", None)
     for call in (lambda: evaluate_dataset([], all_metrics), lambda: report_of([])):
-        with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[ray\]"'):
+        with pytest.raises(ConfigError, match=r'pip install "ray\[data\]"'):
             call()
 
 

@@ -183,7 +183,7 @@ def test_a_prefix_that_mlflow_would_not_take_is_refused(mlflow, prefix):
 
 def test_without_mlflow_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(ConfigError, match=r'pip install "langchain-rageval\[mlflow\]"'):
+    with pytest.raises(ConfigError, match="pip install mlflow"):
         told().to_mlflow()
 
 
