@@ -269,9 +269,23 @@ def is_sync_only(model: Any) -> bool:
     )
 
 
+_RETRIES_OF_OPENAI = 2  # unless it is told another number
+
+
 def may_retry(model: Any) -> bool:
     """Return True if a client or its wrapper may retry a call, so that its timeout does not bound the whole call."""
     return not isinstance(model, BaseChatModel) or getattr(model, "max_retries", None) != 0
+
+
+def own_tries(model: Any) -> int:
+    """Return the most requests that the client of a model sends for one call, by its own retries."""
+    most = 0
+    for inner in inner_models(model):
+        retries = getattr(inner, "max_retries", 0)
+        if retries is None and any(base.__name__ == "BaseChatOpenAI" for base in type(inner).__mro__):
+            retries = _RETRIES_OF_OPENAI
+        most = max(most, retries if isinstance(retries, int) else 0)
+    return 1 + most
 
 
 def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:

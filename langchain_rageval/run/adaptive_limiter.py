@@ -1,31 +1,103 @@
-"""Adaptive concurrency limit (AIMD): a fair semaphore for threads and event loops, whose size follows the endpoint.
+"""Adaptive concurrency limit: a fair semaphore for threads and event loops, whose size and pace follow the endpoint.
 
 The standard library has a semaphore for threads and one for a single event loop. A run may be entered from both at
 once: a user's metric may call a sync metric from an executor thread inside `aevaluate`, and judges are shared.
 
-After a rejection such as HTTP 429 the number of slots is halved; each round of successful calls adds one, as in TCP
-congestion control. If nearly all calls that were under way at the halving succeed, the limit was hardly too high, and
-all slots but one are restored. Slots in use are never revoked, and waiting callers are served in their order.
+A few rejections such as HTTP 429 among many answers say nothing about the number of calls: only the rejected call
+waits. If the endpoint rejects a third of the latest calls, each rejected call takes its slot away. The slots grow back
+by half in each round of successes, up to the size that was too large; that one is tried again after several rounds,
+more after each failure. If calls are rejected even so, the limit is one of calls per second, which is measured, or read
+from the headers of a rejection: calls are then sent at that pace. A call that takes many times as long as usual counts
+no more. Slots in use are never revoked, and waiting callers are served in their order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
 
-_ROUNDS_BEFORE_RETRY = 4  # rounds before the size at which calls were rejected is tried again
-_NEARLY_ALL = 0.75
+_LATEST = 12  # calls, at least, of which the share of rejections is known
+_SIGNIFICANT, _LEAST_REJECTED = 1 / 3, 3
+_SIGNIFICANT_IN_PROBE, _LEAST_IN_PROBE = 0.15, 2
+_ROUNDS_BEFORE_RETRY = 8  # rounds before the size at which calls were rejected is tried again
+_MOST_ROUNDS = 256
+_LATE, _LEAST_LATE = 10, 1.0  # times the usual duration of a call, and seconds, after which it counts no more
+_MEASURED = 2.0  # seconds in which a pace is measured, at least
+_BELOW, _MORE = 0.98, 1.005  # of a pace
+_MANY, _MANY_AT_FIRST = 0.1, 0.03  # of the answers
+_FEW = 2  # places; with more, fewer of them are tried first
+_INTERVAL = 5.0  # seconds between two changes of a pace
+
+
+class Slot:
+    """Context manager, sync and async, for one call: waits for its place among those under way, and releases it.
+
+    Attributes:
+        since: when the place was taken.
+        epoch: number of changes of the number of places before that.
+        rejected: True if the endpoint rejected the call.
+    """
+
+    __slots__ = ("_limiter", "epoch", "rejected", "since")
+
+    def __init__(self, limiter: AdaptiveLimiter) -> None:
+        self._limiter, self.since, self.epoch, self.rejected = limiter, 0.0, 0, False
+
+    def __enter__(self) -> Slot:
+        """Take a place, blocking this thread."""
+        if (waiter := self._limiter._acquire(self)) is not None:
+            try:
+                while True:
+                    with suppress(TimeoutError):
+                        waiter.result(self._limiter._patience)
+                        break
+                    self._limiter._look_again()
+            except BaseException:  # Ctrl-C in the main thread
+                self._limiter._withdraw(self, waiter)
+                raise
+        has_turn = False
+        while (seconds := self._limiter._delay(has_turn=has_turn)) > 0:
+            time.sleep(seconds)
+            has_turn = True
+        self.since = time.monotonic()
+        return self
+
+    async def __aenter__(self) -> Slot:
+        """Take a place without blocking the event loop."""
+        if (waiter := self._limiter._acquire(self)) is not None:
+            served = asyncio.wrap_future(waiter)
+            try:
+                while not (await asyncio.wait([served], timeout=self._limiter._patience))[0]:
+                    self._limiter._look_again()
+            except asyncio.CancelledError:
+                self._limiter._withdraw(self, waiter)
+                raise
+        has_turn = False
+        try:
+            while (seconds := self._limiter._delay(has_turn=has_turn)) > 0:
+                await asyncio.sleep(seconds)
+                has_turn = True
+        except asyncio.CancelledError:
+            self._limiter._release(self)
+            raise
+        self.since = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the place."""
+        self._limiter._release(self)
+
+    async def __aexit__(self, *_: object) -> None:
+        """Release the place."""
+        self._limiter._release(self)
 
 
 class AdaptiveLimiter:
-    """Limits the number of concurrent holders, first come first served.
-
-    Entering returns the number of halvings so far, which the caller passes to `record_success` or `record_rejection`. A
-    call that was admitted before the last halving does not cause another one, so many simultaneous rejections count as
-    one.
+    """Limits the number of calls under way, first come first served, and their pace.
 
     Args:
         limit: largest and initial number of slots; None for no limit.
@@ -33,19 +105,27 @@ class AdaptiveLimiter:
     Attributes:
         limit: as given.
         size: current number of slots.
-        lowest_size: smallest number of slots so far; equal to `limit` if no call was rejected.
+        lowest_size: smallest number of slots so far; equal to `limit` if rejections were few.
+        pace: most calls per second; None if there is no such limit.
     """
 
     def __init__(self, limit: int | None = None) -> None:
-        self.limit = limit
-        self.size = limit
-        self.lowest_size = limit
-        self._halvings = 0
-        self._rejected_size = 0  # slots before the last halving
-        self._late_successes = 0  # calls admitted before the last halving that succeeded after it
-        self._successes = 0  # calls admitted after it that succeeded since a slot was added
-        self._used = 0
-        self._waiting: deque[Future[None]] = deque()
+        self.limit = self.size = self.lowest_size = limit
+        self.pace: float | None = None
+        self._is_stated = False  # the pace, by headers of the endpoint
+        self._many = _MANY_AT_FIRST  # share of rejections after which the pace is measured again
+        self._epoch = 0
+        self._latest: deque[Slot] = deque()  # calls of this epoch
+        self._too_large: int | None = None  # size at which calls were rejected
+        self._probe = 0  # places that were added beyond the sizes that are known to be right
+        self._rounds = _ROUNDS_BEFORE_RETRY
+        self._successes = 0  # of this epoch
+        self._is_shrinking = False  # since the last change
+        self._usual: float | None = None  # seconds of a call
+        self._begin_measure()
+        self._next = self._closed_until = 0.0
+        self._holders: dict[Slot, None] = {}
+        self._waiting: deque[tuple[Slot, Future[None]]] = deque()
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[AdaptiveLimiter], tuple[int | None]]:
@@ -55,99 +135,199 @@ class AdaptiveLimiter:
     @property
     def idle(self) -> int:
         """Number of free slots at this moment; 0 if there is no limit."""
-        return 0 if self.size is None else max(0, self.size - self._used - len(self._waiting))
+        return 0 if self.size is None else max(0, self.size - len(self._holders) - len(self._waiting))
 
-    def record_rejection(self, halvings: int) -> None:
-        """Record a call that was rejected because of too many calls: halve the slots, to at least one.
+    def slot(self) -> Slot:
+        """Return a context manager for a call, to be passed to `record_success` or `record_rejection`."""
+        return Slot(self)
+
+    def set_limit(self, limit: int | None) -> None:
+        """Set the largest number of slots."""
+        with self._lock:
+            if limit is not None and limit != self.limit:
+                is_full = self.size is None or self.size == self.limit
+                self.size = limit if is_full or self.size is None else min(self.size, limit)
+                self.limit, self.lowest_size = limit, self.size
+                self._admit()
+
+    def state_pace(self, pace: float) -> None:
+        """Send at most so many calls per second, as the endpoint says of itself."""
+        with self._lock:
+            self._is_stated, self.pace = True, pace * _BELOW
+
+    def record_rejection(self, slot: Slot, retry_after: float | None = None) -> None:
+        """Record a call that was rejected because of too many calls.
 
         Args:
-            halvings: as returned when the slot was acquired.
+            slot: slot of the call.
+            retry_after: seconds that the endpoint asks to wait; None if it names none.
         """
         with self._lock:
-            if self.size is None or self.lowest_size is None or halvings != self._halvings:
+            slot.rejected = True
+            self._rejections += 1
+            if self.size is None:
                 return
-            self._halvings += 1
-            self._rejected_size, self.size = self.size, max(1, self.size // 2)
-            self._successes = self._late_successes = 0
-            self.lowest_size = min(self.lowest_size, self.size)
+            is_paced = self.pace is not None or (self.size <= _FEW and self._epoch > 0)
+            if is_paced and self._rejections >= max(_LEAST_REJECTED, self._many * self._answered):
+                self._measure_pace()
+            if slot.epoch < self._epoch:  # one more of those that were too many
+                if slot.epoch == self._epoch - 1 and self._is_shrinking:
+                    self._resize(self.size - 1)
+                    self._close(retry_after)
+                return
+            rejected, sent = sum(one.rejected for one in self._latest), len(self._latest)
+            if self._probe and rejected >= max(_LEAST_IN_PROBE, _SIGNIFICANT_IN_PROBE * sent):
+                self._rounds = min(self._rounds * 2, _MOST_ROUNDS)
+                self._begin_epoch(self.size - self._probe)
+            elif rejected >= max(_LEAST_REJECTED, _SIGNIFICANT * sent):
+                if self.pace is None and self.size > _FEW:
+                    self._begin_measure()
+                self._begin_epoch(self.size - rejected)
+                self._is_shrinking = True
+                self._close(retry_after)
 
-    def record_success(self, halvings: int) -> None:
-        """Record a successful call: a round of as many successes as slots adds one slot, up to the limit.
+    def _close(self, retry_after: float | None) -> None:
+        """Send no call for as long as the endpoint asks to wait, if it rejected all calls."""
+        if self.size == 1 and retry_after:
+            self._closed_until = max(self._closed_until, time.monotonic() + retry_after)
+
+    def _begin_epoch(self, size: int, probe: int = 0) -> None:
+        is_smaller = self.size is not None and size < self.size
+        self._epoch, self._probe, self._successes, self._is_shrinking = self._epoch + 1, probe, 0, False
+        self._latest.clear()
+        self._resize(size)
+        if is_smaller and self.size is not None:
+            self._too_large = self.size + 1
+
+    def _resize(self, size: int) -> None:
+        self.size = max(1, size)
+        self.lowest_size = min(self.lowest_size or self.size, self.size)
+        if self._is_shrinking:
+            self._too_large = self.size + 1
+
+    def _measure_pace(self) -> None:
+        """Take the calls that were answered lately for all that the endpoint answers in a time."""
+        seconds = time.monotonic() - self._measured_since
+        if seconds >= _MEASURED:
+            if not self._is_stated:
+                self.pace = max(self._answered, 1) / seconds
+                self._many = min(_MANY, 1.5 * self._many)  # at first, calls that were saved up make a pace too high
+            self._begin_measure()
+
+    def _begin_measure(self) -> None:
+        self._measured_since, self._answered, self._rejections = time.monotonic(), 0, 0
+
+    def record_success(self, slot: Slot) -> None:
+        """Record an answered call: a round of as many as there are slots lets the slots grow, up to the limit.
 
         Args:
-            halvings: as returned when the slot was acquired.
+            slot: slot of the call.
         """
         with self._lock:
-            if self.size is None or self.size == self.limit:
+            seconds = time.monotonic() - slot.since
+            self._usual = seconds if self._usual is None else self._usual + (seconds - self._usual) / _LATEST
+            self._answered += 1
+            self._adjust_pace()
+            if self.size is None or self.limit is None or slot.epoch != self._epoch:
                 return
-            if halvings == self._halvings:
-                self._successes += 1
-                rounds = _ROUNDS_BEFORE_RETRY if self.size + 1 == self._rejected_size else 1
-                if self._successes >= self.size * rounds:
-                    self.size, self._successes = self.size + 1, 0
-            elif halvings == self._halvings - 1:
-                self._late_successes += 1
-                if self._late_successes >= _NEARLY_ALL * self._rejected_size:
-                    self.size = max(self.size, self._rejected_size - 1)
-            self._admit()
+            self._successes += 1
+            if self.size < self.limit:
+                self._grow(self.size, self.limit)
 
-    def _release(self) -> None:
+    def _grow(self, size: int, limit: int) -> None:
+        """Add places after a round of successes; more after each round, up to a size that was too large."""
+        is_retry = self._too_large == size + 1
+        if self._successes < size * (self._rounds if is_retry else 1):
+            return
+        if is_retry or self._too_large is None:
+            self._too_large, probe = None, 1 if is_retry else max(1, 2 * self._probe)
+            if not is_retry:
+                self._rounds = _ROUNDS_BEFORE_RETRY
+            self._begin_epoch(min(limit, size + probe), min(limit - size, probe))
+        else:
+            self._begin_epoch(min(self._too_large - 1, size + max(1, size // 2)))
+        self._admit()
+
+    def _adjust_pace(self) -> None:
+        """Raise a measured pace a little while no call is rejected."""
+        if self.pace is not None and not self._is_stated and time.monotonic() - self._measured_since >= _INTERVAL:
+            self.pace *= 1 if self._rejections else _MORE
+            self._begin_measure()
+
+    def _delay(self, *, has_turn: bool) -> float:
+        """Return the seconds that a call waits in its place before it is sent; 0 or less if it does not.
+
+        Args:
+            has_turn: True if the call has waited for its turn at the pace already.
+        """
+        now = time.monotonic()
         with self._lock:
-            self._used -= 1
+            if self.pace is None or has_turn:
+                return self._closed_until - now
+            start = max(now, self._next, self._closed_until)
+            self._next = start + 1 / self.pace
+            return start - now
+
+    def _acquire(self, slot: Slot) -> Future[None] | None:
+        """Take a free place and return None, or return a future that ends when one is assigned."""
+        with self._lock:
+            if self._free():
+                self._hold(slot)
+                return None
+            waiter = Future[None]()
+            self._waiting.append((slot, waiter))
+            return waiter
+
+    def _hold(self, slot: Slot) -> None:
+        slot.since, slot.epoch = time.monotonic(), self._epoch
+        self._holders[slot] = None
+        if self.limit is not None:
+            self._latest.append(slot)
+            if len(self._latest) > max(_LATEST, self.size or 0):
+                self._latest.popleft()
+
+    def _release(self, slot: Slot) -> None:
+        with self._lock:
+            del self._holders[slot]
             self._admit()
 
     def _admit(self) -> None:
-        """Assign free slots to the first callers that are still waiting."""
+        """Assign free places to the first callers that are still waiting."""
         while self._waiting and self._free():
-            waiter = self._waiting.popleft()
+            slot, waiter = self._waiting.popleft()
             if waiter.set_running_or_notify_cancel():
+                self._hold(slot)
                 waiter.set_result(None)
-                self._used += 1
+
+    def _look_again(self) -> None:
+        """Assign the places of calls that have become late."""
+        with self._lock:
+            self._admit()
+
+    def _withdraw(self, slot: Slot, waiter: Future[None]) -> None:
+        """Remove a cancelled caller from the queue, or release its place if one was assigned meanwhile."""
+        if not waiter.cancel():
+            waiter.exception()
+            self._release(slot)
+        with self._lock, suppress(ValueError):
+            self._waiting.remove((slot, waiter))
 
     def _free(self) -> bool:
-        return self.size is None or self._used < self.size
+        return self.size is None or len(self._holders) - self._late() < self.size
 
-    def _acquire(self) -> Future[None] | None:
-        """Take a free slot and return None, or return a future that ends when a slot is assigned."""
-        with self._lock:
-            if self._free():
-                self._used += 1
-                return None
-            waiter = Future[None]()
-            self._waiting.append(waiter)
-            return waiter
+    @property
+    def _patience(self) -> float | None:
+        """Seconds after which a call is late; None if no call has ended."""
+        return None if self._usual is None else max(_LEAST_LATE, _LATE * self._usual)
 
-    def _withdraw(self, waiter: Future[None]) -> None:
-        """Remove a cancelled caller from the queue, or release its slot if one was assigned meanwhile."""
-        if not waiter.cancel():
-            self._release()
-        with self._lock, suppress(ValueError):
-            self._waiting.remove(waiter)
-
-    def __enter__(self) -> int:
-        """Acquire a slot, blocking this thread; returns the number of halvings so far."""
-        if (waiter := self._acquire()) is not None:
-            try:
-                waiter.result()
-            except BaseException:  # Ctrl-C in the main thread
-                self._withdraw(waiter)
-                raise
-        return self._halvings
-
-    def __exit__(self, *_: object) -> None:
-        """Release the slot."""
-        self._release()
-
-    async def __aenter__(self) -> int:
-        """Acquire a slot without blocking the event loop; returns the number of halvings so far."""
-        if (waiter := self._acquire()) is not None:
-            try:
-                await asyncio.wrap_future(waiter)
-            except asyncio.CancelledError:
-                self._withdraw(waiter)
-                raise
-        return self._halvings
-
-    async def __aexit__(self, *_: object) -> None:
-        """Release the slot."""
-        self._release()
+    def _late(self) -> int:
+        """Return the number of calls that take many times as long as usual, at most half of the limit."""
+        patience, late = self._patience, 0
+        if patience is None or self.limit is None:
+            return 0
+        latest = time.monotonic() - patience
+        for slot in self._holders:  # the oldest first
+            if slot.since > latest or late >= self.limit // 2:
+                break
+            late += 1
+        return late

@@ -16,6 +16,7 @@ from langchain_core.outputs import LLMResult
 from langchain_core.runnables import RunnableConfig
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.adaptive_limiter import Slot
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import is_rate_limited
 from langchain_rageval.run.run import Run, without_run
@@ -33,7 +34,7 @@ class _Try:
 
     Args:
         run: the run of the call.
-        halvings: number of halvings of the limiter when the slot was acquired.
+        slot: slot of the call; None for a reply of a batch.
         calls: number of calls to charge.
         in_budget: True if the budget has room for the call already, as for the requests of a batch.
 
@@ -41,12 +42,12 @@ class _Try:
         is_charged: False for a reply of a batch that another score pays for; nothing is charged then.
     """
 
-    __slots__ = ("_cost", "_halvings", "_in_budget", "_run", "_started", "is_charged")
+    __slots__ = ("_cost", "_in_budget", "_run", "_slot", "_started", "is_charged")
 
-    def __init__(self, run: Run, halvings: int, calls: int, *, in_budget: bool = False) -> None:
+    def __init__(self, run: Run, slot: Slot | None, calls: int, *, in_budget: bool = False) -> None:
         self._run = run
         self._in_budget = in_budget
-        self._halvings = halvings
+        self._slot = slot
         self._cost: dict[str, Any] = {"calls": calls}
         self.is_charged = True
 
@@ -63,10 +64,10 @@ class _Try:
             return
         charge = partial(self._run.meter.add, seconds=time.perf_counter() - self._started, **self._cost)
         charge() if self._in_budget else self._run.governor.end_call(charge)
-        if error is None:
-            self._run.governor.limiter.record_success(self._halvings)
-        elif isinstance(error, Exception) and is_rate_limited(error):
-            self._run.governor.limiter.record_rejection(self._halvings)
+        if self._slot is not None and error is None:
+            self._run.governor.limiter.record_success(self._slot)
+        elif self._slot is not None and isinstance(error, Exception) and is_rate_limited(error):
+            self._run.governor.record_rejection(self._slot, error)
 
     def _add_tokens(self, message: BaseMessage, model: Any, asked: Iterable[str]) -> None:
         """Count tokens and price of a reply; of a cached one, take back the call.
@@ -102,8 +103,8 @@ class MeteredTry(_Try):
 
     __slots__ = ("_call",)
 
-    def __init__(self, call: Call, run: Run, halvings: int, *, in_budget: bool = False) -> None:
-        super().__init__(run, halvings, 1, in_budget=in_budget)
+    def __init__(self, call: Call, run: Run, slot: Slot | None, *, in_budget: bool = False) -> None:
+        super().__init__(run, slot, 1, in_budget=in_budget)
         self._call = call
 
     def message_of(self, reply: Any) -> BaseMessage:
@@ -122,8 +123,8 @@ class MeteredChain(_Try, BaseCallbackHandler):
 
     run_inline = True
 
-    def __init__(self, run: Run, halvings: int) -> None:
-        super().__init__(run, halvings, 0)
+    def __init__(self, run: Run, slot: Slot | None) -> None:
+        super().__init__(run, slot, 0)
         self._lock = threading.Lock()
         self._asked: dict[UUID, Sequence[str]] = {}
         self._models: dict[UUID, str] = {}

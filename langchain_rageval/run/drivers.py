@@ -86,7 +86,7 @@ def _reply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Pause(seconds):
             return time.sleep(seconds)
         case Locked(gate, operation):
-            with gate:
+            with gate.slot():
                 return drive(operation, run, config)
     return drive(_tries(request, run), run, config)
 
@@ -113,7 +113,7 @@ def _gather(operations: Sequence[Operation[Any]], run: Run, config: RunnableConf
 
 
 def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
-    with _turn(request, run) as turn, run.governor.limiter as halvings:
+    with _turn(request, run) as turn, run.governor.limiter.slot() as slot:
         run.check_running()
         run.governor.check_endpoint(_endpoint_of(request))
         match request:
@@ -122,11 +122,11 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
             case Call():
                 if request.rate_limiter and not run.fake_reply:
                     request.rate_limiter.acquire()
-                with MeteredTry(request, run, halvings) as metered:
+                with MeteredTry(request, run, slot) as metered:
                     reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config, turn)
                     return metered.message_of(reply)
             case Invoke(chain, chain_input):
-                with MeteredChain(run, halvings) as chain_meter:
+                with MeteredChain(run, slot) as chain_meter:
                     if run.fake_reply:
                         return chain_meter.rehearse(run.fake_reply(request))
                     chain_config = chain_meter.config_of(config)
@@ -143,7 +143,7 @@ def _replay(call: Call, recording: Recording, run: Run, config: RunnableConfig, 
     """Return the reply that a batch gave to a call; raise Unanswered if the call waits for the next wave."""
     copy = replace(call, model=recording.recorder.model_of(call.model))
     with (
-        MeteredTry(copy, run, 0, in_budget=True) as metered,
+        MeteredTry(copy, run, None, in_budget=True) as metered,
         recording.attempt(call.draw, call.rate_limiter) as attempt,
     ):
         try:
@@ -264,23 +264,23 @@ async def _areply_to(request: Request, run: Run, config: RunnableConfig) -> Any:
         case Pause(seconds):
             return await asyncio.sleep(seconds)
         case Locked(gate, operation):
-            async with gate:
+            async with gate.slot():
                 return await adrive(operation, run, config)
     return await adrive(_tries(request, run), run, config)
 
 
 async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
-    async with _turn(request, run) as turn, run.governor.limiter as halvings:
+    async with _turn(request, run) as turn, run.governor.limiter.slot() as slot:
         run.check_running()
         run.governor.check_endpoint(_endpoint_of(request))
         match request:
             case Call():
                 if request.rate_limiter:
                     await request.rate_limiter.aacquire()
-                with MeteredTry(request, run, halvings) as metered:
+                with MeteredTry(request, run, slot) as metered:
                     return metered.message_of(await _ainvoke(request, run, config, turn))
             case Invoke(chain, chain_input):
-                with MeteredChain(run, halvings) as chain_meter:
+                with MeteredChain(run, slot) as chain_meter:
                     return await _ainvoke_with_timeout(run, chain, chain_input, chain_meter.config_of(config))
             case EmbedBatch(embeddings, texts) if type(embeddings).aembed_documents is Embeddings.aembed_documents:
                 embed = partial(embeddings.embed_documents, list(texts))
@@ -424,9 +424,11 @@ def _tries(request: ModelRequest, run: Run) -> Operation[Any]:
         tries += 1
         if not is_stale_connection(error):  # says nothing about the server
             run.governor.record_try(endpoint, error)
-        seconds = run.retry.wait(error, tries)
         is_for_caller = isinstance(request, Call) and not request.retries_server_errors and is_server_error(error)
-        if seconds is None or not run.governor.allows_retry(endpoint) or is_for_caller:
+        seconds = run.retry.wait(error, tries, request.own_tries if isinstance(request, Call) else 1)
+        if seconds is None or not run.governor.allows_retry(endpoint):
+            seconds = run.governor.pause(endpoint, error)
+        if seconds is None or is_for_caller:
             raise error
         yield Pause(seconds)
         error = None

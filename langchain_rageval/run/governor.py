@@ -7,6 +7,7 @@ model call is checked before it is sent and recorded when it ends.
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import astuple, dataclass
@@ -14,15 +15,18 @@ from functools import reduce
 from math import inf
 from typing import Protocol
 
+from langchain_rageval._internal.redaction import LONGEST_MESSAGE, cut_middle, redact_secrets
 from langchain_rageval.data.schema import Failure
-from langchain_rageval.errors import BudgetExceeded, JudgeUnavailable
-from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
+from langchain_rageval.errors import BudgetExceeded, JudgeUnavailable, message_of
+from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter, Slot
 from langchain_rageval.run.budget import Budget, Cost
-from langchain_rageval.run.retry import is_transient, is_unreachable
+from langchain_rageval.run.retry import is_permanent, is_transient, is_unreachable, retry_after, stated_limits
 from langchain_rageval.run.usage import UsageMeter
 
 _FAILED_TRIES = 50
 _FAILED_SCORES = 20
+_REFUSALS = 5
+_PAUSE = 5.0  # seconds between two tries of an endpoint that is down
 _ONE_CALL = Cost(calls=1, tokens=1)  # a call needs at least one token; how many it will need is not known
 _FREE = Cost()
 _UNBOUNDED = Cost(inf, inf, inf)
@@ -104,6 +108,9 @@ class Governor(Protocol):
             spent: the cost so far; None for that of the run's meter.
         """
 
+    def record_rejection(self, slot: Slot, error: Exception) -> None:
+        """Record a call that the endpoint rejected because of too many calls, and the limits that it states."""
+
     def begin_scores(self) -> None:
         """Ignore the calls so far, which belong to no score, when failed scores are counted."""
 
@@ -121,6 +128,14 @@ class Governor(Protocol):
 
     def allows_retry(self, endpoint: object) -> bool:
         """Return False if each further call fails at its first error, because too many in a row failed in transit."""
+
+    def pause(self, endpoint: object, error: Exception) -> float | None:
+        """Return the seconds to wait for an endpoint that is down; None if the error is final.
+
+        Args:
+            endpoint: the endpoint.
+            error: error of the last try.
+        """
 
     def record_failed_score(self, endpoints: Iterable[object], failure: Failure) -> bool:
         """Count a failed score against those of its endpoints that were called and gave no valid reply in the run.
@@ -145,6 +160,8 @@ class _Breaker:
         answered: True after the first reply.
         valid: True after the first valid reply.
         failed_tries: number of tries in a row that failed in transit.
+        refusals: number of tries in a row that ended with a permanent error.
+        down_since: when the tries began to fail without a reply; None while there are replies.
         failed_scores: number of scores in a row that failed alike.
         kind: type of their failure.
         cause: the last failure; None while calls are sent.
@@ -154,6 +171,8 @@ class _Breaker:
     answered: bool = False
     valid: bool = False
     failed_tries: int = 0
+    refusals: int = 0
+    down_since: float | None = None
     failed_scores: int = 0
     kind: str = ""
     cause: Failure | None = None
@@ -167,6 +186,11 @@ class _Breaker:
         if self.failed_scores >= _FAILED_SCORES:
             self.cause = failure
         return self.cause is not None
+
+    def give_up(self, count: int, error: Exception) -> None:
+        """Open the breaker because of an error."""
+        message = cut_middle(redact_secrets(message_of(error), None), LONGEST_MESSAGE)
+        self.failed_scores, self.cause = count, Failure(error=type(error).__name__, message=message)
 
 
 class _Mean:
@@ -193,6 +217,79 @@ class _Mean:
         return Cost(*(total / count if count else default for total, count, default in means))
 
 
+@dataclass(frozen=True)
+class Lease:
+    """Part of the limits of a run in several processes.
+
+    Attributes:
+        granted: cost that the process may spend in all.
+        slots: model calls that it may have under way; None for no limit.
+        share: its share of what the endpoint allows.
+    """
+
+    granted: Cost
+    slots: int | None
+    share: float
+
+
+class Ledger:
+    """Budget and concurrency of a run in several processes, given to them in leases. An actor of Ray holds one.
+
+    A lease is good for many calls, so that a process sends one message for all of them. What is granted to a process
+    counts as spent until the process reports what it spent, so the calls never exceed the budget, and tokens only by
+    calls under way. What a process that died had been granted remains spent.
+
+    Args:
+        budget: bounds on the cost of all processes; None for no bounds.
+        limit: largest number of model calls at a time, of all processes.
+        workers: number of processes that are expected; more share the limit when they report.
+    """
+
+    def __init__(self, budget: Budget | None, limit: int, workers: int) -> None:
+        self._budget, self._limit, self._workers = budget, limit, workers
+        self._granted: dict[str, Cost] = {}
+        self._spent: dict[str, Cost] = {}
+        self._seen: dict[str, float] = {}
+
+    def lease(self, worker: str, spent: Cost, wanted: Cost) -> Lease:
+        """Return the lease of a process.
+
+        Args:
+            worker: name of the process.
+            spent: what it has spent so far.
+            wanted: what it has to spend next.
+        """
+        now = time.monotonic()
+        self._seen[worker], self._spent[worker] = now, spent
+        active = [name for name, seen in self._seen.items() if now - seen <= _ACTIVE]
+        count = max(self._workers, len(active))
+        granted = self._granted.get(worker, Cost()).at_least(spent)
+        if self._budget is not None:
+            others = (self._granted[name].at_least(self._spent[name]) for name in self._granted if name != worker)
+            taken = reduce(Cost.plus, others, Cost())
+            bounds = zip(astuple(self._budget), astuple(taken), astuple(granted), astuple(wanted), strict=True)
+            granted = Cost(*(_grant(*numbers, count) for numbers in bounds))
+        self._granted[worker] = granted
+        place = list(self._seen).index(worker)
+        slots = self._limit // count + (place < self._limit % count)
+        return Lease(granted, max(1, slots), 1 / count)
+
+
+def _grant(bound: float | None, taken: float, granted: float, wanted: float, workers: int) -> float:
+    """Return how much a process may spend in all: what it wants and a block more, if so much is left."""
+    if bound is None:
+        return inf
+    left = bound - taken - granted
+    block = max(wanted, min(left / (_BLOCKS * workers), _MOST_CALLS * wanted))
+    return granted + max(0, min(left, float(int(block))))
+
+
+_ACTIVE = 30.0  # seconds since a process reported
+_BLOCKS = 4  # leases of each process in what is left of a budget
+_MOST_CALLS = 64  # times what a process wants at the moment
+_RENEWAL = 5.0  # seconds
+
+
 class LocalGovernor:
     """Governor of a run in one process. Usable from threads and event loops.
 
@@ -200,15 +297,27 @@ class LocalGovernor:
         budget: bounds on the cost; None for no bounds.
         meter: the run's meter, which counts what is spent.
         limit: largest number of model calls at a time; None for no limit.
+        patience: seconds to wait for an endpoint that is down; with more than 0, a few permanent errors in a row, as of
+            a wrong key, end the calls to it.
 
     Attributes:
         budget: as given.
         exhausted: see `Governor`.
         limiter: limit of the model calls under way.
+        share: this process's share of the calls that the endpoint allows.
+        is_impatient: True once an endpoint was down for longer than `patience`.
     """
 
-    def __init__(self, budget: Budget | None = None, meter: UsageMeter | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        budget: Budget | None = None,
+        meter: UsageMeter | None = None,
+        limit: int | None = None,
+        *,
+        patience: float = 0.0,
+    ) -> None:
         self.budget = budget
+        self.patience, self.share, self.is_impatient = patience, 1.0, False
         self.exhausted = False
         self.limiter = AdaptiveLimiter(limit)
         self._meter = meter or UsageMeter()
@@ -226,12 +335,16 @@ class LocalGovernor:
         with self._lock:
             expected = self._kinds[kind].expected(self.budget, guess)
             committed = reduce(Cost.plus, (mean.total for mean in self._kinds.values()), self._reserved)
-            if not self.budget.allows(expected, committed.at_least(self._spent)):
+            if not self._fits(expected, committed.at_least(self._spent)):
                 self.exhausted = True
             if self.exhausted and not self.budget.allows(expected, _UNBOUNDED):
                 return None
             self._reserved = self._reserved.plus(expected)
             return expected
+
+    def _fits(self, cost: Cost, after: Cost) -> bool:
+        """Return True if a further cost stays within the budget."""
+        return self.budget is None or self.budget.allows(cost, after)
 
     def settle(self, kind: Hashable, reserved: Cost, cost: Cost) -> None:
         """Replace the reserved cost of a finished task by its actual cost."""
@@ -244,7 +357,7 @@ class LocalGovernor:
         """Hold room in the budget for a model call; raise BudgetExceeded if there is none, or the tokens are spent."""
         with self._call_lock:
             under_way = Cost(calls=self._under_way)
-            if self.budget is not None and not self.budget.allows(_ONE_CALL, self._spent.plus(under_way)):
+            if not self._fits(_ONE_CALL, self._spent.plus(under_way)):
                 raise self._exceeded()
             self._under_way += 1
 
@@ -262,7 +375,7 @@ class LocalGovernor:
 
     def check_cost(self, cost: Cost, spent: Cost | None = None) -> None:
         """Raise BudgetExceeded if a cost does not fit the budget; see `Governor`."""
-        if self.budget is not None and not self.budget.allows(cost, self._spent if spent is None else spent):
+        if not self._fits(cost, self._spent if spent is None else spent):
             self.exhausted = True
             raise self._exceeded()
 
@@ -290,6 +403,17 @@ class LocalGovernor:
                 "the judge failed again and again without one valid reply, and is not called any more"
             )
 
+    def record_rejection(self, slot: Slot, error: Exception) -> None:
+        """Record a call that the endpoint rejected because of too many calls; see `Governor`."""
+        requests, tokens = stated_limits(error)
+        usage = self._meter.usage
+        if tokens is not None and usage.calls:
+            by_tokens = tokens * usage.calls / max(1, Cost.of(usage, self._meter.unreported).tokens)
+            requests = by_tokens if requests is None else min(requests, by_tokens)
+        if requests is not None:
+            self.limiter.state_pace(requests / 60 * self.share)
+        self.limiter.record_rejection(slot, retry_after(error))
+
     def record_try(self, endpoint: object, error: Exception | None, *, is_valid: bool = False) -> None:
         """Record the outcome of a call; see `Governor`."""
         with self._call_lock:
@@ -298,11 +422,29 @@ class LocalGovernor:
             breaker.valid = breaker.valid or is_valid
             counts = error is not None and (is_unreachable(error) or (not breaker.answered and is_transient(error)))
             breaker.failed_tries = breaker.failed_tries + 1 if counts else 0
+            breaker.down_since = None if error is None else breaker.down_since or time.monotonic()
+            breaker.refusals = breaker.refusals + 1 if error is not None and is_permanent(error) else 0
+            if error is not None and self.patience and breaker.refusals >= _REFUSALS and breaker.cause is None:
+                breaker.give_up(breaker.refusals, error)
 
     def allows_retry(self, endpoint: object) -> bool:
         """Return False if each further call fails at its first error; see `Governor`."""
         breaker = self._breaker(endpoint)
         return breaker.cause is None and breaker.failed_tries < _FAILED_TRIES
+
+    def pause(self, endpoint: object, error: Exception) -> float | None:
+        """Return the seconds to wait for an endpoint that is down; see `Governor`."""
+        if not self.patience or not is_transient(error):
+            return None
+        with self._call_lock:
+            breaker = self._breaker(endpoint)
+            down = time.monotonic() - (breaker.down_since or time.monotonic())
+            if breaker.cause is None and down < self.patience:
+                return min(_PAUSE, self.patience / 10)
+            if breaker.cause is None:
+                self.is_impatient = True
+                breaker.give_up(breaker.failed_tries, error)
+        return None
 
     def record_failed_score(self, endpoints: Iterable[object], failure: Failure) -> bool:
         """Count a failed score against its endpoints; see `Governor`."""
@@ -315,3 +457,52 @@ class LocalGovernor:
         """Return why an endpoint is not called any more; None if it is."""
         breaker = self._breaker(endpoint)
         return None if breaker.cause is None else Outage(breaker.failed_scores, breaker.cause)
+
+
+class LeasingGovernor(LocalGovernor):
+    """Governor of one process of several, whose budget and concurrency a `Ledger` gives out.
+
+    Args:
+        lease: function that returns the lease of this process for what it has spent and what it has to spend next.
+        budget: bounds on the cost of all processes.
+        meter: meter of this process.
+        limit: largest number of model calls at a time, of all processes.
+        patience: as for `LocalGovernor`.
+    """
+
+    def __init__(
+        self,
+        lease: Callable[[Cost, Cost], Lease],
+        budget: Budget | None,
+        meter: UsageMeter,
+        limit: int,
+        *,
+        patience: float,
+    ) -> None:
+        super().__init__(budget, meter, limit, patience=patience)
+        self._lease, self._granted, self._renewed = lease, Cost(), 0.0
+        self._lease_lock = threading.Lock()
+        self._renew(Cost())
+
+    def begin_call(self) -> None:
+        """Hold room in the budget for a model call; see `Governor`. Renews the lease from time to time."""
+        if time.monotonic() - self._renewed > _RENEWAL:
+            self._renew(Cost())
+        super().begin_call()
+
+    def _fits(self, cost: Cost, after: Cost) -> bool:
+        """Return True if a further cost stays within the lease, or within a larger one."""
+        if self.budget is None or self._is_granted(cost, after):
+            return True
+        self._renew(after.plus(cost).plus(self._granted, -1).at_least(Cost()))
+        return self._is_granted(cost, after)
+
+    def _is_granted(self, cost: Cost, after: Cost) -> bool:
+        costs = zip(astuple(cost), astuple(after), astuple(self._granted), strict=True)
+        return all(not extra or so_far + extra <= granted for extra, so_far, granted in costs)
+
+    def _renew(self, wanted: Cost) -> None:
+        with self._lease_lock:
+            lease, self._renewed = self._lease(self._spent, wanted), time.monotonic()
+            self._granted, self.share = lease.granted, lease.share
+            self.limiter.set_limit(lease.slots)

@@ -41,6 +41,7 @@ class Call:
         schema: JSON schema that the reply follows.
         gates: limits of the model's own, acquired before a slot of the run.
         retries_server_errors: False to raise a server error (HTTP 5xx) at once, for a caller that looks for its cause.
+        own_tries: most requests that the client sends for one call, by its own retries.
         draw: number of the draw (repetition of the same request), from 0.
         endpoint: the object for which failures are counted; None for the model.
         offline: function that a dry run calls with the inputs for the reply; None for the answer of the offline judge.
@@ -57,6 +58,7 @@ class Call:
     schema: Mapping[str, Any] = field(default_factory=dict)
     gates: Sequence[AdaptiveLimiter] = ()
     retries_server_errors: bool = True
+    own_tries: int = 1
     draw: int = 0
     endpoint: object = None
     offline: Callable[[Mapping[str, Any]], Any] | None = None

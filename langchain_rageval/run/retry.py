@@ -8,11 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from json import JSONDecodeError
 from socket import gaierror
+from typing import Any
 
 from langchain_rageval.errors import ConfigError, message_of
 
 _TRANSIENT_STATUS = {408, 425, 429}
 _OVERLOADED_STATUS = {503, 529}
+_PERMANENT_STATUS = {401, 402, 403, 404}
+_QUOTA = re.compile(r"insufficient[_ ]quota|exceeded your (?:current )?quota|credit balance|PerDay", re.IGNORECASE)
+_SAYS_WHEN = re.compile(r"retry in \d|retryDelay|try again in \d", re.IGNORECASE)
+_LIMIT_HEADERS = ("x-ratelimit-limit-{}", "anthropic-ratelimit-{}-limit")
 _TRANSPORT = {"TransportError", "APIConnectionError", "APITimeoutError"}
 _TIMEOUTS = {"TimeoutError", "TimeoutException", "APITimeoutError"}
 _CONFIG_ERRORS = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address or the key
@@ -35,7 +40,8 @@ class RetryPolicy:
     """Policy for retrying model calls after transport errors. Malformed replies are repeated by the judge instead.
 
     A client's own retries (`max_retries` of ChatOpenAI, 2 by default) happen within one try and count towards its
-    timeout; models built by `load_judge` have none.
+    timeout; the tries are then fewer, so that a call takes at most `attempts` requests. Models built by `load_judge`
+    have none.
 
     Args:
         attempts: number of tries, the first included.
@@ -58,14 +64,20 @@ class RetryPolicy:
         if not (self.attempts >= 1 and self.initial >= 0 and self.max_wait >= 0):
             raise ConfigError(f"RetryPolicy needs attempts of at least 1 and waits of at least 0, got {self}")
 
-    def wait(self, error: Exception, tried: int) -> float | None:
+    def wait(self, error: Exception, tried: int, own_tries: int = 1) -> float | None:
         """Return the seconds to wait after `tried` failed tries; None if the call must not be retried.
 
         A call that met a connection of a closed event loop is repeated at once, whatever the policy allows.
+
+        Args:
+            error: error of the last try.
+            tried: number of tries.
+            own_tries: number of requests that the client sends within one try, by its own retries.
         """
         if is_stale_connection(error):
             return 0.0 if tried < MAX_STALE_TRIES else None
-        allowed = min(self.attempts, _TRIES_IF_UNREACHABLE) if is_unreachable(error) else self.attempts
+        attempts = max(1, self.attempts // own_tries)
+        allowed = min(attempts, _TRIES_IF_UNREACHABLE) if is_unreachable(error) else attempts
         if tried >= allowed or not is_transient(error):
             return None
         requested = retry_after(error)
@@ -90,8 +102,27 @@ def is_transient(error: Exception) -> bool:
 
 
 def _is_quota_exhausted(error: BaseException) -> bool:
-    """Return True if a 429 means that the account has no credit left, as with OpenAI: waiting does not help."""
-    return getattr(error, "code", None) == "insufficient_quota"
+    """Return True if a 429 means that the account has no credit left, or none today: waiting does not help.
+
+    Gemini says the same of a limit per minute, and then how long to wait.
+    """
+    text = message_of(error)
+    says_when = retry_after(error) is not None or _SAYS_WHEN.search(text)
+    return getattr(error, "code", None) == "insufficient_quota" or bool(_QUOTA.search(text) and not says_when)
+
+
+def is_permanent(error: Exception) -> bool:
+    """Return True if every call will fail alike: a wrong key or model, no access, or no credit."""
+    return status_of(error) in _PERMANENT_STATUS or (status_of(error) == 429 and _is_quota_exhausted(error))
+
+
+def stated_limits(error: BaseException) -> tuple[float | None, float | None]:
+    """Return the requests and the tokens per minute that the headers of an error state; None if they state none."""
+    headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None) or {}
+    requests, tokens = (
+        [_number(headers.get(pattern.format(what))) for pattern in _LIMIT_HEADERS] for what in ("requests", "tokens")
+    )
+    return next(filter(None, requests), None), next(filter(None, tokens), None)
 
 
 def is_rate_limited(error: Exception) -> bool:
@@ -155,12 +186,15 @@ def status_of(error: BaseException) -> int | None:
 def retry_after(error: BaseException) -> float | None:
     """Return the seconds in the Retry-After header; None if there is none, or if it is a date."""
     headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None) or {}
-    value = headers.get("retry-after") or getattr(error, "retry_after", None) or None  # GigaChat: 0.0 means no header
+    return _number(headers.get("retry-after") or getattr(error, "retry_after", None) or None)  # GigaChat: 0.0 is none
+
+
+def _number(value: Any) -> float | None:
     try:
-        seconds = float(value)  # type: ignore[arg-type]
+        number = float(value)
     except (TypeError, ValueError):
         return None
-    return seconds if seconds >= 0 else None
+    return number if number >= 0 else None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -169,8 +169,10 @@ class CallOptions(TypedDict, total=False):
     """Options of the model calls of a run.
 
     Attributes:
-        max_concurrency: Most model calls at a time, 16 by default. Halved when a chat endpoint answers 429, and raised
-            again while calls succeed. Only the rejected call waits for Retry-After.
+        max_concurrency: Most model calls at a time, 16 by default. Lowered when a chat endpoint rejects a third of the
+            calls (429), and raised again while calls succeed; a few rejections change nothing, and only the rejected
+            call waits for Retry-After. If calls are rejected even so, they are sent at the pace that the endpoint
+            states or answers. A call that takes ten times as long as usual counts no more.
         timeout: Seconds for one model call, the client's own retries included; 60 by default. None waits as long as the
             client does. The wait for a chat model's `rate_limiter` counts only if the model has a cache or is wrapped.
         retry: Retries of calls that failed in transit, by default ten attempts with waits of at most a minute.

@@ -57,7 +57,7 @@ class ModelTurn:
         """Wait for the gates."""
         with ExitStack() as held:
             for gate in self._gates:
-                held.enter_context(gate)
+                held.enter_context(gate.slot())
             self._held = held.pop_all()
         return self
 
@@ -65,8 +65,7 @@ class ModelTurn:
         """Wait for the gates without blocking the event loop."""
         with ExitStack() as held:
             for gate in self._gates:
-                await gate.__aenter__()
-                held.push(gate)
+                held.push(await gate.slot().__aenter__())
             self._held = held.pop_all()
         return self
 

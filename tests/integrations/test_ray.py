@@ -375,7 +375,7 @@ def test_a_damaged_row_makes_no_report(ray, scored):
     def damaged(batch):
         return batch.set_column(batch.schema.get_field_index("scores"), "scores", [["{}}"] * len(batch)])
 
-    with pytest.raises(ConfigError, match=r"row '.*' does not come from evaluate_dataset: "):
+    with pytest.raises(ConfigError, match=r"row '.*' does not come from a table of scores: "):
         report_of(scored.limit(1).map_batches(damaged, batch_format="pyarrow"))
 
 

@@ -2,6 +2,8 @@ import asyncio
 import signal
 import threading
 import time
+from collections import deque
+from types import SimpleNamespace
 
 import pytest
 from helpers.waiting import PATIENCE, auntil, until
@@ -26,28 +28,31 @@ class Holders:
             self.now -= 1
 
 
+
+
 def test_idle_slots_are_neither_held_nor_waited_for():
     slots = AdaptiveLimiter(2)
     assert slots.idle == 2
-    with slots:
+    late = slots.slot()
+    with slots.slot():
         assert slots.idle == 1
-        with slots:
-            waiting = threading.Thread(target=slots.__enter__, daemon=True)
+        with slots.slot():
+            waiting = threading.Thread(target=late.__enter__, daemon=True)
             waiting.start()
             until(lambda: slots._waiting)
             assert slots.idle == 0
         waiting.join(PATIENCE)
         assert not waiting.is_alive()
         assert slots.idle == 0  # it went to who waited
-    slots.__exit__()
+    late.__exit__()
     assert slots.idle == 2
     assert AdaptiveLimiter(None).idle == 0
 
 
 async def test_without_a_limit_nobody_waits():
     slots = AdaptiveLimiter(None)
-    async with asyncio.timeout(PATIENCE), slots, slots:
-        with slots:
+    async with asyncio.timeout(PATIENCE), slots.slot(), slots.slot():
+        with slots.slot():
             pass
 
 
@@ -55,15 +60,15 @@ async def test_waiters_are_served_in_their_order_in_threads_and_on_a_loop():
     slots, served = AdaptiveLimiter(1), []
 
     def in_thread(number):
-        with slots:
+        with slots.slot():
             served.append(number)
 
     async def on_loop(number):
-        async with slots:
+        async with slots.slot():
             served.append(number)
 
     waiters = []
-    async with slots:
+    async with slots.slot():
         for number in range(6):
             work = asyncio.to_thread(in_thread, number) if number % 2 else on_loop(number)
             waiters.append(asyncio.create_task(work))
@@ -76,10 +81,10 @@ async def test_a_cancelled_waiter_leaves_the_queue_to_the_next():
     slots = AdaptiveLimiter(1)
 
     async def take():
-        async with slots:
+        async with slots.slot():
             return "served"
 
-    async with slots:
+    async with slots.slot():
         first, second = asyncio.create_task(take()), asyncio.create_task(take())
         await asyncio.sleep(0)
         first.cancel()
@@ -92,10 +97,10 @@ async def test_a_waiter_cancelled_as_its_turn_comes_passes_the_slot_on():
     slots = AdaptiveLimiter(1)
 
     async def take():
-        async with slots:
+        async with slots.slot():
             return "served"
 
-    with slots:
+    with slots.slot():
         late = asyncio.create_task(take())
         await asyncio.sleep(0)
     late.cancel()  # the slot is its own already, but it has not been told yet
@@ -111,167 +116,204 @@ def test_a_thread_interrupted_by_ctrl_c_while_waiting_leaves_the_queue():
         until(lambda: slots._waiting)
         signal.pthread_kill(asleep, signal.SIGINT)
 
-    with slots:
+    with slots.slot():
         threading.Thread(target=press_ctrl_c, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
-            slots.__enter__()
+            slots.slot().__enter__()
         assert not slots._waiting
-    with slots:
-        assert slots._used == 1
-    assert slots._used == 0
+    with slots.slot():
+        assert len(slots._holders) == 1
+    assert len(slots._holders) == 0
 
 
 async def test_a_slot_comes_back_after_an_error():
     slots = AdaptiveLimiter(1)
-    with pytest.raises(ZeroDivisionError), slots:
+    with pytest.raises(ZeroDivisionError), slots.slot():
         raise ZeroDivisionError
     with pytest.raises(ZeroDivisionError):
-        async with slots:
+        async with slots.slot():
             raise ZeroDivisionError
-    async with asyncio.timeout(PATIENCE), slots:
+    async with asyncio.timeout(PATIENCE), slots.slot():
         pass
 
 
-def refuse(slots, since):
-    slots.record_rejection(since)
+@pytest.fixture
+def clock(monkeypatch):
+    """Time of the limiter, in seconds, which a test sets."""
+    now = SimpleNamespace(seconds=100.0)
+    monkeypatch.setattr("langchain_rageval.run.adaptive_limiter.time", SimpleNamespace(monotonic=lambda: now.seconds))
+    return now
+
+
+def held(slots, count):
+    return [slots.slot().__enter__() for _ in range(count)]
+
+
+def answer(slots, calls, rejected=0):
+    """End calls under way, the first ones with a rejection; return the size."""
+    for number, call in enumerate(calls):
+        (slots.record_rejection if number < rejected else slots.record_success)(call)
+        call.__exit__()
     return slots.size
 
 
-def succeed(slots, times):
-    """As many calls as that, one after the other."""
-    for _ in range(times):
-        with slots as since:
-            slots.record_success(since)
-    return slots.size
+def rounds(slots, count=1):
+    """Rounds of successful calls, each as many as there are slots; return the sizes after them."""
+    return [answer(slots, held(slots, slots.size)) for _ in range(count)]
 
 
-def halved(limit):
-    slots = AdaptiveLimiter(limit)
-    with slots as since:
-        slots.record_rejection(since)
-    return slots
-
-
-def test_calls_rejected_together_halve_the_slots_once():
+def test_a_few_rejections_change_nothing():
     slots = AdaptiveLimiter(16)
-    with slots as one, slots as other:
-        assert [refuse(slots, one), refuse(slots, other), refuse(slots, one)] == [8, 8, 8]
-    with slots as later:
-        assert [refuse(slots, later), refuse(slots, later), refuse(slots, one)] == [4, 4, 4]
-    assert (slots.limit, slots.lowest_size) == (16, 4)
+    for _ in range(40):
+        assert answer(slots, held(slots, 16), rejected=1) == 16
+    assert answer(AdaptiveLimiter(256), held(slots := AdaptiveLimiter(256), 256), rejected=13) == 256
+    assert (slots.size, slots.lowest_size) == (256, 256)
 
 
-def test_at_least_one_slot_remains():
-    slots, sizes = AdaptiveLimiter(16), []
-    for _ in range(6):
-        with slots as since:
-            sizes.append(refuse(slots, since))
-    assert sizes == [8, 4, 2, 1, 1, 1]
-
-
-def test_a_round_of_successes_adds_a_slot_and_the_rejected_size_takes_four_rounds():
-    slots = halved(6)
-    assert [succeed(slots, 2), succeed(slots, 1)] == [3, 4]
-    assert [succeed(slots, 4), succeed(slots, 4 * 5 - 1), succeed(slots, 1)] == [5, 5, 6]
-    assert succeed(slots, 100) == 6
-    assert slots.lowest_size == 3
-
-
-def test_beyond_the_rejected_size_slots_grow_by_one_each_round():
-    slots = halved(16)
-    with slots as since:
-        slots.record_rejection(since)  # 8 were too many
-    assert succeed(slots, 4 + 5 + 6 + 4 * 7) == 8
-    assert [succeed(slots, 7), succeed(slots, 1), succeed(slots, 9)] == [8, 9, 10]
-
-
-def test_if_three_quarters_of_the_calls_under_way_succeed_all_slots_but_one_are_restored():
+def test_each_of_many_rejected_calls_takes_its_slot_away_and_at_least_one_remains():
+    slots = AdaptiveLimiter(32)
+    assert answer(slots, held(slots, 32), rejected=24) == slots.lowest_size == 8
     slots = AdaptiveLimiter(16)
-    early = [slots.__enter__() for _ in range(16)]
-    slots.record_rejection(early[0])
-    sizes = []
-    for since in early[1:]:
-        slots.record_success(since)
-        sizes.append(slots.size)
-    assert sizes == [8] * 11 + [15] * 4
+    assert [answer(slots, held(slots, 16), rejected=16), answer(slots, held(slots, 1), rejected=1)] == [1, 1]
 
 
-def test_outcomes_of_calls_before_the_last_halving_but_one_are_ignored():
+def test_slots_grow_by_half_a_round_up_to_the_size_that_was_too_large_and_wait_there():
+    slots = AdaptiveLimiter(32)
+    answer(slots, held(slots, 32), rejected=20)  # 12 were answered, 13 are too many
+    answer(slots, held(slots, 12), rejected=8)
+    assert (slots.size, slots._too_large) == (4, 5)
+    assert rounds(slots, 8) == [4] * 7 + [5]  # 5 is tried again after eight rounds
+    assert rounds(slots, 4) == [7, 11, 19, 32]  # and was right, so that more are added in each round
+    slots._begin_epoch(8)
+    slots._too_large = 20
+    assert rounds(slots, 3) == [12, 18, 19]
+
+
+def test_a_size_that_is_tried_again_in_vain_is_tried_later_each_time():
+    slots = AdaptiveLimiter(32)
+    answer(slots, held(slots, 32), rejected=24)
+    for waited in (8, 16, 32):
+        assert rounds(slots, waited) == [8] * (waited - 1) + [9]
+        assert answer(slots, held(slots, 2), rejected=2) == 8
+
+
+def test_outcomes_of_calls_before_the_last_change_but_one_are_ignored():
+    slots = AdaptiveLimiter(16)
+    old = held(slots, 2)
+    assert answer(slots, held(slots, 8), rejected=8) == 8
+    for _ in range(12):
+        answer(slots, held(slots, slots.size - 2))
+    assert slots.size > 8
+    assert answer(slots, old, rejected=2) == slots.size
+
+
+def test_a_call_that_takes_ten_times_as_long_as_usual_counts_no_more(clock):
+    slots = AdaptiveLimiter(4)
+    for call in held(slots, 4):
+        clock.seconds += 0.5
+        slots.record_success(call)
+        call.__exit__()
+    late = held(slots, 4)
+    assert slots._acquire(slots.slot()) is not None
+    clock.seconds += 100
+    slots._look_again()
+    assert (slots._late(), len(slots._holders), slots._waiting) == (2, 5, deque())  # at most half of the limit
+    for call in late:
+        call.__exit__()
+
+
+def test_no_call_is_late_where_none_was_answered(clock):
+    slots = AdaptiveLimiter(1)
+    with slots.slot():
+        clock.seconds += 1000
+        assert (slots._late(), slots._patience) == (0, None)
+
+
+def test_calls_that_are_rejected_one_at_a_time_are_sent_at_the_pace_that_is_answered(clock):
     slots = AdaptiveLimiter(8)
-    with slots as long_ago:
-        for _ in range(2):
-            with slots as since:
-                slots.record_rejection(since)
-        for _ in range(50):
-            slots.record_success(long_ago)
-        assert refuse(slots, long_ago) == 2
+    answer(slots, held(slots, 8), rejected=8)
+    for number in range(60):  # of three calls a second one is answered
+        clock.seconds += 1 / 3
+        answer(slots, held(slots, 1), rejected=number % 3 > 0)
+        slots._next = 0.0
+    assert slots.pace == pytest.approx(1, rel=0.2)
+    slots._next = clock.seconds
+    assert [round(slots._delay(has_turn=False) * slots.pace) for _ in range(3)] == [0, 1, 2]
 
 
-async def test_halving_revokes_no_held_slot_and_keeps_the_order_of_the_queue():
+def test_a_stated_pace_is_kept_and_retry_after_closes_for_all_if_every_call_is_rejected(clock):
+    slots = AdaptiveLimiter(8)
+    slots.state_pace(10.0)
+    assert slots.pace == pytest.approx(9.8)
+    for call in held(slots, 1):
+        slots.record_rejection(call, 30.0)
+    assert slots._delay(has_turn=True) <= 0  # one call by chance
+    other = AdaptiveLimiter(8)
+    for call in held(other, 8):
+        other.record_rejection(call, 30.0)
+    assert other._delay(has_turn=True) == 30
+
+
+async def test_a_reduction_revokes_no_held_slot_and_keeps_the_order_of_the_queue():
     slots, served = AdaptiveLimiter(4), []
-    holders = [slots.__enter__() for _ in range(4)]
+    holders = held(slots, 4)
 
     async def wait(number):
-        async with slots:
+        async with slots.slot():
             served.append(number)
             await asyncio.sleep(0.01)
 
     waiters = [asyncio.create_task(wait(number)) for number in range(5)]
     await auntil(lambda: len(slots._waiting) == 5)
-    slots.record_rejection(holders[0])
-    for _ in range(2):
-        slots.__exit__()
+    for call in holders[:3]:
+        slots.record_rejection(call)
+    assert slots.size == 1
+    for call in holders[:3]:
+        call.__exit__()
         await asyncio.sleep(0.005)
-        assert served == []  # two slots are left, and two still hold one
-    slots.__exit__()
-    await auntil(lambda: served == [0])
-    slots.__exit__()
+        assert served == []  # one slot is left, and the last call still holds it
+    holders[3].__exit__()
     await asyncio.gather(*waiters)
     assert served == [0, 1, 2, 3, 4]
 
 
-async def test_an_added_slot_goes_to_the_first_waiter():
-    slots = halved(4)
-    async with slots, slots as since:
-        late = asyncio.create_task(slots.__aenter__())
-        await auntil(lambda: slots._waiting)
-        slots.record_success(since)
-        assert not late.done()
-        slots.record_success(since)
-        assert await asyncio.wait_for(late, PATIENCE) == 1
-    slots.__exit__()
+def test_another_limit_is_the_size_unless_it_is_smaller():
+    slots = AdaptiveLimiter(16)
+    slots.set_limit(8)
+    assert (slots.limit, slots.size) == (8, 8)
+    answer(slots, held(slots, 8), rejected=6)
+    slots.set_limit(12)
+    assert (slots.limit, slots.size) == (12, 2)
+    slots.set_limit(None)
+    assert slots.limit == 12
 
 
-def test_without_a_limit_or_with_a_single_slot_nothing_is_halved():
+def test_without_a_limit_or_with_a_single_slot_nothing_is_reduced():
     for limit in (None, 1):
         slots = AdaptiveLimiter(limit)
-        with slots as since:
-            assert refuse(slots, since) == limit
-        assert succeed(slots, 20) == slots.lowest_size == limit
+        assert answer(slots, held(slots, 1), rejected=1) == limit
+        assert answer(slots, held(slots, 1)) == slots.lowest_size == limit
 
 
-async def test_threads_and_a_loop_share_slots_that_halve_and_grow():
+async def test_threads_and_a_loop_share_slots_that_shrink_and_grow():
     slots, holders = AdaptiveLimiter(8), Holders()
 
-    def report(since, number):
-        if number % 7:
-            slots.record_success(since)
-        else:
-            slots.record_rejection(since)
+    def report(call, number):
+        (slots.record_success if number % 2 else slots.record_rejection)(call)
 
     def in_thread(number):
-        with slots as since:
+        with slots.slot() as call:
             holders.come()
             time.sleep(0.001)
             holders.go()
-            report(since, number)
+            report(call, number)
 
     async def on_loop(number):
-        async with slots as since:
+        async with slots.slot() as call:
             holders.come()
             await asyncio.sleep(0.001)
             holders.go()
-            report(since, number)
+            report(call, number)
 
     threads = [threading.Thread(target=in_thread, args=(number,)) for number in range(60)]
     for thread in threads:
@@ -279,6 +321,6 @@ async def test_threads_and_a_loop_share_slots_that_halve_and_grow():
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(on_loop(number) for number in range(60)))
         await asyncio.to_thread(lambda: [thread.join() for thread in threads])
-    assert holders.now == slots._used == len(slots._waiting) == 0
+    assert holders.now == len(slots._holders) == len(slots._waiting) == 0
     assert holders.most <= 8
     assert slots.lowest_size < 8
