@@ -131,6 +131,7 @@ def build_judge(options: argparse.Namespace) -> Judge:
         language=options.language,
         mode=options.mode,
         draws=options.draws,
+        probe=options.judge_probe,
     )
 
 

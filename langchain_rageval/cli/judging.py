@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rich.markup import escape
 from langchain_rageval._internal.page import printable
 from langchain_rageval.cli.inputs import build_embeddings, build_judge, check_writable, parse_pairs, parse_prices
 from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_failures
-from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, show_or_write, table_of
+from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, show_or_write, show_path, table_of
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import BelowThreshold, ConfigError, list_choices
@@ -27,6 +28,7 @@ from langchain_rageval.trust.examined import write_agreement
 from langchain_rageval.trust.fitness import STEPS_OF
 from langchain_rageval.trust.leaderboard import HEADINGS as BOARD_HEADINGS
 from langchain_rageval.trust.leaderboard import leaderboard, standing_cells
+from langchain_rageval.trust.probing import probe_judge
 from langchain_rageval.trust.qualification import (
     KIND_HEADINGS,
     KIND_TITLE,
@@ -71,6 +73,27 @@ def run_qualify(options: argparse.Namespace) -> int:
     if missed:
         problems = (f"{name}: required {allowed}, got {found[name]}" for name, allowed in missed.items())
         raise BelowThreshold("; ".join(problems))
+    return 0
+
+
+def run_probe(options: argparse.Namespace) -> int:
+    """Probe the endpoint of the judge, write and show what it can do."""
+    check_writable("--out", options.out, "")
+    judge = load_judge(options.judge, base_url=options.base_url, temperature=options.temperature)
+    probe = probe_judge(judge, timeout=options.timeout)
+    if options.out:
+        probe.to_json(options.out)
+    facts = {**asdict(probe), "options": probe.options}
+
+    def show() -> None:
+        out, words = console(), {None: "unknown", True: "yes", False: "no"}
+        rows = [[name.replace("_", " "), str(words.get(value, value))] for name, value in asdict(probe).items()]
+        out.print(table_of(("endpoint", "found"), rows, title=probe.judge, left=("found",)))
+        fitting = ", ".join(f"{name}={value!r}" for name, value in probe.options.items())
+        out.print(f"Options that fit: Judge(model, {fitting})", markup=False, soft_wrap=True)
+        show_path("Probe", options.out, out)
+
+    show_or_write(options, lambda: facts, show)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
 
@@ -14,8 +15,9 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.endpoint import Endpoint, model_identity
+from langchain_rageval.judge.endpoint import Endpoint, RequestMode, model_identity
 from langchain_rageval.judge.ladder import Mode, OwnRung, rung_name
+from langchain_rageval.judge.probe import Probe
 from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.text.language import detect_language
@@ -54,6 +56,8 @@ class Judge:
         grammar: True if the server builds a grammar from the schema of each request in milliseconds, as llama.cpp and
             vLLM do: the schema then allows only what is possible for the request. False if it does not. None, the
             default, recognises them by their replies.
+        probe: what the endpoint can do, or the path of a file that `rageval probe` wrote, so that no request finds it
+            out again. Options that are given, such as `mode`, win.
         version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
             change it when the model changes. Without it the scores of such a model are not journalled.
 
@@ -73,6 +77,7 @@ class Judge:
     max_concurrency: int | None = field(default=None, kw_only=True)
     probabilities: bool = field(default=False, kw_only=True)
     grammar: bool | None = field(default=None, kw_only=True)
+    probe: Probe | str | Path | None = field(default=None, kw_only=True)
     version: str | None = field(default=None, kw_only=True)
     _endpoint: Endpoint = field(init=False)
 
@@ -103,6 +108,17 @@ class Judge:
             grammar=self.grammar,
         )
         object.__setattr__(self, "_endpoint", endpoint)
+
+        if self.probe is not None:
+            self._use_probe(self.probe if isinstance(self.probe, Probe) else Probe.load(self.probe))
+
+    def _use_probe(self, probe: Probe) -> None:
+        known = self._endpoint.capabilities
+        known.probed, known.refuses_log_probabilities = True, not probe.log_probabilities
+        known.refuses_own_schemas = probe.mode == "json_schema" and not probe.narrowed
+        known.grammar = probe.grammar
+        if self.mode in ("auto", probe.mode):
+            known.mode = RequestMode(probe.mode) if probe.mode in self._endpoint.rungs else None
 
     @classmethod
     def of(cls, judge: JudgeLike) -> Judge:

@@ -118,7 +118,11 @@ def is_permanent(error: Exception) -> bool:
 
 def stated_limits(error: BaseException) -> tuple[float | None, float | None]:
     """Return the requests and the tokens per minute that the headers of an error state; None if they state none."""
-    headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None) or {}
+    return limits_in(_headers_of(error))
+
+
+def limits_in(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Return the requests and the tokens per minute that headers state; None if they state none."""
     requests, tokens = (
         [_number(headers.get(pattern.format(what))) for pattern in _LIMIT_HEADERS] for what in ("requests", "tokens")
     )
@@ -185,8 +189,13 @@ def status_of(error: BaseException) -> int | None:
 
 def retry_after(error: BaseException) -> float | None:
     """Return the seconds in the Retry-After header; None if there is none, or if it is a date."""
-    headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None) or {}
-    return _number(headers.get("retry-after") or getattr(error, "retry_after", None) or None)  # GigaChat: 0.0 is none
+    own = getattr(error, "retry_after", None) or None  # GigaChat: 0.0 means no header
+    return _number(_headers_of(error).get("retry-after") or own)
+
+
+def _headers_of(error: BaseException) -> Mapping[str, Any]:
+    headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None)
+    return headers or {}
 
 
 def _number(value: Any) -> float | None:

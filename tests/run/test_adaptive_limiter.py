@@ -28,8 +28,6 @@ class Holders:
             self.now -= 1
 
 
-
-
 def test_idle_slots_are_neither_held_nor_waited_for():
     slots = AdaptiveLimiter(2)
     assert slots.idle == 2

@@ -555,7 +555,7 @@ class TestTogether:
     @pytest.mark.parametrize("do", [embedded, lambda *a: asyncio.run(aembedded(*a))], ids=["sync", "async"])
     def test_embedding_waits_until_a_slot_is_free(self, do):
         run, own = Run(LocalGovernor(limit=1)), Own()
-        with run.governor.limiter:
+        with run.governor.limiter.slot():
             job = run.threads.submit(lambda: do(run, own, "a"))
             until(lambda: run.embedding_queues.queue_for(own)._sent)
             assert own.batches == []

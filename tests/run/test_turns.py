@@ -294,7 +294,7 @@ async def test_a_caller_that_is_cancelled_while_it_waits_leaves_the_turn_to_the_
     model = Chat(client=engine)
     (gate,) = gates_of(model)
     call = Call(model, [HumanMessage("?")], gates=[gate], sync_only=True)
-    with gate:
+    with gate.slot():
         task = asyncio.create_task(adrive(_one(call), Run(), {}))
         await auntil(lambda: gate._waiting)
         task.cancel()
