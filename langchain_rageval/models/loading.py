@@ -41,6 +41,8 @@ def init_chat_model(name: str, base_url: str | None, settings: dict[str, Any]) -
         ConfigError: if LangChain cannot build it, or a package or key is missing.
     """
     provider = name.partition(":")[0]
+    if provider in _CLASSES:
+        _imported(provider, *_CLASSES[provider])  # LangChain looks elsewhere and names another problem
     build = _factory(name)
     settings = {**settings, "max_retries": 0, **({_ADDRESSES.get(provider, "base_url"): base_url} if base_url else {})}
     while True:

@@ -3,7 +3,11 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 
+import httpx
+import openai
 import pytest
 from helpers.each import each
 from helpers.waiting import PATIENCE
@@ -14,7 +18,7 @@ from langchain_rageval import Budget, BudgetExceeded
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import JudgeUnavailable
 from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.governor import LocalGovernor, Outage
+from langchain_rageval.run.governor import LeasingGovernor, Ledger, LocalGovernor, Outage
 from langchain_rageval.run.usage import UsageMeter
 
 SPENT = "the budget of {} is spent; the score was begun and cannot be finished"
@@ -318,3 +322,112 @@ def test_calls_before_the_scores_are_not_held_for_those_of_a_score():
     governor.check_endpoint(ENDPOINT)
     assert failed_scores(governor, 20)
     assert governor.outage(OTHER) is None  # not called for a score
+
+
+# Several processes
+
+
+def leased(ledger, name, budget=None, meter=None, limit=16, **options):
+    return LeasingGovernor(partial(ledger.lease, name), budget, meter or UsageMeter(), limit, **options)
+
+
+def spend(governor, meter, calls):
+    """Make as many calls as the budget allows, at most so many; return their number."""
+    for made in range(calls):
+        try:
+            governor.begin_call()
+        except BudgetExceeded:
+            return made
+        governor.end_call(partial(meter.add, calls=1))
+    return calls
+
+
+@each(("budget", "workers"), [(0, 1), (1, 3), (10, 4), (999, 4), (100_000, 2)])
+def test_all_workers_together_spend_the_budget_and_never_more(budget, workers):
+    bounds, ledger = Budget(calls=budget), Ledger(Budget(calls=budget), 16, workers)
+    meters = [UsageMeter() for _ in range(workers)]
+    governors = [leased(ledger, f"w{n}", bounds, meter, patience=0) for n, meter in enumerate(meters)]
+    made = [0] * workers
+    for _ in range(budget // workers + 2):
+        for number, (governor, meter) in enumerate(zip(governors, meters, strict=True)):
+            made[number] += spend(governor, meter, 1)
+    assert sum(made) <= budget
+    assert sum(made) >= budget - workers  # what others hold at the end
+
+
+def test_a_lease_is_good_for_many_calls():
+    messages, budget, meter = [], Budget(calls=10_000, tokens=10**7), UsageMeter()
+    ledger = Ledger(budget, 16, 1)
+
+    def lease(spent, wanted):
+        messages.append(wanted)
+        return ledger.lease("one", spent, wanted)
+
+    governor = LeasingGovernor(lease, budget, meter, 16, patience=0)
+    assert spend(governor, meter, 5_000) == 5_000
+    assert len(messages) < 5_000 / 30
+
+
+def test_a_task_that_fits_a_larger_lease_is_admitted_and_one_beyond_the_budget_is_not():
+    budget = Budget(tokens=1_000)
+    governor = leased(Ledger(budget, 4, 1), "one", budget, patience=0)
+    assert governor.admit("m", lambda: Cost(tokens=900)) == Cost(tokens=900)
+    assert governor.admit("m", lambda: Cost(tokens=900)) is None
+    assert governor.exhausted
+
+
+def test_slots_and_pace_are_shared_by_the_expected_workers_and_by_more_if_there_are_more(monkeypatch):
+    ledger = Ledger(None, 10, 3)
+    governors = [leased(ledger, str(number), limit=10, patience=0) for number in range(3)]
+    assert [governor.limiter.limit for governor in governors] == [4, 3, 3]
+    assert governors[0].share == pytest.approx(1 / 3)
+    more = [leased(ledger, f"more {number}", limit=10, patience=0) for number in range(2)]
+    assert [governor.limiter.limit for governor in more] == [2, 2]
+    slot = governors[0].limiter.slot().__enter__()
+    governors[0].record_rejection(slot, from_headers({"x-ratelimit-limit-requests": "600"}))
+    assert governors[0].limiter.pace == pytest.approx(10 * 0.98 / 3)
+
+
+def from_headers(headers, status=429):
+    response = httpx.Response(status, headers=headers, request=httpx.Request("POST", "http://judge"))
+    return openai.RateLimitError("refused", response=response, body=None)
+
+
+def test_a_stated_limit_of_tokens_is_a_pace_by_the_tokens_of_a_call():
+    meter = UsageMeter()
+    meter.add(calls=10, input_tokens=900, output_tokens=100)
+    governor = LocalGovernor(meter=meter, limit=4)
+    headers = {"anthropic-ratelimit-requests-limit": "6000", "anthropic-ratelimit-tokens-limit": "6000"}
+    with governor.limiter.slot() as slot:
+        governor.record_rejection(slot, from_headers(headers))
+    assert governor.limiter.pace == pytest.approx(0.98)  # 6,000 tokens are 60 calls a minute
+
+
+def test_an_endpoint_that_is_down_is_waited_for_until_the_patience_is_spent(monkeypatch):
+    now = SimpleNamespace(seconds=50.0)
+    monkeypatch.setattr("langchain_rageval.run.governor.time", SimpleNamespace(monotonic=lambda: now.seconds))
+    governor, lost = LocalGovernor(patience=60), ConnectionRefusedError("[Errno 111] Connection refused")
+    governor.record_try(ENDPOINT, lost)
+    assert governor.pause(ENDPOINT, lost) == 5
+    assert governor.pause(ENDPOINT, ValueError("no")) is None
+    now.seconds += 59
+    assert governor.pause(ENDPOINT, lost) == 5
+    governor.record_try(ENDPOINT, None)
+    governor.record_try(ENDPOINT, lost)
+    now.seconds += 59
+    assert governor.pause(ENDPOINT, lost) == 5  # it answered meanwhile
+    now.seconds += 1
+    assert governor.pause(ENDPOINT, lost) is None
+    assert (governor.is_impatient, governor.outage(ENDPOINT).cause.message) == (True, str(lost))
+    assert LocalGovernor().pause(ENDPOINT, lost) is None
+
+
+def test_with_patience_a_few_permanent_errors_end_the_calls():
+    wrong = openai.AuthenticationError("Incorrect key", response=from_headers({}, 401).response, body=None)
+    for patience, cause in ((60, "Incorrect key"), (0, None)):
+        governor = LocalGovernor(patience=patience)
+        for _ in range(5):
+            assert governor.outage(ENDPOINT) is None
+            governor.record_try(ENDPOINT, wrong)
+        outage = governor.outage(ENDPOINT)
+        assert (outage and outage.cause.message) == cause

@@ -14,11 +14,13 @@ from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.retry import (
     RetryPolicy,
+    is_permanent,
     is_rate_limited,
     is_server_error,
     is_transient,
     is_unreachable,
     retry_after,
+    stated_limits,
     status_of,
 )
 
@@ -200,3 +202,48 @@ def test_waits_double_up_to_the_longest_and_follow_the_header():
     assert RetryPolicy(attempts=5000, jitter=False, max_wait=1e30).wait(from_openai(500), 4000) == 0.5 * 2.0**64
     closed = RuntimeError("Event loop is closed")
     assert [CALM.wait(closed, tried) for tried in (1, 99, 100)] == [0.0, 0.0, None]
+
+
+@each(("own", "tries"), [(1, 10), (3, 3), (7, 1), (20, 1)])
+def test_a_call_takes_at_most_ten_requests_with_those_of_its_client(own, tries):
+    waits = [CALM.wait(from_openai(429), tried, own) for tried in range(1, 11)]
+    assert waits.index(None) + 1 == tries
+
+
+@each(
+    ("message", "permanent"),
+    [
+        ("You exceeded your current quota, please check your plan and billing details.", True),
+        ("Your credit balance is too low to access the API.", True),
+        ("Quota exceeded for metric: GenerateRequestsPerDayPerProject", True),
+        ("You exceeded your current quota. Please retry in 34.2s.", False),
+        ("Rate limit reached for requests: try again in 20ms", False),
+        ("Too many requests", False),
+    ],
+)
+def test_a_spent_quota_is_permanent_unless_the_server_says_when_to_come_again(message, permanent):
+    error = openai.RateLimitError(message, response=httpx.Response(429, request=REQUEST), body=None)
+    assert is_permanent(error) == permanent
+    assert (CALM.wait(error, 1) is None) == permanent
+    assert is_rate_limited(error) != permanent
+    named = from_openai(429, retry_after="5")
+    assert not is_permanent(named)
+
+
+STATUS = [(401, True), (402, True), (403, True), (404, True), (400, False), (429, False), (500, False)]
+
+
+@each(("status", "permanent"), STATUS)
+    ("status", "permanent"),
+    [(401, True), (402, True), (403, True), (404, True), (400, False), (429, False), (500, False)],
+)
+def test_a_wrong_key_or_model_is_permanent(status, permanent):
+    assert is_permanent(from_openai(status)) == permanent
+
+
+def test_limits_are_read_from_the_headers_of_openai_and_anthropic():
+    assert stated_limits(from_openai(429, x_ratelimit_limit_requests="600")) == (600, None)
+    limits = {"anthropic_ratelimit_requests_limit": "50", "anthropic_ratelimit_tokens_limit": "4000"}
+    assert stated_limits(from_openai(429, **limits)) == (50, 4000)
+    assert stated_limits(from_openai(429, x_ratelimit_limit_requests="many")) == (None, None)
+    assert stated_limits(TimeoutError()) == (None, None)
