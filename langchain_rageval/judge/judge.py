@@ -17,7 +17,7 @@ from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode, model_identity
 from langchain_rageval.judge.ladder import Mode, OwnRung, rung_name
-from langchain_rageval.judge.probe import Probe
+from langchain_rageval.judge.probe import EndpointProbe
 from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.text.language import detect_language
@@ -77,7 +77,7 @@ class Judge:
     max_concurrency: int | None = field(default=None, kw_only=True)
     probabilities: bool = field(default=False, kw_only=True)
     grammar: bool | None = field(default=None, kw_only=True)
-    probe: Probe | str | Path | None = field(default=None, kw_only=True)
+    probe: EndpointProbe | str | Path | None = field(default=None, kw_only=True)
     version: str | None = field(default=None, kw_only=True)
     _endpoint: Endpoint = field(init=False)
 
@@ -110,9 +110,9 @@ class Judge:
         object.__setattr__(self, "_endpoint", endpoint)
 
         if self.probe is not None:
-            self._use_probe(self.probe if isinstance(self.probe, Probe) else Probe.load(self.probe))
+            self._use_probe(self.probe if isinstance(self.probe, EndpointProbe) else EndpointProbe.load(self.probe))
 
-    def _use_probe(self, probe: Probe) -> None:
+    def _use_probe(self, probe: EndpointProbe) -> None:
         known = self._endpoint.capabilities
         known.probed, known.refuses_log_probabilities = True, not probe.log_probabilities
         known.refuses_own_schemas = probe.mode == "json_schema" and not probe.narrowed

@@ -1,4 +1,4 @@
-"""Probe: what an endpoint was found to be able to do, as `rageval probe` writes it and `Judge(probe=...)` reads it."""
+"""What the endpoint of a judge was found to be able to do: `rageval probe` writes it, `Judge(probe=...)` reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SMALL_WINDOW = 32_768  # tokens; larger windows rarely need a limit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Probe:
+class EndpointProbe:
     """What an endpoint can do, by a few small requests.
 
     Attributes:
@@ -44,7 +44,7 @@ class Probe:
     requests: int = 0
 
     @classmethod
-    def load(cls, path: str | Path) -> Probe:
+    def load(cls, path: str | Path) -> EndpointProbe:
         """Read a probe from a file.
 
         Raises:

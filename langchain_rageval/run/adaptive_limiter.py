@@ -180,7 +180,7 @@ class AdaptiveLimiter:
                 self._rounds = min(self._rounds * 2, _MOST_ROUNDS)
                 self._begin_epoch(self.size - self._probe)
             elif rejected >= max(_LEAST_REJECTED, _SIGNIFICANT * sent):
-                if self.pace is None and self.size > _FEW:
+                if not self._epoch:  # what was answered before says nothing of a limit
                     self._begin_measure()
                 self._begin_epoch(self.size - rejected)
                 self._is_shrinking = True

@@ -482,7 +482,7 @@ def list_probes(item: LabelledItem, repeats: int) -> Iterator[Probe]:
         yield Probe(item, "padded")
 
 
-def run_probe(probe: Probe, subject: Any, run: Run) -> ProbeResult:
+def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
     """Send a probe to the judge and read the verdicts; each of several equal probes gets its own reply.
 
     Args:

@@ -16,7 +16,7 @@ from langchain_rageval.evaluation.canaries import canary_metric
 from langchain_rageval.evaluation.dry_run import context_window
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.ladder import client_family, inner_models
-from langchain_rageval.judge.probe import Probe
+from langchain_rageval.judge.probe import EndpointProbe
 from langchain_rageval.metrics.structure import score_sample
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.governor import LocalGovernor
@@ -43,7 +43,7 @@ class _Replies(BaseCallbackHandler):
         self.messages += [reply for reply in replies if isinstance(reply, AIMessage)]
 
 
-def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> Probe:
+def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
     """Find out what a judge's endpoint can do, with at most five small requests.
 
     The requests ask whether a short text supports a statement. The second one has a schema that the endpoint has not
@@ -75,7 +75,7 @@ def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> Probe:
     is_fast = all(score.failure is None for score in scores) and new <= max(again + _FAST, again * _FASTER)
     window = _stated_window(judge.model)
     requests, tokens = _limits(replies)
-    return Probe(
+    return EndpointProbe(
         judge=judge.identity,
         mode=known.mode.rung,
         narrowed=narrowed,

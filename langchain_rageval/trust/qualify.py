@@ -32,7 +32,7 @@ from langchain_rageval.trust.examination import (
     ProbeResult,
     find_models,
     list_probes,
-    run_probe,
+    ask_item,
 )
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, labelled_verdicts, step_statistics
 from langchain_rageval.trust.items import LabelledItem, labelled_items
@@ -212,7 +212,7 @@ def _qualify(
 
         def answer(probe: Probe) -> ProbeResult:
             subject = embeddings if probe.item.step == EMBEDDING_STEP else examined
-            result = run_probe(probe, subject, runs[probe.item.step])
+            result = ask_item(probe, subject, runs[probe.item.step])
             with counting:
                 display.advance(bool(result.error))
             return result
@@ -287,7 +287,7 @@ def _word_overlap_baseline(language: str) -> dict[str, float]:
     judge, embeddings, run = Judge(OfflineJudge()), HashingEmbeddings(), Run()
     right: dict[str, list[bool]] = {}
     for item in labelled_items(language):
-        result = run_probe(Probe(item), embeddings if item.step == EMBEDDING_STEP else judge, run)
+        result = ask_item(Probe(item), embeddings if item.step == EMBEDDING_STEP else judge, run)
         verdicts = [answer.verdict in label.accepted for label, answer, _ in labelled_verdicts([result])]
         right.setdefault(item.step, []).extend(verdicts)
     return {step: sum(verdicts) / len(verdicts) for step, verdicts in right.items()}

@@ -234,9 +234,6 @@ STATUS = [(401, True), (402, True), (403, True), (404, True), (400, False), (429
 
 
 @each(("status", "permanent"), STATUS)
-    ("status", "permanent"),
-    [(401, True), (402, True), (403, True), (404, True), (400, False), (429, False), (500, False)],
-)
 def test_a_wrong_key_or_model_is_permanent(status, permanent):
     assert is_permanent(from_openai(status)) == permanent
 
