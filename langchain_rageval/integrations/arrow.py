@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from langchain_core.runnables import RunnablePassthrough
+from langchain_core.runnables import Runnable, RunnablePassthrough
 from pydantic import TypeAdapter
 from pydantic_core import from_json, to_json
 
@@ -95,7 +95,7 @@ def options_of(
     Raises:
         ConfigError: if one is invalid.
     """
-    if not callable(make_metrics):
+    if not callable(make_metrics) or isinstance(make_metrics, Runnable):
         kind = type(make_metrics).__name__
         raise ConfigError(f"make_metrics must be a function that builds the metrics in a worker, got {kind}")
     if not isinstance(journal, str | Path | None):

@@ -24,7 +24,7 @@ from langchain_rageval.run.retry import RetryPolicy, limits_in
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage import UsageMeter
 
-_CALLS = 4  # of the model; one more request asks the server about it
+_REQUESTS = 5
 _FAST, _FASTER = 0.5, 1.5  # seconds, and times the second request, that a new schema may cost
 _WINDOWS = ("max_model_len", "max_context_length", "context_length", "context_window", "n_ctx", "n_ctx_train")
 _FACTS = ("Munich was founded in 1158.", "The Isar flows through Munich.")
@@ -60,7 +60,7 @@ def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
     model = _with_headers(judge.model)
     options: dict[str, Any] = {"attempts": 1, "draws": 1, "probabilities": True, "grammar": True, "probe": None}
     asked, meter, replies = replace(judge, model=model, **options), UsageMeter(), _Replies()
-    governor = LocalGovernor(Budget(calls=_CALLS), meter, 1)
+    governor = LocalGovernor(Budget(calls=_REQUESTS), meter, 1)
     run = Run(governor=governor, retry=RetryPolicy(attempts=1), timeout=timeout, meter=meter)
     metric, scores = canary_metric(asked), list[Score]()
     for statement, facts in zip((*_FACTS, _FACTS[0]), (_FACTS[:1], _FACTS, _FACTS), strict=True):
@@ -73,7 +73,8 @@ def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
     narrowed = known.mode.rung == "json_schema" and not known.refuses_own_schemas
     new, again = (score.usage.seconds for score in scores[1:])
     is_fast = all(score.failure is None for score in scores) and new <= max(again + _FAST, again * _FASTER)
-    window = _stated_window(judge.model)
+    calls = meter.usage.calls
+    window = _stated_window(judge.model) if calls < _REQUESTS else None
     requests, tokens = _limits(replies)
     return EndpointProbe(
         judge=judge.identity,
@@ -85,7 +86,7 @@ def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
         log_probabilities=known.replies_with_tokens > 0,
         requests_per_minute=requests,
         tokens_per_minute=tokens,
-        requests=meter.usage.calls + 1,
+        requests=min(calls + 1, _REQUESTS),
     )
 
 
@@ -124,6 +125,6 @@ def _stated_window(model: Any) -> int | None:
 
 
 def _window_in(stated: Mapping[str, Any]) -> int | None:
-    inner = (part for part in stated.values() if isinstance(part, Mapping))
-    numbers = (part.get(name) for name in _WINDOWS for part in (stated, *inner))
+    parts = [stated, *(part for part in stated.values() if isinstance(part, Mapping))]
+    numbers = (part.get(name) for name in _WINDOWS for part in parts)
     return next((number for number in numbers if isinstance(number, int) and number > 0), None)

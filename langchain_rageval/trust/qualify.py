@@ -30,9 +30,9 @@ from langchain_rageval.trust.examination import (
     EXAMINATIONS,
     Probe,
     ProbeResult,
+    ask_item,
     find_models,
     list_probes,
-    ask_item,
 )
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, labelled_verdicts, step_statistics
 from langchain_rageval.trust.items import LabelledItem, labelled_items

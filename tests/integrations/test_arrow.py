@@ -95,7 +95,7 @@ def test_a_price_is_counted_and_an_index_column_is_no_part_of_the_sample():
 @each(
     ("options", "message"),
     [
-        ({"make_metrics": faithfulness(OfflineJudge())}, None),
+        ({"make_metrics": faithfulness(OfflineJudge())}, "make_metrics must be a function .*, got Metric"),
         ({"make_metrics": None}, "make_metrics must be a function that builds the metrics in a worker, got NoneType"),
         ({"journal": 5}, "journal must be the path of a file, got int"),
         ({"max_concurrency": 0}, "max_concurrency must be a whole number of at least 1, got 0"),
