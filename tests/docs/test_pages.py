@@ -13,9 +13,9 @@ from helpers.manual import BUILT, PAGES, ROOT, TEXT, blocks, command_lines, pros
 from langchain_rageval.cli import main
 from langchain_rageval.cli.commands import load_commands
 
-BLOCKS = {  # pages whose code test_examples.py and tests/integrations/test_ray.py run, with the number of blocks
+BLOCKS = {  # pages whose code test_examples.py and tests/integrations and tests/engines run, with the number of blocks
     "how-to": {"evaluate": 2, "cost-and-budget": 1, "test-set": 5, "rubric": 1, "qualify-a-judge": 2, "gigachat": 1}
-    | {"vllm": 3, "chains": 5, "production": 2, "pytest": 1, "ray": 1, "dashboards": 2},
+    | {"vllm": 3, "chains": 5, "production": 2, "pytest": 1, "ray": 1, "arrow": 5, "dashboards": 2},
     "reference": {"metrics": 2, "claim-metrics": 1, "ranking-metrics": 1},
 }
 TESTED_ELSEWHERE = {f"{folder}/{name}": number for folder, pages in BLOCKS.items() for name, number in pages.items()}

@@ -16,13 +16,16 @@ import pyarrow.parquet
 import pytest
 from helpers.each import each
 from helpers.offline import METRICS, RICH, offline, rag_samples
+from helpers.servers.chat import Faults
 from helpers.waiting import PATIENCE, until
 
 from langchain_rageval import (
+    Budget,
     ConfigError,
     HashingEmbeddings,
     OfflineJudge,
     Report,
+    RetryPolicy,
     Sample,
     aspect_critique,
     context_recall,
@@ -245,6 +248,47 @@ def test_the_block_in_the_documentation(ray, openai_server, tmp_path, capsys):
     expected = local_faithfulness(samples).summary()["faithfulness"]
     told = capsys.readouterr().out
     assert f"faithfulness {expected.mean:.3f} {expected.interval} (9 scored" in told
+
+
+# The limits of all workers
+
+QUESTIONS = [{**RICH[0].model_dump(include={*FIELDS}), "question": f"Question {number}?"} for number in range(60)]
+
+
+@pytest.mark.gate
+def test_two_workers_share_one_budget_price_and_limit_of_calls(ray, openai_server):
+    server = openai_server(offline, latency=0.02)
+    options = {"concurrency": 2, "batch_size": 6, "index": "place", "max_concurrency": 4}
+    limits = {"budget": Budget(calls=51), "price": (1.0, 2.0)}
+    dataset = ray.data.from_items(numbered(QUESTIONS), override_num_blocks=10)
+    report = report_of(evaluate_dataset(dataset, over_http(server.url), **options, **limits))
+    assert 40 <= server.calls <= 51
+    assert len(report.rows) + len(report.left_out) == 60
+    assert report.usage.money > 0
+    assert "The budget of 51 calls is spent; scores without a value were left out." in report.notes
+
+
+@pytest.mark.gate
+def test_a_wrong_key_ends_the_calls_at_once_and_every_row_names_it(ray, openai_server):
+    server = openai_server(offline, faults=Faults.rates(seed=1, unauthorized=1.0))
+    dataset = ray.data.from_items(numbered(QUESTIONS), override_num_blocks=10)
+    options = {"concurrency": 2, "batch_size": 6, "index": "place", "max_concurrency": 4}
+    report = report_of(evaluate_dataset(dataset, over_http(server.url), **options))
+    assert len(report.failures()) == 60
+    assert all("OpenAIAuthenticationError" in str(score.failure) for _, score in report.failures())
+    assert server.calls <= 2 * (5 + 4)
+
+
+@pytest.mark.gate
+def test_an_outage_pauses_the_workers_and_beyond_the_patience_ends_the_job_with_its_error(ray, openai_server):
+    options = {"concurrency": 1, "batch_size": 6, "index": "place", "retry": RetryPolicy(attempts=2, initial=0.01)}
+    dataset = ray.data.from_items(numbered(QUESTIONS[:6]), override_num_blocks=1)
+    passing = openai_server(offline, faults=Faults.script(["500"] * 30))
+    report = report_of(evaluate_dataset(dataset, over_http(passing.url), patience=2.0, **options))
+    assert [row.scores["faithfulness"].value for row in report.rows] == [0.5] * 6
+    dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
+    with pytest.raises(Exception, match="500"):
+        evaluate_dataset(dataset, over_http(dead.url), patience=0.3, **options).materialize()
 
 
 # Killed workers

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from helpers.each import each
+from helpers.manual import ROOT
 from helpers.offline import offline, rag_samples
 from helpers.servers.chat import Faults
 from helpers.servers.endpoints import OpenAIServer
@@ -80,6 +81,17 @@ def test_an_endpoint_is_known_after_at_most_five_requests(name):
     assert {fact: getattr(probe, fact) for fact in FOUND[name]} == FOUND[name]
     assert probe.options["mode"] == probe.mode
     assert ("max_context_tokens" in probe.options) == (probe.context_window is not None)
+
+
+def test_the_table_in_the_documentation_is_what_the_probe_finds():
+    page = (ROOT / "docs/how-to/vllm.md").read_text(encoding="utf-8")
+    words = {True: "yes", False: "no"}
+    for name in ("llama-server", "vLLM", "LiteLLM", "LM Studio", "Ollama"):
+        with Engine(**ENGINES[name]) as server:
+            probe = probe_judge(model(server))
+        stated = probe.prefix_cache is not None, probe.log_probabilities, bool(probe.requests_per_minute)
+        cells = [words[probe.grammar], str(probe.context_window or "–"), *(words[fact] for fact in stated)]
+        assert f"| {' | '.join([name, probe.mode, *cells])} |\n" in page
 
 
 def test_a_schema_that_costs_seconds_when_it_is_new_is_no_grammar():
