@@ -199,7 +199,8 @@ def find_read(
     finished = sorted((call for call in calls if call.ended < inf), key=lambda call: call.started)
     run = _Run(question, chunks, {call: _Words(call.output) for call in finished}, [*queries], examples)
     first = _writers_of(answer, run.outputs) if chunks else []
-    return run.read(first, _SHORTEST) or run.read(first, 1)
+    attempts = ((_SHORTEST, False), (1, False), (1, True))
+    return next((parts for shortest, is_own in attempts if (parts := run.read(first, shortest, is_own=is_own))), [])
 
 
 class _Run:
@@ -227,18 +228,19 @@ class _Run:
         self._queries = [(_Words(query), time) for query, time in queries if query.strip() != question.strip()]
         self._drafts = {call for call in outputs if self._is_draft(call)}
 
-    def read(self, first: Sequence[ModelCall], shortest: int) -> list[Part]:
+    def read(self, first: Sequence[ModelCall], shortest: int, *, is_own: bool) -> list[Part]:
         """Return the chunks in the prompts of calls, and of the calls whose outputs these hold, in order of the calls.
 
         Args:
             first: the calls to begin with.
             shortest: number of words from which on an output in a prompt counts.
+            is_own: True to read messages of the model itself, too, into which an application may put chunks.
         """
         pending = [*first]
         results: dict[ModelCall, list[Part]] = {}
         while pending:
             call = pending.pop()
-            held, results[call] = self._read_prompt(call)
+            held, results[call] = self._read_prompt(call, is_own=is_own)
             held = [draft for draft in held if len(self.outputs[draft].words) >= shortest]
             pending += [draft for draft in held if draft not in results and draft not in pending]
         longest: dict[str, Part] = {}
@@ -259,7 +261,7 @@ class _Run:
         later = {query.joined: len(query.words) for query, time in self._queries if time > call.ended and query.words}
         return 2 * sum(size for query, size in later.items() if query in output.joined) < len(output.words)
 
-    def _read_prompt(self, call: ModelCall) -> tuple[list[ModelCall], list[Part]]:
+    def _read_prompt(self, call: ModelCall, *, is_own: bool) -> tuple[list[ModelCall], list[Part]]:
         """Return the calls whose drafts a prompt holds, and the chunks that it holds, in their order.
 
         A prompt with escapes is also read without them. The form that holds more counts.
@@ -269,6 +271,8 @@ class _Run:
         earlier = {one: words for one, words in self.outputs.items() if one.ended < call.started and words.words}
         best: tuple[int, list[ModelCall], list[Part]] = (-1, [], [])
         for prompt, exact in forms:
+            if is_own:
+                prompt.blocked.clear()
             if sum(map(bool, exact)) < most:
                 continue
             whole = [

@@ -145,6 +145,8 @@ def test_neither_the_question_nor_an_earlier_answer_is_a_chunk():
     assert found(f"{A}\n{B}\n{asked}", A, B, question=asked) == [A, B]
     chat = call(5, ANSWER, HumanMessage("Hello"), AIMessage(A), SystemMessage(B), HumanMessage(QUESTION))
     assert [part.text for part in find_read(ANSWER, QUESTION, [Chunk(A), Chunk(B)], [chat], [])] == [B]
+    filled = call(5, ANSWER, AIMessage(f"I found: {A}"), HumanMessage(QUESTION))
+    assert [part.text for part in find_read(ANSWER, QUESTION, [Chunk(A), Chunk(B)], [filled], [])] == [A]
 
 
 def read(calls, *texts, answer=ANSWER, queries=(), seen=1):
