@@ -174,31 +174,6 @@ def test_a_gate_on_the_mean_itself_is_decided_in_its_favour_when_all_values_are_
     assert not sequence.stays_below(threshold)
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ConfidenceSequence(0), "size must be at least 1, got 0"),
-        (lambda: ConfidenceSequence(9, 1.5), "error must be between 0 and 1, such as 0.05, got 1.5"),
-        (
-            lambda: ConfidenceSequence(9, low=1, high=0),
-            "low and high must be finite bounds, low below high; got 1 and 0",
-        ),
-        (lambda: ConfidenceSequence(9).add(1.5), "every value must be in [0, 1], got 1.5"),
-    ],
-)
-def test_invalid_arguments_are_named(make, message):
-    with pytest.raises(ValueError) as raised:  # noqa: PT011
-        make()
-    assert str(raised.value) == message
-
-
-def test_more_values_than_the_set_has_are_refused():
-    sequence = ConfidenceSequence(1)
-    sequence.add(0.5)
-    with pytest.raises(ValueError, match=r"^the set has only 1 values$"):
-        sequence.add(0.5)
-
-
 @pytest.mark.parametrize(("value", "threshold"), [(1.0, 0.6005), (0.0, 0.3995)])
 def test_the_interval_excludes_a_watched_mean_as_soon_as_it_is_ruled_out(value, threshold):
     sequence = ConfidenceSequence(1000, watched=[threshold])

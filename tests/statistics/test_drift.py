@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from langchain_rageval.statistics import bounded_mean_interval
-from langchain_rageval.statistics.drift import DriftDetector, spread_of_groups
+from langchain_rageval.statistics.drift import DriftDetector, change_points, spread_of_groups
 
 
 def shares(rng, size, mean):
@@ -62,12 +62,6 @@ def test_each_slice_has_a_baseline_of_its_own_and_unknown_slices_are_ignored():
     assert detector.count == 600
 
 
-@pytest.mark.parametrize(("error", "value"), [(0.0, 0.5), (0.05, 1.5)])
-def test_invalid_numbers_are_refused(error, value):
-    with pytest.raises(ValueError, match="must be"):
-        DriftDetector({None: [1.0] * 10}, error).add(value)
-
-
 def alarm_after(values, lowest, run_length, per_day):
     """Return after how many values the sum of the capital of all bettors is the run length, each bettor by itself.
 
@@ -111,3 +105,41 @@ def test_the_spread_of_days_is_estimated_and_chance_is_none():
     assert min(found) > 0
     assert np.mean(found) == pytest.approx(0.1, abs=0.01)
     assert (spread_of_groups([[0.5, 0.5]]), spread_of_groups([[0.1], [0.9]]), spread_of_groups([])) == (0.0, 0.0, 0.0)
+
+
+# Change points: false alarms, place, several changes, and series that have none.
+
+
+def binary(rng, *parts):
+    return np.concatenate([rng.random(size) < mean for size, mean in parts]).astype(float)
+
+
+@pytest.mark.parametrize("size", [20, 200, 2000])
+def test_about_one_of_twenty_series_without_a_change_has_one(size):
+    rng = np.random.default_rng(1)
+    assert (
+        sum(bool(change_points(binary(rng, (size, 0.9)))) for _ in range(400)) <= 28
+    )  # 20 are expected, and 28 are two standard deviations more
+
+
+def test_changes_are_found_where_they_are_both_ways():
+    rng = np.random.default_rng(2)
+    found = [change_points(binary(rng, (100, 0.95), (100, 0.3), (100, 0.95))) for _ in range(40)]
+    assert np.median([len(places) for places in found]) == 2
+    assert np.median([min(abs(place - 100) for place in places) for places in found]) <= 3
+    assert np.median([min(abs(place - 200) for place in places) for places in found]) <= 3
+
+
+def test_a_change_without_noise_is_found_exactly():
+    assert change_points([0.9] * 80 + [0.1] * 10) == [80]
+    assert change_points([0.2] * 7 + [0.8] * 70) == [7]
+
+
+@pytest.mark.parametrize("values", [[], [0.5], [1.0] * 1000, [1.0, 0.0] * 5, [0.1 + 0.2, 0.3] * 50])
+def test_short_and_constant_series_have_no_change(values):
+    assert change_points(values) == []
+
+
+def test_a_series_of_twice_the_shortest_part_may_have_a_change_in_its_middle():
+    assert change_points([0.9] * 6 + [0.1] * 6) == [6]
+    assert change_points([0.9] * 6 + [0.1] * 5) == []

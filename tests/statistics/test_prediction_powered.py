@@ -92,12 +92,6 @@ def test_another_scale_gives_the_same_estimate_in_its_units():
     assert abs(found.mean - (1 + 4 * plain.mean)) < 0.15
 
 
-@pytest.mark.parametrize(("labels", "predictions"), [([], []), ([1.0], [])])
-def test_labels_and_predictions_come_in_pairs(labels, predictions):
-    with pytest.raises(ValueError, match=r"^\d labels and \d predictions of them: one of each is needed$"):
-        prediction_powered_mean(labels, predictions, [1.0])
-
-
 def test_intervals_over_conversations_cover_the_mean_where_those_over_turns_do_not():
     draw = np.random.default_rng(0)
     conversations, turns, mean, runs = 30, 8, 0.8, 400
@@ -122,11 +116,6 @@ def test_clusters_of_one_item_give_nearly_the_same_interval():
     plain = prediction_powered_mean(*values)
     assert alone.mean == plain.mean
     assert (alone.low, alone.high) == (pytest.approx(plain.low, abs=0.002), pytest.approx(plain.high, abs=0.002))
-
-
-def test_there_is_a_cluster_for_each_item():
-    with pytest.raises(ValueError, match=r"^1 and 2 clusters of 2 and 2 items$"):
-        prediction_powered_mean([1.0, 0.0], [1.0, 0.0], [1.0, 0.0], clusters=(["a"], ["b", "c"]))
 
 
 def test_the_degrees_of_freedom_of_clusters_are_their_number_and_one_for_two_invented_ones():

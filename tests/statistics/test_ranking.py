@@ -159,32 +159,3 @@ def test_numpy_arrays_are_taken_as_they_are():
 
 
 # Mistakes
-
-
-@every_measure
-@each("k", [0, -1, 1.5, True])
-def test_an_invalid_cutoff_is_rejected(measure, k):
-    with pytest.raises(ValueError, match=f"^k must be a whole number of at least 1, got {k!r}$"):
-        measure([1, 0], k=k)
-
-
-@every_measure
-@each("bad", [math.nan, math.inf, -math.inf])
-def test_grades_that_are_not_finite_are_refused(measure, bad):
-    with pytest.raises(ValueError, match=r"^grades must be finite numbers, got NaN or infinity$"):
-        measure([1, bad], k=2)
-
-
-def test_numbers_that_contradict_each_other_are_refused():
-    count_all = "retrieved documents are relevant: count all relevant documents$"
-    with pytest.raises(ValueError, match=f"^relevant is 1, but 2 {count_all}"):
-        recall([1, 1], 1)
-    with pytest.raises(ValueError, match=f"^relevant is 0, but 1 {count_all}"):
-        average_precision([1], 0)
-    pass_all = "pass the grades of all judged documents$"
-    with pytest.raises(ValueError, match=f"^ideal lacks grades of retrieved documents: {pass_all}"):
-        ndcg([3], [1])
-    with pytest.raises(ValueError, match=r'^gain must be "exp2" or "linear", got \'log\'$'):
-        ndcg([1], gain="log")
-    with pytest.raises(ValueError, match=r"^grades must be one-dimensional, got an array of shape \(1, 2\)$"):
-        ndcg([[1, 2]])
