@@ -115,8 +115,8 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     reading = reading_of([*map(str, attributes), *rest], paths.values())
     if reading is DEEPEVAL:
         rest = {name: _split_joined(name, value) for name, value in rest.items()}
-    rest = _with_likely_names(rest)
     _check_competition(rest, paths.keys(), {**FIELDS_BY_NAME, **reading.fields})
+    rest = _with_likely_names(rest, paths.keys())
     result, origins = _read(rest, mapped, reading)
     columns = [value for name, value in attributes.items() if _is_context_column(name)]
     if columns and "contexts" not in result and not any(value for value in columns if value != "[]"):
@@ -129,9 +129,9 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     return values, {field: groups.get(name, [name]) for field, name in (origins | found).items()}
 
 
-def _with_likely_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_likely_names(values: Mapping[str, Any], mapped: Collection[str]) -> Mapping[str, Any]:
     """Return the values with that under a likely name of answer or reference as such, if no known name has one."""
-    for field in ("answer", "references"):
+    for field in {"answer", "references"} - set(mapped):
         likely = [name for name, value in values.items() if likely_field(name, value) == field]
         if likely and not any(known_name(name) in _NAME_SETS[field] for name in values):
             values = {field if name == likely[0] else name: value for name, value in values.items()}

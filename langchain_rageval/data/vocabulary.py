@@ -46,7 +46,7 @@ CONVERSATIONS = frozenset({"messages", "user_input", "turns", "conversation", "d
 
 _ANSWER_WORD = re.compile("answers?|responses?|outputs?|completions?|text|ответы?|вывод")
 _SAID_WORD = re.compile(
-    "generated|generations?|pred|preds|predict|predicted|predictions?|hyp|hypothes[ie]s|decoded|inference|candidate|actual"
+    "generated|generations?|pred|preds|predict|predicted|predictions?|hyp|hypothes[ie]s|decoded|inference"
     "|reply|replies|генерация|сгенерирован\\w+|предсказани[ея]|предсказанный|реплика"
 )
 _SYSTEM_WORD = re.compile(
@@ -55,14 +55,14 @@ _SYSTEM_WORD = re.compile(
     "(чат)?бота|ассистента|агента|системы|нейросет[иь]|полученный|фактический|наш|второй|студента"
 )
 _MODEL = re.compile(
-    "(?:llm|chatgpt|gpt|gigachat|yandexgpt|claude|gemini|mistral|deepseek|llama|qwen|bot|chatbot|assistant|ai|ии"
+    "(?:candidate|actual|llm|chatgpt|gpt|gigachat|yandexgpt|claude|gemini|mistral|deepseek|llama|qwen|bot|chatbot|assistant|ai|ии"
     "|нейросеть|бот|чатбот|ассистент)(?:\\d.*|max|pro|lite|mini|turbo|plus)?"
 )
 _GOLD_WORD = re.compile(
-    "gold|golden|gt|refs?|reference|expected|ideal|ground|truth|target|correct|right|true|human"
+    "gold|golden|gt|ref|reference|expected|ideal|ground|truth|target|correct|right|true|human"
     "|эталон|эталонный|правильный|верный|золотой|ожидаемый|ответа"
 )
-_GOLD_ALONE = re.compile("gold|golden|gt|refs?|expected")
+_GOLD_ALONE = re.compile("gold|golden|gt|expected")
 _CHUNK_WORD = re.compile("chunks|passages|snippets|ctxs|чанки|пассажи|отрывки")
 _SENTENCE = re.compile(r"(?:\S+\s+){4}\S|(?:\S+\s+){2}.*[.!?…]$", re.DOTALL)
 _SOURCES = frozenset({"источник", "источники"})
@@ -111,13 +111,15 @@ def likely_field(name: str, value: Any) -> str | None:
     """Return the field that an unknown name seems to mean, such as "answer" for `llm_answer`; None if it means none.
 
     Texts may be answers and references; lists may be references and contexts. A name of a model alone, such as `gpt4`,
-    means an answer if a sentence stands there.
+    means an answer if a sentence stands there, and a word such as `gold` a reference if several words do.
     """
     if not isinstance(value, str | list):
         return None
     field = _likely_field(name)
     if field == "model":
         return "answer" if isinstance(value, str) and _SENTENCE.match(value.strip()) else None
+    if field == "gold":
+        return "references" if isinstance(value, str) and " " in value.strip() else None
     return field if isinstance(value, str) != (field == "contexts") or field == "references" else None
 
 
@@ -134,7 +136,7 @@ def _likely_field(name: str) -> str | None:
     gold = [word for word in words if _GOLD_WORD.fullmatch(word)]
     answers = len(kinds["answer"])
     if words and gold and all(word in gold or word in kinds["answer"] for word in words):
-        return "references" if answers or all(map(_GOLD_ALONE.fullmatch, words)) or len(gold) > 1 else None
+        return "references" if answers or len(gold) > 1 else "gold" if _GOLD_ALONE.fullmatch(words[0]) else None
     if any(map(_CHUNK_WORD.fullmatch, words)):
         return "contexts"
     if words and set(words) == {*kinds["answer"], *kinds["said"], *kinds["system"]} != {"text"}:
@@ -215,9 +217,9 @@ def competing_names(field: str, names: Sequence[str]) -> SampleError:
         names: two or more names whose values differ.
     """
     what = {"answer": "the answer", "references": "the reference"}.get(field, field)
-    other = {"answer": "references", "contexts": "retrieved"}.get(field)
     one, other = sorted(names[:2], key=lambda name: known_name(name) in ("answer", "ответ"))
-    beside = {"answer": "references", "contexts": "retrieved"}.get(field)
+    is_gold = known_name(other) in ("answer", "ответ")  # beside another answer, it may be the reference
+    beside = {"answer": "references" if is_gold else None, "contexts": "retrieved"}.get(field)
     first = {} if known_name(one) == "messages" else {field: one}  # messages are the question, too
     choices = [first | ({beside: other} if beside else {}), {field: other}]
     typed = ",".join(f"{role}={name}" for role, name in choices[0].items())

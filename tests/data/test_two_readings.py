@@ -17,7 +17,7 @@ ANSWER_NAMES = (
 MODELS = ("gpt4", "gpt-4o", "GigaChat", "llm", "bot", "assistant", "Qwen2", "нейросеть")
 REFERENCE_NAMES = (
     *("gold", "golden_answer", "gold_answers", "expected", "expected_outputs", "correct_response"),
-    *("reference_text", "ref", "refs", "gt", "ground_truth_answer", "ideal_answer", "human_answer", "right_answer"),
+    *("reference_text", "gt", "ground_truth_answer", "ideal_answer", "human_answer", "right_answer"),
     *("эталон ответа", "золотой ответ"),
 )
 CHUNK_NAMES = ("chunks", "passages", "ctxs", "retrieved_passages", "snippets", "чанки", "отрывки")
@@ -37,7 +37,7 @@ def outcome(record):
 def test_a_second_value_under_a_likely_name_is_refused_and_the_only_one_is_read():
     elephants = "Elephants founded it in 2001."
     cases = [(name, {"answer": "gold"}, elephants, "the answer") for name in (*ANSWER_NAMES, *MODELS)]
-    cases += [(name, {"reference": "r"}, "gold", "the reference") for name in REFERENCE_NAMES]
+    cases += [(name, {"reference": "r"}, "In 1158.", "the reference") for name in REFERENCE_NAMES]
     cases += [(name, {}, ["d"], "contexts") for name in CHUNK_NAMES]
     read = {name: outcome({**SYSTEM, **first, name: value}) for name, first, value, _ in cases}
     what = {name: what for name, _, _, what in cases}
@@ -48,7 +48,14 @@ def test_a_second_value_under_a_likely_name_is_refused_and_the_only_one_is_read(
 
 
 def test_other_names_scores_and_names_of_models_are_metadata():
-    others = [(name, "one, two, three") for name in NO_NAMES] + [("predicted", "0.93"), ("llm", "GPT-4 turbo")]
+    others = [(name, "one, two, three") for name in NO_NAMES] + [
+        ("predicted", "0.93"),
+        ("llm", "GPT-4 turbo"),
+        ("gold", "d12"),
+        ("ref", "d 7"),
+        ("refs", ["d1"]),
+        ("candidate", "system 7"),
+    ]
     for name, value in others:
         sample = Sample.parse({**SYSTEM, "answer": "a", "reference": "r", name: value})
         assert (sample.answer, sample.references, sample.metadata) == ("a", ["r"], {name: value}), name
