@@ -49,40 +49,36 @@ class Slot:
 
     def __enter__(self) -> Slot:
         """Take a place, blocking this thread."""
-        if (waiter := self._limiter._acquire(self)) is not None:
-            try:
-                while True:
-                    with suppress(TimeoutError):
-                        waiter.result(self._limiter._patience)
-                        break
-                    self._limiter._look_again()
-            except BaseException:  # Ctrl-C in the main thread
-                self._limiter._withdraw(self, waiter)
-                raise
-        has_turn = False
-        while (seconds := self._limiter._delay(has_turn=has_turn)) > 0:
-            time.sleep(seconds)
-            has_turn = True
+        waiter, has_turn = self._limiter._acquire(self), False
+        try:
+            while waiter is not None:
+                with suppress(TimeoutError):
+                    waiter.result(self._limiter._patience)
+                    waiter = None
+                    break
+                self._limiter._look_again()
+            while (seconds := self._limiter._delay(has_turn=has_turn)) > 0:
+                time.sleep(seconds)
+                has_turn = True
+        except BaseException:  # Ctrl-C in the main thread
+            self._limiter._withdraw(self, waiter)
+            raise
         self.since = time.monotonic()
         return self
 
     async def __aenter__(self) -> Slot:
         """Take a place without blocking the event loop."""
-        if (waiter := self._limiter._acquire(self)) is not None:
-            served = asyncio.wrap_future(waiter)
-            try:
-                while not (await asyncio.wait([served], timeout=self._limiter._patience))[0]:
-                    self._limiter._look_again()
-            except asyncio.CancelledError:
-                self._limiter._withdraw(self, waiter)
-                raise
-        has_turn = False
+        waiter, has_turn = self._limiter._acquire(self), False
         try:
+            served = None if waiter is None else asyncio.wrap_future(waiter)
+            while served is not None and not (await asyncio.wait([served], timeout=self._limiter._patience))[0]:
+                self._limiter._look_again()
+            waiter = None
             while (seconds := self._limiter._delay(has_turn=has_turn)) > 0:
                 await asyncio.sleep(seconds)
                 has_turn = True
         except asyncio.CancelledError:
-            self._limiter._release(self)
+            self._limiter._withdraw(self, waiter)
             raise
         self.since = time.monotonic()
         return self
@@ -304,13 +300,14 @@ class AdaptiveLimiter:
         with self._lock:
             self._admit()
 
-    def _withdraw(self, slot: Slot, waiter: Future[None]) -> None:
-        """Remove a cancelled caller from the queue, or release its place if one was assigned meanwhile."""
-        if not waiter.cancel():
-            waiter.exception()
+    def _withdraw(self, slot: Slot, waiter: Future[None] | None) -> None:
+        """Remove a cancelled caller from the queue, or release its place if it has one, also since a moment ago."""
+        if waiter is None or not waiter.cancel():
+            if waiter is not None:
+                waiter.exception()
             self._release(slot)
         with self._lock, suppress(ValueError):
-            self._waiting.remove((slot, waiter))
+            self._waiting.remove((slot, waiter))  # type: ignore[arg-type]
 
     def _free(self) -> bool:
         return self.size is None or len(self._holders) - self._late() < self.size
