@@ -74,25 +74,76 @@ def test_references_are_compared_one_by_one_in_their_order():
     assert len(judge.asked) == 2
 
 
-def test_equal_references_are_compared_once():
-    judge = scripted(ALL_RIGHT)
-    one, other = classify_statements(judge).invoke(state("ab", "cd", "cd"))["classifications"]
-    assert one == other
+# Numbers
+
+
+TWICE = Classification.model_validate(
+    {
+        "TP": [{"answer": 1, "references": [1], "reason": "x"}, {"answer": 1, "references": [2], "reason": "y"}],
+        "FP": [{"answer": 2, "reason": ""}, {"answer": 2, "reason": ""}],
+        "FN": [{"reference": 3, "reason": ""}, {"reference": 3, "reason": ""}],
+    }
+)
+WITHOUT_KIND = '{"TP": [], "FP": [{"reason": "r", "answer": 1}], "FN": [{"reason": "r", "reference": 1}]}'
 
 
 @each(
-    ("answers", "references", "expected"),
-    [("", "", []), ("ab", "", [(1, "FP"), (2, "FP")]), ("", "cd", [(1, "FN"), (2, "FN")])],
+    ("answers", "references", "replies", "expected", "asked"),
+    [
+        ("", "", [], "", []),
+        ("ab", "", [], "FP FP", []),
+        ("", "cd", [], "FN FN", []),
+        # a missing answer statement is asked about again alone, with all references
+        ("ab", "cd", [({1: [1]}, [], [2]), ({}, [1], [1, 2])], "TP FP, TP FN", [("ab", "cd"), ("b", "cd")]),
+        # so is a lost reference statement, with all answer statements, which may say it after all
+        ("ab", "cd", [({1: [1]}, [2], []), ({}, [1, 2], [1])], "TP FP, TP FN", [("ab", "cd"), ("ab", "d")]),
+        ("ab", "cd", [({1: [1]}, [2], []), ({2: [1]}, [1], [])], "TP FP, TP TP", [("ab", "cd"), ("ab", "d")]),
+        # one that no reply mentions is asked about once, and is then missing
+        ("a", "c", [({}, [1], []), ({}, [1], [])], "FP, FN", [("a", "c"), ("a", "c")]),
+        ("a", "c", [({}, [1], []), ({}, [], [], {1: [1]})], "FP, TP", [("a", "c"), ("a", "c")]),
+        # an answer statement in both lists has no place, and what it cites does not count
+        ("a", "c", [({1: [1]}, [1], [1]), ({}, [1], [1])], "FP, FN", [("a", "c"), ("a", "c")]),
+        ("ab", "cd", [({1: [1], 2: [2]}, [1], []), ({}, [1], [1])], "FP TP, FN TP", [("ab", "cd"), ("ab", "cd")]),
+        # a true statement has to name a reference statement that exists
+        ("ab", "cd", [({1: [], 2: [2]}, [], [1]), ({1: [1]}, [], [2])], "TP TP, FN TP", [("ab", "cd"), ("a", "cd")]),
+        ("ab", "cd", [({1: [9], 2: [2]}, [], [1]), ({1: [1]}, [], [2])], "TP TP, FN TP", [("ab", "cd"), ("a", "cd")]),
+        (
+            "ab",
+            "cd",
+            [({1: [0, -1], 2: [2]}, [], [1]), ({1: [1]}, [], [2])],
+            "TP TP, FN TP",
+            [("ab", "cd"), ("a", "cd")],
+        ),
+        # what a reply settled a later one does not change
+        ("ab", "cd", [({1: [1]}, [], [2]), ({1: [2]}, [], [1])], "TP TP, TP FN", [("ab", "cd"), ("b", "cd")]),
+        # unknown numbers are dropped
+        ("a", "cd", [({1: [1, 0, 9], 7: [2]}, [0, -1], [2, 99])], "TP, TP FN", [("a", "cd")]),
+        # a reference statement that is said only in part is missing, whoever names it
+        ("a", "c", [({1: [1]}, [], [1])], "TP, FN", [("a", "c")]),
+        ("a", "c", [({}, [], [1], {1: [1]})], "extra, FN", [("a", "c")]),
+        ("ab", "xyz", [TWICE], "TP FP, TP TP FN", [("ab", "xyz")]),
+        ("a", "c", [WITHOUT_KIND], "FP, FN", [("a", "c")]),
+    ],
 )
-def test_without_statements_on_one_side_nobody_is_asked(answers, references, expected):
-    assert brief(found(scripted(), answers, references)) == expected
+def test_each_statement_has_one_place_whatever_the_reply_lacks_or_repeats(
+    answers, references, replies, expected, asked
+):
+    judge = scripted(*(classification(*reply) if isinstance(reply, tuple) else reply for reply in replies))
+    findings = found(judge, answers, references)
+    assert [finding.verdict for finding in findings] == expected.replace(",", "").split()
+    kinds = ["statement"] * len(answers) + ["reference_statement"] * len(references)
+    assert [finding.kind for finding in findings] == kinds
+    sides = ("answer_statements", "reference_statements")
+    assert [tuple("".join(item["text"] for item in inputs[side]) for side in sides) for inputs in judge.inputs] == asked
+    assert all(
+        numbers(inputs) == tuple([*range(1, len(inputs[side]) + 1)] for side in sides) for inputs in judge.inputs
+    )
 
 
-def test_without_references_nothing_is_found():
+def test_equal_references_are_compared_once_and_none_not_at_all():
+    one, other = classify_statements(scripted(ALL_RIGHT)).invoke(state("ab", "cd", "cd"))["classifications"]
+    assert one == other
     assert classify_statements(scripted()).invoke(state("a"))["classifications"] == []
-
-
-# Numbers
 
 
 @given(st.permutations([(1, "TP"), (2, "FP"), (3, "TP")]), st.permutations([1, 2]))
@@ -102,58 +153,6 @@ def test_the_order_of_the_judges_reply_does_not_matter(answers, missed):
     assert brief(found(scripted(reply), "abc", "xyz")) == [
         (1, "TP"), (2, "FP"), (3, "TP"), (1, "FN"), (2, "FN"), (3, "TP"),
     ]  # fmt: skip
-
-
-def test_a_missing_answer_statement_is_asked_again_alone_with_all_references():
-    judge = scripted(classification({1: [1]}, fn=[2]), classification(fp=[1], fn=[1, 2]))
-    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "FP"), (1, "TP"), (2, "FN")]
-    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([1], [1, 2])]
-    assert judge.inputs[1]["answer_statements"] == [{"answer": 1, "text": "b"}]
-
-
-def test_a_lost_reference_statement_is_asked_again_alone_with_all_answer_statements():
-    judge = scripted(classification({1: [1]}, fp=[2]), classification(fp=[1, 2], fn=[1]))
-    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "FP"), (1, "TP"), (2, "FN")]
-    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([1, 2], [1])]
-
-
-def test_an_answer_statement_in_both_lists_is_asked_again():
-    judge = scripted(classification({1: [1]}, fp=[1], fn=[1]), classification(fp=[1], fn=[1]))
-    assert brief(found(judge, "a", "c")) == [(1, "FP"), (1, "FN")]
-    assert len(judge.asked) == 2
-
-
-def test_a_statement_twice_in_one_list_counts_once():
-    reply = Classification.model_validate(
-        {
-            "TP": [{"answer": 1, "references": [1], "reason": "x"}, {"answer": 1, "references": [2], "reason": "y"}],
-            "FP": [{"answer": 2, "reason": ""}, {"answer": 2, "reason": ""}],
-            "FN": [{"reference": 3, "reason": ""}, {"reference": 3, "reason": ""}],
-        }
-    )
-    assert brief(found(scripted(reply), "ab", "xyz")) == [
-        (1, "TP"), (2, "FP"), (1, "TP"), (2, "TP"), (3, "FN"),
-    ]  # fmt: skip
-
-
-def test_unknown_numbers_are_dropped():
-    reply = classification({1: [1, 0, 9], 7: [2]}, fp=[0, -1], fn=[2, 99])
-    assert brief(found(scripted(reply), "a", "cd")) == [(1, "TP"), (1, "TP"), (2, "FN")]
-
-
-def test_a_reference_statement_that_says_more_than_the_answer_is_missed_although_a_true_statement_names_it():
-    findings = found(scripted(classification({1: [1]}, fn=[1])), "a", "c")
-    assert [(f.kind, f.verdict, f.reason) for f in findings] == [
-        ("statement", "TP", "tp1"),
-        ("reference_statement", "FN", "fn1"),
-    ]
-
-
-@each("named", [[], [9], [0, -1]])
-def test_a_true_statement_that_names_no_reference_statement_is_asked_again(named):
-    judge = scripted(classification({1: named, 2: [2]}, fn=[1]), classification({1: [1]}, fn=[2]))
-    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "TP"), (1, "FN"), (2, "TP")]
-    assert [numbers(inputs) for inputs in judge.inputs] == [([1, 2], [1, 2]), ([1], [1, 2])]
 
 
 def test_a_true_statement_that_never_names_a_reference_statement_is_a_failure():
@@ -168,11 +167,6 @@ def test_the_judge_writes_each_reason_before_what_it_explains():
         "FP": ["reason", "answer", "kind", "references"],
         "FN": ["reason", "reference"],
     }
-
-
-def test_what_a_reply_settled_a_later_one_does_not_change():
-    judge = scripted(classification({1: [1]}, fn=[2]), classification({1: [2]}, fn=[1]))
-    assert brief(found(judge, "ab", "cd")) == [(1, "TP"), (2, "TP"), (1, "TP"), (2, "FN")]
 
 
 def test_a_partial_reask_cannot_hand_one_statement_the_place_of_the_next():
@@ -192,31 +186,10 @@ def test_statements_without_a_place_after_all_attempts_are_a_failure():
     assert len(judge.asked) == 3
 
 
-def test_a_reference_statement_that_no_reply_mentions_is_asked_about_once_and_then_missing():
-    silent = classification(fp=[1])
-    judge = scripted(silent, silent)
-    assert brief(found(Judge(judge, attempts=3), "a", "c")) == [(1, "FP"), (1, "FN")]
-    assert len(judge.asked) == 2
-
-
-def test_a_reference_statement_that_the_second_reply_names_is_found():
-    judge = scripted(classification(fp=[1]), classification(extra={1: [1]}))
-    assert brief(found(judge, "a", "c")) == [(1, "FP"), (1, "TP")]
-
-
 def test_an_extra_cites_what_it_contains_and_finds_it():
     findings = found(scripted(classification(extra={1: [2, 7], 2: []}, fn=[1])), "ab", "cd")
     assert brief(findings) == [(1, "extra"), (2, "extra"), (1, "FN"), (2, "TP")]
     assert [finding.cites for finding in findings] == [["2"], [], [], []]
-
-
-def test_what_the_judge_calls_missing_no_extra_finds():
-    assert brief(found(scripted(classification(extra={1: [1]}, fn=[1])), "a", "c")) == [(1, "extra"), (1, "FN")]
-
-
-def test_a_reply_that_does_not_name_the_kind_calls_the_statement_wrong():
-    reply = '{"TP": [], "FP": [{"reason": "r", "answer": 1}], "FN": [{"reason": "r", "reference": 1}]}'
-    assert brief(found(scripted(reply), "a", "c")) == [(1, "FP"), (1, "FN")]
 
 
 def test_over_slices_a_contained_reference_counts_before_a_contradiction_and_that_before_nothing():
