@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -278,24 +278,23 @@ def _schema_of(kind: type[BaseModel]) -> dict[str, Any] | None:
 @lru_cache(maxsize=256)
 def _has_lists(kind: type[BaseModel]) -> bool:
     """Return True if a class contains lists."""
-
-    def has_lists(schema: Any) -> bool:
-        if isinstance(schema, list):
-            return any(map(has_lists, schema))
-        return isinstance(schema, dict) and (schema.get("type") == "array" or any(map(has_lists, schema.values())))
-
-    return has_lists(_schema_of(kind))
+    return any(node.get("type") == "array" for node in _nodes(_schema_of(kind)))
 
 
 def _labels(schema: Any) -> set[str]:
     """Return the labels and truth values that a schema allows, in lower case."""
-    if isinstance(schema, list):
-        return set().union(*map(_labels, schema))
-    if not isinstance(schema, dict):
-        return set()
-    own = {label.casefold() for label in schema.get("enum", ()) if isinstance(label, str)}
-    truth_values = BOOLEAN_WORDS.keys() if schema.get("type") == "boolean" else set()
-    return own.union(truth_values, *map(_labels, schema.values()))
+    nodes = list(_nodes(schema))
+    labels = {label.casefold() for node in nodes for label in node.get("enum", ()) if isinstance(label, str)}
+    return labels | (BOOLEAN_WORDS.keys() if any(node.get("type") == "boolean" for node in nodes) else set())
+
+
+def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object in a schema, the outer ones first."""
+    if isinstance(schema, dict):
+        yield schema
+        schema = list(schema.values())
+    for part in schema if isinstance(schema, list) else ():
+        yield from _nodes(part)
 
 
 def _unescaped(text: str) -> str:

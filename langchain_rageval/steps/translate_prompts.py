@@ -127,7 +127,13 @@ class _Job:
     @cached_property
     def texts(self) -> dict[int, str]:
         """Texts to translate, numbered from 1."""
-        return dict(enumerate(self._texts(self.part), 1))
+        texts: dict[int, str] = {}
+
+        def collect(text: str) -> str:
+            return texts.setdefault(len(texts) + 1, text)
+
+        self._map(self.part, collect)
+        return texts
 
     def state(self, language: str) -> State:
         """Return the input of the step."""
@@ -137,24 +143,17 @@ class _Job:
 
     def replace_texts(self, translations: Mapping[int, str]) -> Any:
         """Return the nested values with their texts replaced by the translations."""
-        return self._replace_texts(self.part, iter(translations[number] for number in self.texts))
+        left = iter(translations[number] for number in self.texts)
+        return self._map(self.part, lambda _: next(left))
 
-    def _is_text(self, value: Any) -> bool:
-        has_words = isinstance(value, str) and bool(value.strip())
-        return has_words and value not in self.labels and not _CITATION.fullmatch(value)
-
-    def _texts(self, part: Any) -> Iterator[str]:
-        for inner in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
-            yield from self._texts(inner)
-        if self._is_text(part):
-            yield part
-
-    def _replace_texts(self, part: Any, translations: Iterator[str]) -> Any:
+    def _map(self, part: Any, change: Callable[[str], str]) -> Any:
+        """Return nested values in which each text to translate is changed, in order."""
         if isinstance(part, Mapping):
-            return {key: self._replace_texts(inner, translations) for key, inner in part.items()}
+            return {key: self._map(inner, change) for key, inner in part.items()}
         if isinstance(part, list):
-            return [self._replace_texts(inner, translations) for inner in part]
-        return next(translations) if self._is_text(part) else part
+            return [self._map(inner, change) for inner in part]
+        is_text = isinstance(part, str) and part.strip() and part not in self.labels and not _CITATION.fullmatch(part)
+        return change(part) if is_text else part
 
 
 def _enum_values(schema: Any) -> Iterator[str]:
