@@ -18,6 +18,7 @@ from langchain_rageval.steps.verify_statements import _merge_chunks, verify_stat
 
 CONTEXTS = ["First. Second.", "Third."]
 LABELS = ["supported", "contradicted", "absent"]
+CITES = ["1.1", "1.2", "2.1"]
 
 
 def state(*texts, contexts=CONTEXTS, of="answer"):
@@ -66,11 +67,6 @@ def test_without_statements_no_call_is_made():
 # Numbers
 
 
-def test_agreeing_doubles_collapse():
-    judge = scripted(verdicts(supported(1, "1.1"), supported(1, "2.1", "1.1")))
-    assert brief(found(judge, "a")) == [(1, "supported", ["1.1", "2.1"])]
-
-
 def test_a_partial_question_is_a_fresh_one_with_the_same_head():
     judge = scripted(verdicts(supported(1)), verdicts(supported(1)))
     found(judge, "a", "b")
@@ -100,34 +96,70 @@ def test_a_verdict_that_cites_nothing_there_is_asked_once_more_and_the_second_re
     assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1]]
 
 
-def test_a_second_verdict_without_evidence_stands():
-    judge = scripted(verdicts(verdict(1, "supported")), verdicts(verdict(1, "contradicted", "9.9")))
-    assert brief(found(judge, "a")) == [(1, "contradicted", [])]
-    assert len(judge.asked) == 2
+UNPROVEN = verdicts(verdict(1, "supported"))
+PROVEN = verdicts(supported(1)).model_dump_json()
 
 
-def test_a_second_reply_that_says_nothing_of_it_leaves_the_first_verdict():
-    judge = scripted(verdicts(verdict(1, "supported")), verdicts())
-    assert brief(found(judge, "a")) == [(1, "supported", [])]
+@each(
+    ("replies", "options", "expected"),
+    [
+        # a verdict without evidence is asked for again once; the second one stands, if there is one
+        ([UNPROVEN, verdicts(verdict(1, "contradicted", "9.9"))], {}, "contradicted"),
+        ([UNPROVEN, verdicts()], {}, "supported"),
+        ([UNPROVEN, "no", "no"], {"attempts": 3}, "supported"),
+        ([UNPROVEN], {"attempts": 1}, "supported"),
+        ([verdicts(absent(1))], {}, "absent"),
+        ([verdicts(absent(1)).model_dump_json().replace("[]", "null")], {}, "absent"),
+        # unknown sentences are dropped, and doubles that agree are united
+        ([verdicts(verdict(1, "supported", "9.9", "[1.2]", "1.2", "sentence 2.1"))], {}, "supported 1.2 2.1"),
+        ([verdicts(supported(1, "1.1"), supported(1, "2.1", "1.1"))], {}, "supported 1.1 2.1"),
+        # spellings of numbers and labels
+        ([PROVEN.replace('"statement":1', '"statement":"1"')], {}, "supported 1.1"),
+        *(
+            ([PROVEN.replace('"supported"', f'"{label}"')], {}, "supported 1.1")
+            for label in ("Supported", "SUPPORTED.", "**supported**")
+        ),
+        *(
+            ([PROVEN.replace('"supported"', f'"{label}"'), verdicts(absent(1))], {}, "absent")
+            for label in ("unsupported", "not supported", "partially supported", "supported?", "yes", "")
+        ),
+        # over windows, the strongest verdict decides with the evidence of all that gave it
+        *(
+            (
+                [
+                    verdicts(verdict(1, label, *([cite] if label != "absent" else [])))
+                    for label, cite in zip(labels, CITES, strict=True)
+                ],
+                {"max_context_tokens": 4},
+                f"supported {CITES[labels.index('supported')]}",
+            )
+            for labels in permutations(LABELS)
+        ),
+        (
+            [verdicts(absent(1)), verdicts(contradicted(1, "1.2")), verdicts(absent(1))],
+            {"max_context_tokens": 4},
+            "contradicted 1.2",
+        ),
+        ([verdicts(supported(1, cite)) for cite in CITES], {"max_context_tokens": 4}, "supported 1.1 1.2 2.1"),
+        # a sentence of another window is no evidence
+        (
+            [verdicts(supported(1, "2.1")), verdicts(absent(1)), verdicts(absent(1))],
+            {"max_context_tokens": 8},
+            "absent",
+        ),
+    ],
+)
+def test_the_verdict_on_a_statement_and_what_it_cites(replies, options, expected):
+    judge = scripted(*replies)
+    (finding,) = found(Judge(judge, **options), "a")
+    assert " ".join([finding.verdict, *finding.cites]) == expected
+    assert len(judge.asked) == len(replies)
 
 
-def test_a_second_reply_that_cannot_be_read_leaves_the_first_verdict():
-    judge = Judge(scripted(verdicts(verdict(1, "supported")), "no", "no"), attempts=3)
-    assert brief(found(judge, "a")) == [(1, "supported", [])]
-
-
-def test_with_a_single_attempt_a_verdict_without_evidence_stands():
-    assert brief(found(Judge(scripted(verdicts(verdict(1, "supported"))), attempts=1), "a")) == [(1, "supported", [])]
-
-
-def test_an_absent_statement_needs_no_evidence():
-    judge = scripted(verdicts(absent(1)))
-    assert brief(found(judge, "a")) == [(1, "absent", [])]
-
-
-def test_unknown_sentences_beside_known_ones_are_dropped():
-    judge = scripted(verdicts(verdict(1, "supported", "9.9", "[1.2]", "1.2", "sentence 2.1")))
-    assert brief(found(judge, "a")) == [(1, "supported", ["1.2", "2.1"])]
+def test_a_statement_is_asked_again_for_evidence_once_even_if_others_are_missing():
+    judge = scripted(UNPROVEN, UNPROVEN, verdicts(supported(1), absent(2)))
+    assert brief(found(judge, "a", "b")) == [(1, "supported", []), (2, "supported", ["1.1"])]
+    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1, 2], [1]]
 
 
 @each(
@@ -151,11 +183,6 @@ def test_evidence_as_json_numbers_or_as_one_text_keeps_its_digits(written, cites
     assert brief(found(judge, "a", contexts=contexts)) == [(1, "supported", cites)]
 
 
-def test_null_as_evidence_is_no_evidence():
-    reply = verdicts(absent(1)).model_dump_json().replace("[]", "null")
-    assert brief(found(scripted(reply), "a")) == [(1, "absent", [])]
-
-
 def test_numbers_of_decoded_arguments_are_no_evidence_since_their_digits_are_lost():
     item = {"statement": 1, "reason": "", "evidence": [1.1], "verdict": "supported"}
     call = AIMessage("", tool_calls=[{"name": "Verdicts", "args": {"verdicts": [item]}, "id": "1"}])
@@ -165,14 +192,6 @@ def test_numbers_of_decoded_arguments_are_no_evidence_since_their_digits_are_los
     spelled = [{"id": "1", "type": "function", "function": {"name": "Verdicts", "arguments": arguments}}]
     call = call.model_copy(update={"additional_kwargs": {"tool_calls": spelled}})
     assert brief(found(scripted(call), "a")) == [(1, "supported", ["1.1"])]
-
-
-def test_a_statement_is_asked_again_for_evidence_once_even_if_others_are_missing():
-    judge = scripted(
-        verdicts(verdict(1, "supported")), verdicts(verdict(1, "supported")), verdicts(supported(1), absent(2))
-    )
-    assert brief(found(judge, "a", "b")) == [(1, "supported", []), (2, "supported", ["1.1"])]
-    assert [numbers(inputs) for inputs in judge.inputs] == [[1, 2], [1, 2], [1]]
 
 
 # Slices and windows
@@ -221,35 +240,6 @@ def test_long_contexts_go_out_in_windows_under_their_own_numbers():
     assert [block.splitlines()[1:] for block in blocks] == [
         ["[1]", "[1.1] First."], ["[1]", "[1.2] Second."], ["[2]", "[2.1] Third."],
     ]  # fmt: skip
-
-
-@each("labels", list(permutations(LABELS)))
-def test_over_windows_supported_outweighs_contradicted_outweighs_absent(labels):
-    cites = ["1.1", "1.2", "2.1"]
-    replies = [
-        verdicts(verdict(1, label, *([c] if label != "absent" else []))) for label, c in zip(labels, cites, strict=True)
-    ]
-    judge = Judge(scripted(*replies), max_context_tokens=4)
-    assert brief(found(judge, "a")) == [(1, "supported", [cites[labels.index("supported")]])]
-
-
-def test_without_support_a_contradiction_in_one_window_decides():
-    replies = [verdicts(absent(1)), verdicts(contradicted(1, "1.2")), verdicts(absent(1))]
-    assert brief(found(Judge(scripted(*replies), max_context_tokens=4), "a")) == [(1, "contradicted", ["1.2"])]
-
-
-def test_over_windows_the_evidence_of_the_same_verdict_is_united():
-    replies = [verdicts(supported(1)), verdicts(supported(1, "1.2")), verdicts(supported(1, "2.1"))]
-    assert brief(found(Judge(scripted(*replies), max_context_tokens=4), "a")) == [
-        (1, "supported", ["1.1", "1.2", "2.1"])
-    ]
-
-
-def test_a_sentence_of_another_window_is_no_evidence():
-    replies = [verdicts(supported(1, "2.1")), verdicts(absent(1)), verdicts(absent(1))]
-    judge = scripted(*replies)
-    assert brief(found(Judge(judge, max_context_tokens=8), "a")) == [(1, "absent", [])]
-    assert len(judge.asked) == 3
 
 
 # Draws
@@ -302,25 +292,6 @@ def test_the_same_question_by_a_plain_step_is_not_taken_for_this_one():
     inputs = {"question": "What?", "statements": [{"statement": 1, "text": "a"}], "contexts": CONTEXTS}
     assert plain.invoke(inputs, run.into({}))["verify_statements"] == verdicts(supported(1))
     assert brief(found_here) == [(1, "supported", ["1.1"])]
-
-
-def test_a_number_written_as_text_is_a_number():
-    reply = '{"verdicts": [{"statement": "1", "reason": "", "evidence": ["1.1"], "verdict": "supported"}]}'
-    assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
-
-
-@each("label", ["Supported", "SUPPORTED.", "**supported**"])
-def test_a_label_in_another_spelling_is_that_label(label):
-    reply = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
-    assert brief(found(scripted(reply), "a")) == [(1, "supported", ["1.1"])]
-
-
-@each("label", ["unsupported", "not supported", "partially supported", "supported?", "yes", ""])
-def test_a_verdict_of_the_judges_own_invention_is_asked_again(label):
-    wrong = verdicts(supported(1)).model_dump_json().replace('"supported"', f'"{label}"')
-    judge = scripted(wrong, verdicts(absent(1)))
-    assert brief(found(judge, "a")) == [(1, "absent", [])]
-    assert len(judge.asked[1]) == 4
 
 
 def test_of_chunks_the_strongest_verdict_counts_and_the_lowest_agreement():
