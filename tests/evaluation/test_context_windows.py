@@ -36,7 +36,7 @@ def test_a_request_that_does_not_fit_is_reported_before_the_first_call():
         report = evaluate([SHORT, LONG], [exact_match(), faithfulness(model)], progress=False)
     (warning,) = caught
     assert str(warning.message) == (
-        "faithfulness: a request about sample 'long' has about 7,252 tokens, more than the context window of "
+        "faithfulness: a request about sample 'long' has about 6,794 tokens, more than the context window of "
         f"4,096 tokens of {Judge(model).identity}: use Judge(model, max_context_tokens=...), "
         'layout="contexts_first" or a model with a larger window'
     )
