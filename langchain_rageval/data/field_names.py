@@ -116,7 +116,8 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     if reading is DEEPEVAL:
         rest = {name: _split_joined(name, value) for name, value in rest.items()}
     _check_competition(rest, paths.keys(), {**FIELDS_BY_NAME, **reading.fields})
-    rest = _with_likely_names(rest, paths.keys())
+    likely = _likely_names(rest, paths.keys())
+    rest = {likely.get(name, name): value for name, value in rest.items()}
     result, origins = _read(rest, mapped, reading)
     columns = [value for name, value in attributes.items() if _is_context_column(name)]
     if columns and "contexts" not in result and not any(value for value in columns if value != "[]"):
@@ -125,17 +126,18 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     if origins.get("history", "history") != "history":
         values["history"] = _before_question(values)
     found = {field: path for field, path in paths.items() if mapped[field] is not None}
-    groups = _numbered_groups(rest)
+    groups = {**_numbered_groups(rest), **{field: [name] for name, field in likely.items()}}
     return values, {field: groups.get(name, [name]) for field, name in (origins | found).items()}
 
 
-def _with_likely_names(values: Mapping[str, Any], mapped: Collection[str]) -> Mapping[str, Any]:
-    """Return the values with that under a likely name of answer or reference as such, if no known name has one."""
+def _likely_names(values: Mapping[str, Any], mapped: Collection[str]) -> dict[str, str]:
+    """Return the first likely name of answer and reference, each with its field, unless a known name has it."""
+    found: dict[str, str] = {}
     for field in {"answer", "references"} - set(mapped):
         likely = [name for name, value in values.items() if likely_field(name, value) == field]
         if likely and not any(known_name(name) in _NAME_SETS[field] for name in values):
-            values = {field if name == likely[0] else name: value for name, value in values.items()}
-    return values
+            found[likely[0]] = field
+    return found
 
 
 def _check_competition(values: Mapping[str, Any], mapped: Collection[str], meanings: Mapping[str, str]) -> None:

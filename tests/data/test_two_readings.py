@@ -3,6 +3,7 @@
 import pytest
 
 from langchain_rageval import Sample, evaluate, string_presence
+from langchain_rageval.data.field_names import explain_fields
 from langchain_rageval.errors import SampleError
 
 SYSTEM = {"question": "q?", "contexts": ["c"]}
@@ -45,6 +46,12 @@ def test_a_second_value_under_a_likely_name_is_refused_and_the_only_one_is_read(
     alone = {name: Sample.parse({**SYSTEM, name: elephants}).answer for name in (*ANSWER_NAMES, *MODELS)}
     assert {name for name in alone if alone[name] != elephants} == set()
     assert [n for n in REFERENCE_NAMES if Sample.parse({**SYSTEM, n: elephants}).references != [elephants]] == []
+
+
+def test_a_likely_name_is_named_as_the_origin_of_its_field():
+    record = {"question": "q?", "llm_answer": "a", "golden_answer": "r"}
+    origins = {"question": ["question"], "answer": ["llm_answer"], "references": ["golden_answer"]}
+    assert explain_fields(record)[1] == origins
 
 
 def test_other_names_scores_and_names_of_models_are_metadata():
