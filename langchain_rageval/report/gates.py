@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from langchain_rageval.data.loading import original_ids
 from langchain_rageval.data.notes import Note, code_of
-from langchain_rageval.data.schema import Direction, Row, Sample, Score
+from langchain_rageval.data.schema import Direction, Sample, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.adapters import reaches
 from langchain_rageval.report.audit import MetricAudit, summarise_audit
@@ -294,19 +294,12 @@ def _reaches(value: float, threshold: float, direction: Direction) -> bool:
 def _few_scored(data: ReportData, metric: str, values: Values) -> Note | None:
     """Return a reason if fewer different samples have a value than a gate needs."""
     least = min(LEAST_SCORED, ceil(values.expected / 2))
-    if values.count >= 2 * LEAST_SCORED and not _has_repeats(data.rows):
-        return None
     rows = (row for row in data.rows if value_of(row.sample, row.scores.get(metric)) is not None)
     scored = len(set(original_ids([(row.sample.id, row.sample.question) for row in rows])))
     if not 0 < scored < least:
         return None
     different = "different " if scored < values.count else ""
     return Note("few-scored", metric=metric, scored=scored, different=different, expected=values.expected, least=least)
-
-
-def _has_repeats(rows: Sequence[Row]) -> bool:
-    ids = original_ids([(row.sample.id, row.sample.question) for row in rows])
-    return len(set(ids)) < len(ids)
 
 
 def _too_many_unscored(metric: str, values: Values, limits: Limits) -> Iterator[Note]:
