@@ -132,6 +132,7 @@ def test_a_trend_gives_the_shift_of_the_judge_apart():
     assert "the judge itself has moved by -0.100" in repr(found)
 
 
+@pytest.mark.gate
 @each(
     ("cell", "verdicts", "most"),
     [

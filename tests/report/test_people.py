@@ -174,6 +174,7 @@ def write_faithbench(folder):
     (folder / "batch_1.json").write_text(json.dumps({"samples": samples}))
 
 
+@pytest.mark.gate
 def test_the_tables_against_people_are_made_from_files(tmp_path, capsys):
     write_faithbench(tmp_path)
     people = load_benchmark("people")
