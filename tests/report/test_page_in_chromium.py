@@ -318,7 +318,7 @@ def test_a_long_question_to_look_at_first_is_cut_with_an_ellipsis(opened):
     long = "why " * 100
     rows = [Row(index=0, sample=sample(0, question=long), scores={"faithfulness": score(0.0)})]
     (shown,) = opened(Report(rows)).locator(".looks a").all_inner_texts()
-    assert shown == f"{long[:199]}…"
+    assert shown == f"{long[:200]}…"
 
 
 def test_one_page_of_samples_has_no_buttons_to_turn_it(opened):
