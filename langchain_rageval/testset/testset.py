@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from langsmith.schemas import Dataset
 
 _HEADER = "rageval_testset"
+_OWN_QUESTIONS = "ask a chain questions of your own with answered_by(chain).invoke({})"
 
 CHANGES = ("kept", "added", "mended", "dropped")
 """Kinds of change by `refresh`: rows whose answer still holds, new rows, rows with another answer than before, and rows
@@ -83,6 +84,12 @@ class Testset:
     changes: Mapping[str, list[str]] = field(default_factory=dict, kw_only=True)
     number: int = field(default=1, kw_only=True)
     _origin: Annotated[Origin | None, SkipJsonSchema()] = field(default=None, kw_only=True, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError if a row is no row of a test set, such as a dict."""
+        if other := next((row for row in self.rows if not isinstance(row, TestsetRow)), None):
+            problem = f"a Testset holds rows that a generator wrote, got {type(other).__name__}"
+            raise ConfigError(f"{problem}; {_OWN_QUESTIONS.format('[...]')}")
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -235,7 +242,8 @@ class Testset:
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
         except (ValidationError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path} is not a test set that Testset.to_jsonl wrote: {error}") from None
+            problem = f"{path} is not a test set that Testset.to_jsonl wrote: {error}"
+            raise ConfigError(f"{problem}; {_OWN_QUESTIONS.format(f'load_samples({str(path)!r})')}") from None
         run = (header["yields"], header["notes"], header["complete"], header["broken_off"])
         later = {name: header[name] for name in ("changes", "number") if name in header}  # absent before 0.3
         return cls(rows, *run, rejected, usage, **later)

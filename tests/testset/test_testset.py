@@ -64,8 +64,20 @@ def test_a_test_set_loaded_from_its_file_is_equal(tmp_path):
 @pytest.mark.parametrize("content", ["", "no JSON", '{"rageval_report": {}}', '{"rageval_testset": {"yields": 1}}\n{}'])
 def test_a_file_that_is_not_a_test_set_is_rejected(tmp_path, content):
     (tmp_path / "t.jsonl").write_text(content)
-    with pytest.raises(ConfigError, match=r"t\.jsonl is not a test set that Testset.to_jsonl wrote: "):
-        Testset.load(tmp_path / "t.jsonl")
+    path = tmp_path / "t.jsonl"
+    remedy = f"; ask a chain questions of your own with answered_by(chain).invoke(load_samples({str(path)!r}))"
+    with pytest.raises(ConfigError, match=r"t\.jsonl is not a test set that Testset.to_jsonl wrote: ") as refused:
+        Testset.load(path)
+    assert str(refused.value).endswith(remedy)
+
+
+def test_other_rows_than_those_of_a_generator_are_refused():
+    with pytest.raises(ConfigError) as refused:
+        Testset([{"question": "Why?"}])
+    assert str(refused.value) == (
+        "a Testset holds rows that a generator wrote, got dict; ask a chain questions of your own with "
+        "answered_by(chain).invoke([...])"
+    )
 
 
 def test_paths_that_cannot_be_read_or_written_are_named(tmp_path):
