@@ -164,7 +164,7 @@ class TestLoadJudge:
         assert str(caught.value) == (
             "load_judge got unknown options 'langauge', 'num_ctx': it takes base_url, "
             "temperature, language, prompts, mode, attempts, draws, layout, max_statements, max_context_tokens, "
-            "max_concurrency, probabilities, grammar, version; for an option of the model, build the model and pass "
+            "max_concurrency, probabilities, grammar, probe, version; for an option of the model, build the model and pass "
             "Judge(model); did you mean 'language'?"
         )
 
