@@ -31,6 +31,7 @@ COMMANDS = {
     "generate": ["documents", "--size", "2", "--quiet"],
     "metrics": [],
     "qualify": ["--repeats", "1", "--quiet"],
+    "probe": [],
     "diff": ["testset.jsonl", "testset.jsonl"],
 }
 

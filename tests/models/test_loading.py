@@ -164,8 +164,8 @@ class TestLoadJudge:
         assert str(caught.value) == (
             "load_judge got unknown options 'langauge', 'num_ctx': it takes base_url, "
             "temperature, language, prompts, mode, attempts, draws, layout, max_statements, max_context_tokens, "
-            "max_concurrency, probabilities, grammar, probe, version; for an option of the model, build the model and pass "
-            "Judge(model); did you mean 'language'?"
+            "max_concurrency, probabilities, grammar, probe, version; for an option of the model, build the model and "
+            "pass Judge(model); did you mean 'language'?"
         )
 
     def test_an_option_that_the_models_class_does_not_know_is_not_sent(self, monkeypatch):
