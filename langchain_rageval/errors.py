@@ -7,6 +7,7 @@ RagevalError
 ├── ModelOutputError    embeddings or a cross-encoder returned unusable numbers
 ├── BelowThreshold      a score is worse than the required threshold
 ├── BudgetExceeded      the allowed calls or tokens are spent
+├── EmptyTestsetError   no question of a test set was accepted
 ├── JudgeUnavailable    a judge failed again and again without one valid reply, and is not called any more
 └── JournalError        the journal cannot be read or written
 
@@ -134,6 +135,23 @@ class BelowThreshold(RagevalError):
 
 class BudgetExceeded(RagevalError):
     """The allowed calls or tokens are spent."""
+
+
+class EmptyTestsetError(RagevalError):
+    """No question of a test set was accepted; `allow_empty=True` returns the empty test set instead.
+
+    Args:
+        message: why.
+        testset: the empty test set, with the rejected candidates.
+    """
+
+    def __init__(self, message: str, testset: Any = None) -> None:
+        super().__init__(message, testset)
+        self.testset = testset
+
+    def __str__(self) -> str:
+        """Return why the test set is empty."""
+        return str(self.args[0])
 
 
 class JudgeUnavailable(RagevalError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import operator
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,8 @@ from langchain_rageval.evaluation.planning import Plan, plan, plan_table
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.loading import load_embeddings, load_judge
+from langchain_rageval.report.report import Report
+from langchain_rageval.report.score_table import is_sqlite
 from langchain_rageval.testset.evolutions import branch_of_names, persona
 from langchain_rageval.testset.generator import TestsetGenerator
 from langchain_rageval.testset.plan import GenerationPlan, generation_table
@@ -57,6 +61,8 @@ from langchain_rageval.testset.testset import Testset, is_testset_file, usage_li
 
 _PERSONA = "persona"
 _OF_AN_EVALUATION = ("audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")
+_CONDITION = re.compile(r"([\w@.-]+)\s*(<=|>=|<|>)\s*(-?[\d.]+)")
+_SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
@@ -78,7 +84,11 @@ def run_generate(options: argparse.Namespace) -> int:
         budget=build_budget(options),
         progress=not options.quiet,
     )
-    testset = generator.generate(list(load_documents(options.path)))
+    if options.adopt:
+        redact = import_object(options.redact, "--redact") if options.redact else None
+        testset = generator.adopt(_questions_to_adopt(options), list(load_documents(options.path)), redact=redact)
+    else:
+        testset = generator.generate(list(load_documents(options.path)))
     _check_not_empty(testset)
     to_stdout = options.out == PIPE
     testset.to_jsonl(json_stdout() if to_stdout else options.out)
@@ -87,6 +97,22 @@ def run_generate(options: argparse.Namespace) -> int:
     if testset.broken_off:
         raise KeyboardInterrupt
     return 0
+
+
+def _questions_to_adopt(options: argparse.Namespace) -> Any:
+    """Return the rows of a report, or of the sink of a callback, that --where selects; else the samples of a file."""
+    if not options.where:
+        return Report.load(options.adopt).rows if is_sqlite(options.adopt) else options.adopt
+    match = _CONDITION.fullmatch(options.where.strip())
+    if match is None:
+        raise ConfigError(f"--where must be a metric, <, <=, > or >=, and a number, got {options.where!r}")
+    metric, sign, number = match.groups()
+    rows = Report.load(options.adopt).rows
+    values = [(row, row.scores[metric].value) for row in rows if metric in row.scores]
+    scored = [(row, value) for row, value in values if value is not None]
+    if not scored:
+        raise ConfigError(f"--where {options.where}: no row of {options.adopt} has a score of {metric}")
+    return [row for row, value in scored if _SIGNS[sign](value, float(number))]
 
 
 def _generator(
@@ -105,6 +131,7 @@ def _generator(
         stratify=options.stratify,
         language=options.language,
         price=parse_prices(options),
+        allow_empty=True,
         **more,
     )
 
@@ -222,7 +249,11 @@ def _show_testset(testset: Testset, out: Console, *, written: str) -> None:
 
 
 def run_review(options: argparse.Namespace) -> int:
-    """Write the page, explain the next step, and open the page."""
+    """Write the page, explain the next step, and open the page; with --merge, first join the reviews of two people."""
+    if options.merge or options.other:
+        if not (options.merge and options.other):
+            raise ConfigError("review takes one test set; with --merge two, as two people have reviewed them")
+        return _merge_reviews(options)
     page = options.html or str(Path(options.testset).with_suffix(".html"))
     check_writable("--html", page, options.testset)
     testset = Testset.load(options.testset)
@@ -231,6 +262,16 @@ def run_review(options: argparse.Namespace) -> int:
     message = f"{rows} to review, written to {page}: open it in a browser; it saves {reviewed_name(page)}, a test set"
     console().print(escape(printable(message)), soft_wrap=True)
     open_if_possible(page, options)
+    return 0
+
+
+def _merge_reviews(options: argparse.Namespace) -> int:
+    """Write the test set with the decisions of two reviewers, and show how far they agree."""
+    path = options.out or str(Path(options.testset).with_suffix(".merged.jsonl"))
+    check_writable("--out", path, options.testset)
+    merged = Testset.load(options.testset).merge_reviews(Testset.load(options.other))
+    merged.to_jsonl(path)
+    console().print(escape(printable(f"{merged.notes[-1]} Written to {path}: {len(merged)} rows")), soft_wrap=True)
     return 0
 
 

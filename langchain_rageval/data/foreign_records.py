@@ -211,7 +211,7 @@ def _from_testset_row(record: Record) -> Record:
         name: record[name] for name in ("tree_id", "spans") if record.get(name) and (answerable or name[0] == "t")
     }
     named = {"contexts": "reference_contexts", "passage_ids": "reference_context_ids"}
-    skipped = {"evolution", "answerable", "tree_id", "spans", "history"}
+    skipped = {"evolution", "answerable", "tree_id", "spans", "history", "evidence"}
     result = {named.get(name, name): value for name, value in record.items() if name not in skipped}
     result["metadata"] = {**_mapping(record.get("metadata")), **metadata}
     if not answerable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -20,6 +21,22 @@ from langchain_rageval.evaluation.inputs import AnyMetric, SamplesSchema, iterat
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.run import Traced, check_options, fill_defaults
+
+
+class NotedSamples(list[Sample]):
+    """Samples with the notes of their test set, which the report repeats."""
+
+    def __init__(self, samples: Iterable[Sample], notes: Sequence[str]) -> None:
+        super().__init__(samples)
+        self.notes = list(notes)
+
+
+def _notes_of(samples: Any) -> list[str]:
+    return [note for note in getattr(samples, "notes", None) or () if isinstance(note, str)]
+
+
+def _with_notes(report: Report, samples: Any) -> Report:
+    return replace(report, notes=list(dict.fromkeys([*_notes_of(samples), *report.notes])))
 
 
 class AnsweredBy(Traced[Any, list[Sample]]):
@@ -41,11 +58,11 @@ class AnsweredBy(Traced[Any, list[Sample]]):
         return SamplesSchema
 
     def _do(self, input: Any, config: RunnableConfig) -> list[Sample]:
-        return self._answering(_parse(prepare_samples(input, ())), config).run()
+        return NotedSamples(self._answering(_parse(prepare_samples(input, ())), config).run(), _notes_of(input))
 
     async def _ado(self, input: Any, config: RunnableConfig) -> list[Sample]:
         samples = _parse([item async for item in iterate_samples(prepare_samples(input, ()))])
-        return await self._answering(samples, config).arun()
+        return NotedSamples(await self._answering(samples, config).arun(), _notes_of(input))
 
     def _answering(self, samples: list[Sample], config: RunnableConfig) -> Answering:
         return Answering(samples, self.chain, AnswerOptions(**self.options), config)  # type: ignore[typeddict-item]
@@ -108,11 +125,14 @@ class ScoredBy(Traced[Any, Report]):
 
     def _do(self, input: Any, config: RunnableConfig) -> Report:
         with set_config_context(config) as context:
-            return context.run(evaluate, input, self.metrics, **self._options(config))
+            report = context.run(evaluate, input, self.metrics, **self._options(config))
+        return _with_notes(report, input)
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Report:
         with set_config_context(config) as context:
-            return await asyncio.create_task(aevaluate(input, self.metrics, **self._options(config)), context=context)
+            scoring = aevaluate(input, self.metrics, **self._options(config))
+            report = await asyncio.create_task(scoring, context=context)
+        return _with_notes(report, input)
 
     def _options(self, config: RunnableConfig) -> EvaluateOptions:
         """Return the options, with the callbacks of the config added to their own."""

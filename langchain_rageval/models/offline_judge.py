@@ -269,6 +269,7 @@ _REPLIES: Mapping[str, tuple[Callable[..., Any], str]] = {
     "evolve_reasoning": (partial(writer.join_phrase, "reasoning"), _EVOLVED),
     "evolve_conditional": (partial(writer.join_phrase, "conditional"), _EVOLVED),
     "evolve_multi_context": (writer.connect_passages, _EVOLVED),
+    "evolve_thematic": (writer.connect_passages, _EVOLVED),
     "evolve_conversational": (writer.make_conversational, _RESTYLED),
     "evolve_unanswerable": (writer.make_unanswerable, _EVOLVED),
     "evolve_numbers": (writer.ask_for_numbers, _EVOLVED),
@@ -280,6 +281,7 @@ _REPLIES: Mapping[str, tuple[Callable[..., Any], str]] = {
         for style in ("formal", "angry", "code_mixed", "voice")
     },
     "evolve_persona": (partial(writer.reframe, "persona"), f"{_RESTYLED} -persona"),
+    "evolve_audience": (partial(writer.reframe, "audience"), f"{_RESTYLED} -persona -style -words"),
     "evolve_follow_up": (writer.write_conversation, "question earlier -passages"),
     "review_follow_up": (writer.assess_follow_up, "standalone question turns"),
     "propose_personas": (writer.list_personas, "texts count"),

@@ -436,7 +436,7 @@ ANSWER_SCHEMAS: dict[str, type[BaseModel]] = {
             *("write_question", "reword_question", "compress_question", "evolve_reasoning", "evolve_conditional"),
             *("evolve_multi_context", "evolve_conversational", "evolve_unanswerable", "evolve_numbers"),
             *("evolve_off_topic", "evolve_misspelt", "evolve_terse", "evolve_formal", "evolve_angry"),
-            *("evolve_code_mixed", "evolve_voice", "evolve_persona"),
+            *("evolve_code_mixed", "evolve_voice", "evolve_persona", "evolve_audience", "evolve_thematic"),
         ),
         Question,
     ),

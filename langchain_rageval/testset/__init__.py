@@ -5,6 +5,7 @@ from langchain_rageval.testset.candidate import Candidate, Passage, Trial
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import (
     Evolution,
+    audience,
     conditional,
     conversational,
     evolution,
@@ -16,6 +17,7 @@ from langchain_rageval.testset.evolutions import (
     reasoning,
     simple,
     style,
+    thematic,
     unanswerable,
 )
 from langchain_rageval.testset.filters import closed_book_filter, evolution_filter, passage_filter, question_filter
@@ -24,6 +26,7 @@ from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.writing import (
     answer,
+    check_answer,
     compress,
     find_passages,
     keyphrases,
@@ -41,6 +44,8 @@ __all__ = [
     "TestsetRow",
     "Trial",
     "answer",
+    "audience",
+    "check_answer",
     "closed_book_filter",
     "compress",
     "conditional",
@@ -63,5 +68,6 @@ __all__ = [
     "seed_question",
     "simple",
     "style",
+    "thematic",
     "unanswerable",
 ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, InstanceOf
 
+from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.run import Run, Traced
@@ -160,8 +161,8 @@ class _Pass(Traced[Candidate, Candidate]):
     async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
         return self._do(input, config)
 
-    def _pass(self, candidate: Candidate) -> Candidate:
-        return candidate
+    @abstractmethod
+    def _pass(self, candidate: Candidate) -> Candidate: ...
 
 
 class NewQuestion(_Pass):
@@ -192,8 +193,7 @@ class ReviewedQuestion(_Pass):
     kept: Any
 
     def _pass(self, candidate: Candidate) -> Candidate:
-        content = json.dumps([candidate.question, candidate.passages[0].id]).encode()
-        tree_id = f"tree-{blake2b(content, digest_size=8).hexdigest()}"
+        tree_id = f"tree-{short_digest(json.dumps([candidate.question, candidate.passages[0].id]))}"
         kept = candidate.replace(tree_id=tree_id) if self.tree else candidate
         self.kept.append(kept)
         return kept

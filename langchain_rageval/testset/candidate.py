@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from langchain_core.runnables import RunnableConfig
 from pydantic import Field
 
 from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval.data.schema import InputModel, Turn, Usage
+from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.promptset import Prompt
@@ -50,6 +51,9 @@ class Passage(InputModel):
 SIMPLE = "simple"
 """Evolution of a question that no evolution changed."""
 
+ADOPTED = "adopted"
+"""Evolution of a question that a user asked."""
+
 # Reasons for rejection. They appear in `Testset.yields` and in journals.
 PASSAGE_REJECTED = "passage rejected"
 NO_KEYPHRASE = "no key phrase left"
@@ -63,8 +67,11 @@ NOT_ALL_NEEDED = "not all passages are needed"
 NOT_ANSWERED = "not answerable from its passages"
 ANSWERED_BY_DOCUMENTS = "the documents answer it"
 KNOWN_WITHOUT_DOCUMENTS = "known without the documents"
+UNSUPPORTED = "unsupported answer"
+REFUSAL = "refusal"
+OTHER_LANGUAGE = "other language"
+COPIED = "copied answer"
 DUPLICATE = "near-duplicate"
-ANSWER_CHANGED = "the answer has changed"
 FAILED = "failed: "  # the class name of an error follows
 DROPPED_BY_REVIEWER = "dropped by a reviewer"
 
@@ -84,6 +91,14 @@ class Trial(InputModel):
     question: str = ""
     accepted: bool = True
     feedback: str = ""
+
+
+class Objection(NamedTuple):
+    """Why a text is refused: the reason for the rejection, the problem as the writer reads it, and the text."""
+
+    reason: str
+    problem: str
+    text: str
 
 
 class Candidate(InputModel):
@@ -111,6 +126,7 @@ class Candidate(InputModel):
         draw: number of candidates that were started from the same passage before; each uses another key phrase.
         seed: random seed of the run.
         reference: reference answer; None before it is written.
+        evidence: sentences of the passages that support the reference answer.
         tree_id: id of the tree of questions about one fact; "" outside of a tree.
         history: all attempts, in order.
         rejected: reason for the rejection, in English; None if the candidate is not rejected.
@@ -132,9 +148,14 @@ class Candidate(InputModel):
     draw: int = 0
     seed: int = 0
     reference: str | None = None
+    evidence: list[str] = Field(default_factory=list)
     tree_id: str = ""
     history: list[Trial] = Field(default_factory=list)
     rejected: str | None = Field(default=None, min_length=1)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a field by its name, as `operator.itemgetter` does in chains."""
+        return getattr(self, name)
 
     @property
     def standalone_question(self) -> str:
@@ -189,17 +210,21 @@ class Candidate(InputModel):
         """True if the candidate is rejected because a call failed, and not because of its question."""
         return (self.rejected or "").startswith(FAILED)
 
+    def refuse(self, kind: str, objection: Objection) -> Self:
+        """Return a copy of the candidate that is rejected by an objection, after a trial of a kind."""
+        if objection.reason == QUESTION_REJECTED:
+            refused = self.replace(question=objection.text).with_trial(kind, accepted=False, feedback=objection.problem)
+            return self.replace(history=refused.history).reject(objection.reason)
+        feedback = f"{objection.problem}: {objection.text}"
+        return self.with_trial(kind, accepted=False, feedback=feedback).reject(objection.reason)
+
     def reject(self, reason: str) -> Self:
         """Return a copy of the candidate that is rejected, with the reason in English."""
         return self.replace(rejected=reason)
 
 
 _Inputs = Mapping[str, Any]
-_Objection = Callable[[Any], str | None]
-
-
-def _no_objection(_answer: Any) -> None:
-    return None
+_Objection = Callable[[Any], str | Objection | None]
 
 
 class CandidateStep(Stage[Candidate]):
@@ -231,7 +256,7 @@ class CandidateStep(Stage[Candidate]):
         """Configuration of this step that affects the returned candidates; journals identify the step by it."""
         return {"step": self.get_name(), "asks": self.model_step and self.model_step.description}
 
-    def _ask(self, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection) -> Operation[Any]:
+    def _ask(self, inputs: _Inputs, language_from: str, objection: _Objection = lambda _answer: None) -> Operation[Any]:
         """Send the request of `model_step`; see `ask_step`."""
         return ask_step(self.model_step, inputs, language_from, objection)
 
@@ -243,7 +268,7 @@ class CandidateStep(Stage[Candidate]):
 
 
 def ask_step(
-    step: JudgeStep | None, inputs: _Inputs, language_from: str, objection: _Objection = _no_objection
+    step: JudgeStep | None, inputs: _Inputs, language_from: str, objection: _Objection = lambda _answer: None
 ) -> Operation[Any]:
     """Send a request to a writer or critic and return its typed answer.
 
@@ -253,12 +278,27 @@ def ask_step(
         language_from: text whose language selects the prompt.
         objection: returns the problem with a valid answer, or None; an answer with a problem is requested again.
 
+    Returns:
+        The answer; or the objection to the last one, if it is an `Objection` and no attempt is left.
+
     Raises:
         TypeError: if `step` is None.
     """
     if step is None:
         raise TypeError("a candidate step without a model cannot ask a question")
-    answer = yield step.ask(step.build_question(inputs, None, language_from=language_from, objection=objection))
+    last: list[Objection] = []
+
+    def problem(answer: Any) -> str | None:
+        found = objection(answer)
+        last[:] = [found] if isinstance(found, Objection) else []
+        return found.problem if isinstance(found, Objection) else found
+
+    try:
+        answer = yield step.ask(step.build_question(inputs, None, language_from=language_from, objection=problem))
+    except JudgeOutputError:
+        if not last:
+            raise
+        return last[0]
     return answer
 
 
@@ -283,7 +323,7 @@ def drawn_text(candidate: Candidate) -> str:
     return candidate.passages[0].text
 
 
-def question_objection(answer: Any) -> str | None:
+def blank_objection(answer: Any) -> str | None:
     """Return the problem with a question that the model wrote, or None if there is none."""
     return None if answer.question.strip() else "the question is blank"
 

@@ -26,7 +26,7 @@ from langchain_rageval.run.embedding import BATCH_SIZE, Vector, may_concern_one_
 from langchain_rageval.run.requests import Embed, Gather, Operation, Shared
 from langchain_rageval.run.run import Run
 from langchain_rageval.testset.candidate import Passage
-from langchain_rageval.text.words import PhraseIndex
+from langchain_rageval.text.words import PhraseIndex, words_of
 
 if TYPE_CHECKING:
     from langchain_text_splitters import TextSplitter
@@ -46,6 +46,7 @@ _SEPARATORS = (
 _EXTRA_RESULTS = 8  # requested from a vector store in addition: some are the passage itself or too similar
 _MAX_COSINE = 1.01  # with rounding errors
 _SPACE = re.compile(r"\s*")
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])")
 _NO_SIMILAR = "{!r} has no similar passages"
 _UNNAMED = "documents"  # source of passages of the user that name none
 UNNAMED_TEXT = "text "  # beginning of the source of a document without a name
@@ -126,6 +127,11 @@ class Docstore:
         """Index of the passages by the stems of their words, in the order of `passages`; built at the first use."""
         return PhraseIndex([passage.text for passage in self.passages])
 
+    @cached_property
+    def sentences(self) -> frozenset[int]:
+        """Hashes of the sentences of all documents, before they are split into passages."""
+        return frozenset(number for _, _, text in self.texts() for number in sentence_hashes(text))
+
     def previous(self, passage: Passage) -> Passage | None:
         """Return the passage before this one in its document, or None.
 
@@ -170,6 +176,23 @@ class Docstore:
         near = np.flatnonzero((cosines >= floor) & (cosines < ceiling))
         nearest_first = near[np.argsort(-cosines[near], kind="stable")]
         return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
+
+    def search(self, text: str, vector: Any = None, k: int = 4) -> list[Passage]:
+        """Return the passages nearest to a text, by rarity of the common words and, with its unit vector, by meaning.
+
+        Args:
+            text: the text.
+            vector: its unit vector, for passages that are embedded.
+            k: maximum number of passages that each of the two finds; a vector store finds them instead.
+        """
+        if self.vectorstore is not None:
+            found = self.vectorstore.similarity_search(text, k=2 * k)
+            return [self._by_text.get(doc.page_content) or next(_passages([doc], None)) for doc in found]
+        numbers = self.phrase_index.nearest(text)[:k]
+        if vector is not None and self._unit_vectors is not None and self._unit_vectors.size:
+            cosines = np.nan_to_num(self._unit_vectors @ np.asarray(vector, np.float32))
+            numbers += [int(number) for number in np.argsort(-cosines, kind="stable")[:k]]
+        return [self.passages[number] for number in dict.fromkeys(numbers)]
 
     def passage_of(self, text: str) -> Passage | None:
         """Return the passage with this text, or None."""
@@ -244,6 +267,13 @@ class Docstore:
             results = [(doc, score) for doc, score in results if score is not None and floor <= score < ceiling]
         others = {doc.page_content: doc for doc, _ in results if doc.page_content != passage.text}
         return [self._by_text.get(text) or next(_passages([doc], None)) for text, doc in others.items()][:k]
+
+
+def sentence_hashes(text: str) -> dict[int, str]:
+    """Return the sentences of a text by the hash of their words; white space, marks and letter case do not count."""
+    sentences = _SENTENCE_END.split(" ".join(text.split()))
+    keyed = ((" ".join(words_of(sentence)), sentence) for sentence in sentences)
+    return {int(short_digest(key, 4), 16): s for key, s in keyed if key}
 
 
 def embed_passages(store: Docstore) -> Operation[None]:

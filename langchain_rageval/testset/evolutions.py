@@ -19,7 +19,7 @@ from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.run.run import Traced, ainvoke_child, invoke_child
 from langchain_rageval.testset.candidate import NOT_EVOLVED, QUESTION_REJECTED, SIMPLE, Candidate, CandidateStep
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolve import MULTI_CONTEXT, Kind, evolve
+from langchain_rageval.testset.evolve import LENGTHS, MULTI_CONTEXT, THEMATIC, Kind, evolve
 from langchain_rageval.testset.filters import QuestionFilter, evolution_filter, question_filter
 from langchain_rageval.testset.user_step import UserStep, inner_runnable, user_step
 from langchain_rageval.testset.writing import compress
@@ -231,13 +231,14 @@ Branch = Evolution | UserStep | EvolutionSequence
 def compose(parts: Iterable[Any]) -> Branch:
     """Return Runnables and functions in sequence, without `simple`; `simple` if no others are left.
 
-    Sequences are flattened, and Runnables that are not evolutions become user steps.
+    Sequences are flattened. Neighbouring Runnables that are not evolutions become one user step, in which a link may
+    pass on anything to the next one.
 
     Raises:
         ConfigError: if a part is neither a Runnable nor a function, or an evolution other than a style or persona
             comes after `follow_up`.
     """
-    steps = [step for part in parts for step in _flatten(part)]
+    steps = _grouped(step for part in parts for step in _flatten(part))
     _check_order(steps)
     if len(steps) < 2:
         return steps[0] if steps else simple
@@ -247,7 +248,7 @@ def compose(parts: Iterable[Any]) -> Branch:
 
 def parts_of(branch: Branch) -> list[Evolution | UserStep]:
     """Return the parts of a branch in order; none for `simple`."""
-    return list(_flatten(branch))
+    return _grouped(_flatten(branch))
 
 
 def kinds_of(part: Runnable[Any, Any]) -> tuple[Kind, ...]:
@@ -261,14 +262,30 @@ def adds_passage(branch: Branch) -> bool:
     return any(kind.adds_passage for kind in kinds_of(branch))
 
 
-def _flatten(part: Any) -> Iterator[Evolution | UserStep]:
+def _flatten(part: Any) -> Iterator[Any]:
+    """Yield evolutions, user steps and other parts in order, without `simple`."""
     if isinstance(part, Evolution):
         yield from [] if part.kind is None else [part]
-    elif isinstance(part, RunnableSequence):
+    elif (isinstance(part, RunnableSequence) and not part.name) or isinstance(part, EvolutionSequence):
         for step in part.steps:
             yield from _flatten(step)
     else:
-        yield user_step(part, evolves=not isinstance(part, CandidateStep))
+        yield part
+
+
+def _grouped(parts: Iterable[Any]) -> list[Evolution | UserStep]:
+    """Return evolutions and user steps; neighbouring Runnables and functions of the user are one step."""
+    steps: list[Evolution | UserStep] = []
+    for part in parts:
+        bound = isinstance(part, CandidateStep) and not (isinstance(part, UserStep) and part.evolves)
+        last = steps[-1] if steps else None
+        if isinstance(part, Evolution):
+            steps.append(part)
+        elif bound or not isinstance(last, UserStep) or not last.evolves:
+            steps.append(user_step(part, evolves=not bound))
+        else:
+            steps[-1] = user_step(last, part, evolves=True)
+    return steps
 
 
 def _check_order(steps: Sequence[Evolution | UserStep]) -> None:
@@ -345,6 +362,32 @@ def style(name: str, instruction: str = "") -> Evolution:
     return _evolution_of(replace(own, style=name.strip())) if own else simple
 
 
+def audience(
+    personas: Sequence[str], styles: Sequence[str] = (), lengths: Sequence[str] = ("short", "medium", "long")
+) -> Evolution:
+    """Return an evolution that rephrases each question for a person, a style and a length, which are drawn together.
+
+    One evolution covers all combinations, in one call per question; each passage has its own draw. `metadata` of a row
+    names its `persona`, `style` and `length`, so `report.summary(by="length")` gives the scores of each.
+
+    Args:
+        personas: who asks, as for `persona`.
+        styles: how, such as "polite", "keywords of a search engine"; by default as the person would.
+        lengths: "short" (about 6 words), "medium" (15) or "long" (35).
+
+    Raises:
+        ConfigError: if there are no personas, one is blank, or a length does not exist.
+    """
+    choices = {"persona": personas, "style": styles or ("as this person writes",), "length": lengths}
+    for name, texts in choices.items():
+        if isinstance(texts, str) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+            raise ConfigError(f"audience needs a list of texts for each {name}, got {texts!r}")
+    if unknown := {*lengths} - LENGTHS.keys():
+        raise ConfigError(f"lengths are {', '.join(LENGTHS)}, got {', '.join(sorted(unknown))}")
+    drawn = tuple((name, tuple(texts)) for name, texts in choices.items())
+    return _evolution_of(Kind("audience", "evolve_audience", asks_more=False, audience=drawn))
+
+
 def _style_of(name: str) -> Evolution:
     return _evolution_of(Kind(name, f"evolve_{name.replace('-', '_')}", asks_more=False, style=name))
 
@@ -357,13 +400,17 @@ simple = Evolution(name=SIMPLE)
 reasoning = _evolution_of(Kind("reasoning", "evolve_reasoning"))
 conditional = _evolution_of(Kind("conditional", "evolve_conditional"))
 multi_context = _evolution_of(Kind(MULTI_CONTEXT, "evolve_multi_context", adds_passage=True))
+thematic = _evolution_of(Kind(THEMATIC, "evolve_thematic", adds_theme=True))
 conversational = _evolution_of(Kind("conversational", "evolve_conversational", asks_more=False))
 unanswerable = _evolution_of(Kind("unanswerable", "evolve_unanswerable", asks_more=False, answerable=False))
 off_topic = _evolution_of(Kind("off_topic", "evolve_off_topic", asks_more=False, answerable=False))
 numbers = _evolution_of(Kind("numbers", "evolve_numbers", needs_numbers=True))
 follow_up = _evolution_of(Kind("follow_up", "evolve_follow_up", asks_more=False, writes_turns=True))
 
-_PACKAGED = (simple, reasoning, conditional, multi_context, conversational, unanswerable, off_topic, numbers, follow_up)
+_PACKAGED = (
+    *(simple, reasoning, conditional, multi_context, thematic, conversational, unanswerable, off_topic, numbers),
+    follow_up,
+)
 _STYLES = ("misspelt", "terse", "formal", "angry", "code-mixed", "voice")
 
 EVOLUTIONS: Mapping[str, Evolution] = {
@@ -392,13 +439,20 @@ def normalize_shares(distribution: Any) -> dict[Branch, float]:
             f"got {distribution!r}"
         )
     shares: dict[Branch, float] = {}
+    unnamed: list[UserStep] = []
     for share, key in pairs:
         branch = _to_branch(key)
+        unnamed += [part for part in parts_of(branch) if isinstance(part, UserStep) and not part.named]
         if not isinstance(share, int | float) or not (isfinite(share) and share > 0):
             raise ConfigError(f"the share of {branch.get_name()} must be a number above 0, got {share!r}")
         shares[branch] = shares.get(branch, 0.0) + float(share)
     if not shares:
         raise ConfigError("distribution must contain at least one evolution, such as {'simple': 1}")
+    if len({id(part.step) for part in unnamed}) > 1:
+        raise ConfigError(
+            "two evolutions of the distribution have no name, so their rows cannot be told apart: use a named "
+            "function, RunnableLambda(function, name='...') or chain.with_config(run_name='...')"
+        )
     total = sum(shares.values())
     return {branch: share / total for branch, share in shares.items()}
 
@@ -420,7 +474,7 @@ def _to_branch(key: Any) -> Branch:
     branch = branch_of_names(str(key))
     if not isinstance(key, str) or branch is None:
         raise ConfigError(
-            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by + or |, or pass a Runnable "
+            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by +, or pass a Runnable "
             f"such as persona('who asks'){did_you_mean(key, EVOLUTIONS)}"
         )
     return branch

@@ -22,13 +22,15 @@ from langchain_rageval.testset.candidate import (
     NOT_EVOLVED,
     Candidate,
     CandidateStep,
+    Objection,
     Passage,
+    blank_objection,
     drawn_text,
     numbered_passages,
     prompt_step,
-    question_objection,
 )
 from langchain_rageval.testset.docstore import Docstore, embed_passages
+from langchain_rageval.testset.objections import objection_to_question
 from langchain_rageval.text.words import normalize_text, numbers_of, stems_of
 
 _FEW = 3  # passages that may always share an entity, however small the corpus is
@@ -114,9 +116,13 @@ def _says_the_same(one: Passage, other: Passage) -> bool:
     return bool(stems | others) and len(stems & others) >= _DUPLICATE * len(stems | others)
 
 
-MULTI_CONTEXT = "multi_context"
+LENGTHS = {"short": 6, "medium": 15, "long": 35}
+"""Words of a question of each length."""
+
+MULTI_CONTEXT, THEMATIC = "multi_context", "thematic"
 
 _MOST_EXCHANGES = 3  # questions with their answers before the last question of a follow-up
+_MOST_OF_THEME = 3  # passages besides the drawn one
 _MOST_BRIDGES = 2  # passages besides the drawn one
 _SAME_QUESTION = "the question is the same as before"
 CHECKED_PASSAGES = 3  # of the corpus, besides its own, that must not answer an unanswerable question
@@ -131,33 +137,37 @@ class Kind:
         prompt: name of the packaged prompt; "" if the user supplies an instruction.
         instruction: instruction of the user; "" if there is a packaged prompt.
         adds_passage: True if passages that share an entity are added before the question is rewritten.
+        adds_theme: True if passages of the same document or theme are added, of which the question needs several.
         asks_more: True if the question must become deeper or broader, False if it is only rephrased.
         answerable: True if the documents are meant to answer the new question.
         needs_numbers: True if the drawn passage must contain numbers.
         writes_turns: True if the question becomes the last one of a conversation.
         persona: person who asks; the writer reads it, and it is the `persona` of the row.
         style: name of the style, which is the `style` of the row.
+        audience: persons, styles and lengths of which one each is drawn for a row, whose metadata names them.
     """
 
     name: str
     prompt: str = ""
     instruction: str = ""
     adds_passage: bool = False
+    adds_theme: bool = False
     asks_more: bool = True
     answerable: bool = True
     needs_numbers: bool = False
     writes_turns: bool = False
     persona: str = ""
     style: str = ""
+    audience: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def own_prompt(self) -> Prompt | None:
         """Prompt with the user's instruction; None if there is a packaged prompt."""
         return None if self.prompt else Prompt(instruction=self.instruction)
 
-    def label(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata of a row with persona and style added; earlier ones are joined by "+"."""
-        own = {name: text for name, text in (("persona", self.persona), ("style", self.style)) if text}
+    def label(self, metadata: Mapping[str, Any], drawn: Mapping[str, str]) -> dict[str, Any]:
+        """Return the metadata of a row with persona, style and what was drawn added, joined to earlier ones by "+"."""
+        own = {name: text for name, text in (("persona", self.persona), ("style", self.style), *drawn.items()) if text}
         joined = {name: f"{metadata[name]}+{text}" if name in metadata else text for name, text in own.items()}
         return {**metadata, **joined}
 
@@ -189,19 +199,30 @@ class QuestionEvolver(CandidateStep):
             return self._reject(state, NO_NUMBERS)
         if self.kind.adds_passage and not state.needed:
             state = yield from self._add_passages(state)
-            if state.rejected:
-                return state
+        if self.kind.adds_theme and len(state.passages) == 1:
+            state = self._add_theme(state)
+        if state.rejected:
+            return state
         earlier = Random(f"{state.seed} {state.passages[0].id} turns").randint(1, _MOST_EXCHANGES)
         inputs: dict[str, Any] = {"question": state.question, "passages": numbered_passages(state.passages)}
+        choice = Random(f"{state.seed} {state.passages[0].id} audience")
+        drawn = {name: choice.choice(choices) for name, choices in self.kind.audience}
         inputs |= {"persona": self.kind.persona} if self.kind.persona else {}
+        inputs |= (
+            {"persona": drawn["persona"], "style": drawn["style"], "words": LENGTHS[drawn["length"]]} if drawn else {}
+        )
         inputs |= {"earlier": earlier} if self.kind.writes_turns else {}
         inputs |= self._feedback(state)
-        objection = partial(_follow_up_objection, state.question) if self.kind.writes_turns else question_objection
-        answer = yield from self._ask(inputs, drawn_text(state), objection)
+        objection = objection_to_question(state, strict=self.kind.asks_more)
+        turns_objection = partial(_follow_up_objection, state.question)
+        chosen = turns_objection if self.kind.writes_turns else objection
+        answer = yield from self._ask(inputs, drawn_text(state), chosen)
+        if isinstance(answer, Objection):
+            return state.refuse(self.kind.name, answer)
         evolved = state.with_evolution(self.kind.name).replace(
             parent=state.question,
             answerable=state.answerable and self.kind.answerable,
-            metadata=self.kind.label(state.metadata),
+            metadata=self.kind.label(state.metadata, drawn),
         )
         if self.kind.writes_turns:
             evolved = evolved.replace(chat_history=_turns(answer), standalone=state.standalone_question)
@@ -241,6 +262,14 @@ class QuestionEvolver(CandidateStep):
         passages = [drawn, *added]
         return state.replace(passages=passages, needed=[passage.id for passage in passages], metadata=metadata)
 
+    def _add_theme(self, state: Candidate) -> Candidate:
+        """Add up to three passages of the document of the drawn one, or else of others, the most related first."""
+        store, drawn = self.docstore, state.passages[0]
+        nearest = nearest_passages(store, drawn.text, [drawn], len(store)) if store else []
+        others = [passage for passage in nearest if not _says_the_same(passage, drawn)]
+        added = sorted(others, key=lambda passage: passage.source != drawn.source)[:_MOST_OF_THEME]
+        return state.replace(passages=[drawn, *added]) if added else self._reject(state, NO_NEAR_PASSAGE)
+
     def _entities(self, state: Candidate, store: Docstore) -> Operation[list[str]]:
         """Return the entities of the drawn passage: one call; no call if no other passage can share one."""
         drawn = state.passages[0]
@@ -264,7 +293,7 @@ def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> Candidat
     Raises:
         ConfigError: if the kind adds a passage and there is no docstore.
     """
-    if kind.adds_passage and docstore is None:
+    if (kind.adds_passage or kind.adds_theme) and docstore is None:
         raise ConfigError(f"{kind.name} adds the nearest passage: it needs a docstore")
     return QuestionEvolver(
         name=f"evolve_{kind.name}",
@@ -294,4 +323,4 @@ def _follow_up_objection(standalone: str, answer: Any) -> str | None:
         return "a question or an answer of `exchanges` is blank"
     if normalize_text(answer.question) == normalize_text(standalone):
         return "the last question is the old one: leave out what the earlier turns say already"
-    return question_objection(answer)
+    return blank_objection(answer)

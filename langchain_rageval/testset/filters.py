@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, Self
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.judge_step import JudgeStep
@@ -18,15 +18,16 @@ from langchain_rageval.testset.candidate import (
     QUESTION_REJECTED,
     Candidate,
     CandidateStep,
+    Objection,
     Passage,
     ask_step,
     drawn_text,
     numbered_passages,
     prompt_step,
-    question_objection,
 )
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import MULTI_CONTEXT
+from langchain_rageval.testset.objections import objection_to_question
 from langchain_rageval.text.words import stems_of
 
 _CRITERIA = ("clarity", "depth", "structure", "relevance")
@@ -59,8 +60,8 @@ def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateSte
     Raises:
         ConfigError: if `threshold` is not a number from 1 to 3.
     """
-    if not isinstance(threshold, int | float) or not _LOWEST <= threshold <= _HIGHEST:
-        raise ConfigError(f"threshold must be a number from {_LOWEST} to {_HIGHEST}, got {threshold!r}")
+    expected = f"threshold must be a number from {_LOWEST} to {_HIGHEST}"
+    check_number(expected, threshold, lambda n: _LOWEST <= n <= _HIGHEST)
     return PassageFilter(name="grade_passage", model_step=prompt_step("grade_passage", critic), threshold=threshold)
 
 
@@ -111,6 +112,8 @@ class QuestionFilter(CandidateStep):
                 return state.reject(ANSWERED_BY_DOCUMENTS)  # no rewording makes it unanswerable
             if rewrites_left:
                 state = yield from self._rewrite(state, review.feedback, add_neighbour=not review.answerable)
+                if state.rejected:
+                    return state
         return state.reject(QUESTION_REJECTED)
 
     def _review_follow_up(self, state: Candidate) -> Operation[Candidate]:
@@ -128,7 +131,9 @@ class QuestionFilter(CandidateStep):
         if neighbour:
             state = state.replace(passages=[*state.passages, neighbour])
         inputs = {"question": state.question, "feedback": feedback, "passages": numbered_passages(state.passages)}
-        answer = yield from ask_step(self.rewrite_step, inputs, drawn_text(state), question_objection)
+        answer = yield from ask_step(self.rewrite_step, inputs, drawn_text(state), objection_to_question(state))
+        if isinstance(answer, Objection):
+            return state.refuse("rewrite", answer)
         return state.with_question(answer.question, "rewrite")
 
     def _find_neighbour(self, state: Candidate) -> Passage | None:
@@ -153,8 +158,7 @@ def question_filter(
     Raises:
         ConfigError: if `max_rewrites` is not a whole number of at least 0.
     """
-    if not isinstance(max_rewrites, int) or isinstance(max_rewrites, bool) or max_rewrites < 0:
-        raise ConfigError(f"max_rewrites must be a whole number of at least 0, got {max_rewrites!r}")
+    check_number("max_rewrites must be a whole number of at least 0", max_rewrites, lambda n: n >= 0, whole=True)
     return QuestionFilter(
         name="review_question",
         model_step=prompt_step("review_question", critic),
@@ -222,6 +226,5 @@ def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> Candidate
     Raises:
         ConfigError: if `threshold` is out of range.
     """
-    if not isinstance(threshold, int | float) or not 0 < threshold <= 1:
-        raise ConfigError(f"threshold must be a number above 0 and at most 1, got {threshold!r}")
+    check_number("threshold must be a number above 0 and at most 1", threshold, lambda n: 0 < n <= 1)
     return ClosedBookFilter(name="answer_unaided", model_step=prompt_step("answer_unaided", judge), threshold=threshold)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import logging
 import threading
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager, aclosing, closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from langchain_core.runnables import RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
-from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.budget import Cost
+from langchain_rageval.run.drivers import astream_results
 from langchain_rageval.run.governor import LocalGovernor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.run import CallOptions, Run, build_run
@@ -36,14 +47,17 @@ from langchain_rageval.testset.evolutions import Branch, adds_passage, allocate_
 from langchain_rageval.testset.evolve import may_have_bridge
 from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
-from langchain_rageval.testset.row import TestsetRow
+from langchain_rageval.testset.row import TestsetRow, row_id
 from langchain_rageval.testset.sampling import check_stratum, draw_order, passages_in_focus
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import JournaledStep
 
+T = TypeVar("T")
+
 _LOG = logging.getLogger("langchain_rageval")
-_BUDGET_SPENT = "the budget is spent"
+BUDGET_SPENT = "the budget is spent"
 _INTERRUPTED = "the run was interrupted"
+_WORKERS_PER_SLOT = 2
 _MOST_FAILURES = 5  # attempts in a row, whole rounds, after which the models count as unusable
 _CHAIN = "generate_row"  # name in traces
 _LONGEST_COMMENT = 60
@@ -154,11 +168,15 @@ class Generation:
         if self._owns_journal and self.journal is not None:
             self.journal.close()
 
-    def vectors(self, *, at_start: bool = False) -> QuestionVectors:
-        """Return the step that embeds questions; at the start also the passages, if an evolution adds similar ones."""
-        adds = any(adds_passage(row.evolution) for row in self.scheduler.rows) and not self._bridged
+    def vectors(self, *, passages: bool = False) -> QuestionVectors:
+        """Return the step that embeds questions, and with `passages` also these."""
         embeddings = None if self.settings.dedupe is None else self.settings.embeddings
-        return QuestionVectors(embeddings=embeddings, store=self.store if at_start and adds else None)
+        return QuestionVectors(embeddings=embeddings, store=self.store if passages else None)
+
+    @property
+    def adds_similar(self) -> bool:
+        """True if an evolution adds similar passages, which must be embedded."""
+        return any(adds_passage(row.evolution) for row in self.scheduler.rows) and not self._bridged
 
     @property
     def present_questions(self) -> list[str]:
@@ -172,12 +190,12 @@ class Generation:
 
     def next_round(self) -> dict[int, Candidate]:
         """Return new candidates (questions to generate) by row number; empty if the run is over."""
-        if any(one.rejected == _BUDGET_SPENT for one in self._last_results):
-            self.stop_reason = _BUDGET_SPENT
+        if any(one.rejected == BUDGET_SPENT for one in self._last_results):
+            self.stop_reason = BUDGET_SPENT
         elif self._failed_in_a_row() >= _MOST_FAILURES:
             self.stop_reason = f"the last {self._failures} attempts failed"
         elif self.scheduler.hopeless:
-            self.stop_reason = f"none of the {self.scheduler.hopeless} questions was accepted; see `rejected`"
+            self.stop_reason = self.scheduler.hopeless
         self._last_results.clear()
         self._known = len(self._accepted)
         return {} if self.stop_reason else self.scheduler.next_round()
@@ -189,7 +207,7 @@ class Generation:
         """
         with self._reserve_budget(number, candidate, run) as own:
             if own is None:
-                return Attempt(candidate.reject(_BUDGET_SPENT))
+                return Attempt(candidate.reject(BUDGET_SPENT))
             chain, reviewed = self._chain(number, candidate)
             return Attempt(chain.invoke(candidate, own.into(config)), next(iter(reviewed), None))
 
@@ -197,7 +215,7 @@ class Generation:
         """Like `attempt`, but calls the models' async methods on the caller's event loop."""
         with self._reserve_budget(number, candidate, run) as own:
             if own is None:
-                return Attempt(candidate.reject(_BUDGET_SPENT))
+                return Attempt(candidate.reject(BUDGET_SPENT))
             chain, reviewed = self._chain(number, candidate)
             return Attempt(await chain.ainvoke(candidate, own.into(config)), next(iter(reviewed), None))
 
@@ -227,12 +245,12 @@ class Generation:
         for number, outcome in results.items():
             self._log(number, outcome)
             self.scheduler.record(number, outcome, attempts[number].reviewed)
-            if outcome.rejected and outcome.rejected != _BUDGET_SPENT:
+            if outcome.rejected and outcome.rejected != BUDGET_SPENT:
                 self.rejected.append(outcome)
             if outcome.has_failed:
                 self.first_failure = self.first_failure or outcome.history[-1].feedback
         self._last_results += results.values()
-        return [self._to_row(candidate) for candidate in results.values() if candidate.rejected is None]
+        return [self.to_row(candidate) for candidate in results.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
         """Return the rejections by reason and the last feedback, such as "2 rejected: 2 not evolved; last: vague"."""
@@ -249,9 +267,9 @@ class Generation:
         trees = list(dict.fromkeys(candidate.tree_id for candidate in candidates))
         candidates.sort(key=lambda candidate: trees.index(candidate.tree_id))
         yields = {"attempts": self.scheduler.attempts, "rejected": dict(self.scheduler.rejected.most_common())}
-        notes = list(self._notes(len(candidates), broken_off))
-        rows = [self._to_row(candidate) for candidate in candidates]
-        return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self._usages())
+        notes = list(self.notes(len(candidates), broken_off))
+        rows = [self.to_row(candidate) for candidate in candidates]
+        return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self.usages())
 
     def _failed_in_a_row(self) -> int:
         """Return the number of attempts in the last rounds of which every attempt failed."""
@@ -260,7 +278,8 @@ class Generation:
         )
         return self._failures
 
-    def _notes(self, n_rows: int, broken_off: bool) -> Generator[str]:
+    def notes(self, n_rows: int, broken_off: bool = False) -> Generator[str]:
+        """Yield the notes of a test set of a number of rows."""
         models = [inner for judge in self.settings.judges for inner in inner_models(judge.model)]
         model_notes = [getattr(model, "testset_note", None) for model in models]
         yield from dict.fromkeys(note for note in model_notes if note)
@@ -287,7 +306,7 @@ class Generation:
         reviewed = bool(candidate.question)
         resumed = self._journaled(evolution if reviewed else None)[0].has_result(candidate)
         closed_book = self.settings.closed_book is not None
-        calls = 0 if resumed else (2 if reviewed else 6) + 4 * len(kinds_of(evolution)) + closed_book
+        calls = 0 if resumed else (3 if reviewed else 7) + 4 * len(kinds_of(evolution)) + closed_book
         tokens = calls * (_PROMPT_TOKENS + tokens_in(candidate.passages[0].text))
         task_type = (evolution.get_name(), reviewed, resumed)
         return self.reserve(task_type, Cost(calls, tokens, 0), run)
@@ -310,6 +329,61 @@ class Generation:
             yield own
         finally:
             self._ledger.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+
+    def settle(
+        self, step: Runnable[Candidate, Candidate], candidates: Iterable[Candidate], calls: int, config: RunnableConfig
+    ) -> Generator[Candidate]:
+        """Invoke a step on candidates, in worker threads, and yield the results in order.
+
+        A candidate for which the budget has no room is rejected.
+
+        Args:
+            step: the step.
+            candidates: the candidates.
+            calls: expected number of calls for each.
+            config: LangChain's config.
+        """
+
+        def one(candidate: Candidate) -> Candidate:
+            with self.reserve(step.get_name(), _expected_cost(candidate, calls)) as own:
+                return candidate.reject(BUDGET_SPENT) if own is None else step.invoke(candidate, own.into(config))
+
+        jobs = [partial(one, candidate) for candidate in candidates]
+        with closing(self.run.threads.stream(jobs, self.n_workers)) as results:
+            yield from results
+
+    async def asettle(
+        self, step: Runnable[Candidate, Candidate], candidates: Iterable[Candidate], calls: int, config: RunnableConfig
+    ) -> AsyncGenerator[Candidate]:
+        """Like `settle`, on the caller's event loop."""
+
+        async def one(candidate: Candidate) -> Candidate:
+            with self.reserve(step.get_name(), _expected_cost(candidate, calls)) as own:
+                if own is None:
+                    return candidate.reject(BUDGET_SPENT)
+                return await step.ainvoke(candidate, own.into(config))
+
+        jobs = [partial(one, candidate) for candidate in candidates]
+        async with aclosing(self.in_order(jobs)) as results:
+            async for result in results:
+                yield result
+
+    @property
+    def n_workers(self) -> int:
+        """Number of candidates in progress at a time."""
+        return _WORKERS_PER_SLOT * self.settings.max_concurrency
+
+    async def in_order(self, jobs: Iterable[Callable[[], Awaitable[T]]]) -> AsyncGenerator[T]:
+        """Await async functions, `n_workers` at a time, and yield their results in order."""
+        gate = asyncio.Semaphore(self.n_workers)
+
+        async def gated(job: Callable[[], Awaitable[T]]) -> T:
+            async with gate:
+                return await job()
+
+        async with aclosing(astream_results([gated(job) for job in jobs])) as results:
+            async for result in results:
+                yield result
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
         """Return a step whose results are in the journal, and whose usage is counted."""
@@ -343,7 +417,7 @@ class Generation:
                 self._steps[evolution] = journaled
             return self._steps[evolution]
 
-    def _usages(self) -> dict[str, Usage]:
+    def usages(self) -> dict[str, Usage]:
         """Return the usage of each step, in the order of the steps."""
         order = [None, *self.settings.distribution]
         names = [step.get_name() for branch in order for step in self._steps.get(branch, [])]
@@ -369,9 +443,15 @@ class Generation:
             self._has_similar_cache[passage.id] = bool(found)
         return self._has_similar_cache[passage.id]
 
-    def _to_row(self, candidate: Candidate) -> TestsetRow:
+    def to_row(self, candidate: Candidate) -> TestsetRow:
+        """Return the row of an accepted candidate, with the ids of the vector store if there is one."""
         passages = [self.store.identify(passage) for passage in candidate.passages]
         return _to_row(candidate.replace(passages=passages))
+
+
+def _expected_cost(candidate: Candidate, calls: int) -> Cost:
+    tokens = sum(tokens_in(passage.text) for passage in candidate.passages)
+    return Cost(calls, calls * (_PROMPT_TOKENS + tokens), 0)
 
 
 def _reject_blank(candidate: Candidate) -> Candidate:
@@ -381,18 +461,16 @@ def _reject_blank(candidate: Candidate) -> Candidate:
 
 def _to_row(candidate: Candidate) -> TestsetRow:
     passages = candidate.passages
-    content: list[Any] = [candidate.question, [passage.id for passage in passages]]
-    if candidate.chat_history:
-        content.append([[turn.role, turn.text] for turn in candidate.chat_history])
     standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
     return TestsetRow(
-        id=short_digest(json.dumps(content)),
+        id=row_id(candidate.question, [passage.id for passage in passages], candidate.chat_history),
         question=candidate.question,
         chat_history=candidate.chat_history,
         contexts=[passage.text for passage in passages],
         reference=candidate.reference or "",
         evolution=candidate.evolution,
         answerable=candidate.answerable,
+        evidence=candidate.evidence,
         history=candidate.history,
         passage_ids=[passage.id for passage in passages],
         spans=[(passage.source, passage.start, passage.end) for passage in passages],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing
 from dataclasses import replace
 from functools import partial, reduce
@@ -22,13 +22,13 @@ from langchain_core.runnables.graph import Graph, Node
 from langchain_core.vectorstores import VectorStore
 from pydantic.json_schema import SkipJsonSchema
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, EmptyTestsetError, check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
-from langchain_rageval.run.drivers import astream_results
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
+from langchain_rageval.testset.adopt import ADOPTION_CALLS, Adoption, Redact, read_questions
 from langchain_rageval.testset.candidate import CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import DISTRIBUTION, branches_of_tree, normalize_shares
@@ -42,14 +42,11 @@ from langchain_rageval.testset.generator_steps import (
     steps_of_user,
 )
 from langchain_rageval.testset.plan import GenerationPlan, plan_generation
-from langchain_rageval.testset.refresh import Refresh, documents_of, extended
+from langchain_rageval.testset.refresh import Refresh, extended
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import Focus
 from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import check_sync
-from langchain_rageval.testset.writing import answer_check
-
-_WORKERS_PER_SLOT = 2
 
 
 class TestsetGenerator(GeneratorSettings):
@@ -60,7 +57,7 @@ class TestsetGenerator(GeneratorSettings):
     it needs. After a rejection the row is tried again with another passage, at most 8 times. The same seed, documents
     and (cached) models give the same set, whatever the order in which answers arrive.
 
-    The cost does not depend on the size of the corpus: at most 6 calls for a simple row and 4 more for each evolution,
+    The cost does not depend on the size of the corpus: at most 7 calls for a simple row and 4 more for each evolution,
     plus the cost of rejected attempts. A reviewed question that cannot be evolved is used for another row. Passages are
     embedded only if an evolution needs a second passage and no other passage shares an entity with the first one.
     `plan` estimates the cost.
@@ -89,12 +86,14 @@ class TestsetGenerator(GeneratorSettings):
             Passages that evolutions add may come from all documents. By default questions start from all passages.
         stratify: name of the metadata by which the passages are stratified, such as "topic"; by default their sources.
         language: language of the prompts; "auto" selects the language of each passage.
+        allow_empty: True to return an empty test set if no question was accepted; by default that is an error.
         steps: own steps instead of the packaged ones, by name: `passage_filter`, `keyphrases` (sets `keyphrases`, and
             the `keyphrase` that the question is about), `seed_question`, `question_filter` (reviews a question, at
             first and after each evolution), `compress`, `evolution_filter` (compares an evolved question with its
             `parent`; after a rejection with the reason "not evolved" the evolution is tried again), `find_passages`
-            (keeps the passages that the question needs), `answer` (writes the `reference`) and `closed_book_filter`. A
-            step is a Runnable or a function that returns `candidate.replace(...)` or `candidate.reject(reason)`;
+            (keeps the passages that the question needs), `answer` (writes the `reference`), `check_answer` (verifies
+            it) and `closed_book_filter`. A step is a Runnable or a function that returns `candidate.replace(...)` or
+            `candidate.reject(reason)`;
             `RunnablePassthrough()` leaves a step out.
         **options: of the run, described in `RunOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
             `price=None`, `journal=None`, which stores each finished step, `budget=None` and `progress=True`.
@@ -130,6 +129,7 @@ class TestsetGenerator(GeneratorSettings):
         focus: Focus | None = None,
         stratify: str = "source",
         language: str = "auto",
+        allow_empty: bool = False,
         steps: Mapping[str, UserRunnable] | None = None,
         **options: Unpack[RunOptions],
     ) -> None:
@@ -144,8 +144,7 @@ class TestsetGenerator(GeneratorSettings):
             raise ConfigError(f"dedupe must be a cosine above 0 and at most 1, or None, got {dedupe!r}")
         if not isinstance(tree, bool):
             raise ConfigError(f"tree must be True or False, got {tree!r}")
-        _whole("size", size, 1)
-        _whole("seed", seed, None)
+        _check_draw(size, seed)
         given: dict[str, Any] = {
             "writer": _with_language(writer, language),
             "critic": _with_language(writer if critic is None else critic, language),
@@ -162,6 +161,7 @@ class TestsetGenerator(GeneratorSettings):
             "closed_book": None if closed_book is None else _with_language(closed_book, language),
             "focus": focus,
             "stratify": stratify,
+            "allow_empty": allow_empty,
             "steps": steps_of_user(steps),
             **chosen,
             "retry": chosen["retry"] or RetryPolicy(),
@@ -197,7 +197,9 @@ class TestsetGenerator(GeneratorSettings):
             graph.add_edge(node, end)
         return graph
 
-    def generate(self, documents: Any, *, size: int | None = None, seed: int | None = None) -> Testset:
+    def generate(
+        self, documents: Any, *, size: int | None = None, seed: int | None = None, allow_empty: bool | None = None
+    ) -> Testset:
         """Generate a test set, in worker threads.
 
         Args:
@@ -205,20 +207,24 @@ class TestsetGenerator(GeneratorSettings):
                 texts, objects with a text and `pathlib.Path`s. A str in an iterable is always a text.
             size: number of rows; by default the `size` of the generator.
             seed: random seed; by default the `seed` of the generator.
+            allow_empty: as for the generator, whose setting is the default.
 
         Returns:
             The test set, in the order of the planned rows. If it has fewer rows than requested, `yields` holds the
             reasons. Ctrl-C returns the rows so far, with `complete` False.
 
         Raises:
-            ConfigError: if the documents hold no text.
+            ConfigError: if the documents hold no text, or a step of yours returns something else than a candidate.
+            EmptyTestsetError: if no question was accepted; its `testset` holds the rejected candidates.
             JournalError: if the journal cannot be read or written.
         """
-        return self._finish(self._new_generation(documents, size, seed), {})
+        return self._checked(self._finish(self._new_generation(documents, size, seed), {}), allow_empty)
 
-    async def agenerate(self, documents: Any, *, size: int | None = None, seed: int | None = None) -> Testset:
+    async def agenerate(
+        self, documents: Any, *, size: int | None = None, seed: int | None = None, allow_empty: bool | None = None
+    ) -> Testset:
         """Like `generate`, but calls the models' async methods on the caller's event loop."""
-        return await self._afinish(self._new_generation(documents, size, seed), {})
+        return self._checked(await self._afinish(self._new_generation(documents, size, seed), {}), allow_empty)
 
     def plan(self, documents: Any, size: int | None = None, *, seed: int | None = None) -> GenerationPlan:
         """Return what `generate` is expected to cost, without calling a model.
@@ -238,7 +244,7 @@ class TestsetGenerator(GeneratorSettings):
         Raises:
             ConfigError: if the documents hold no text.
         """
-        return plan_generation(self, self._filled_docstore(documents), self._size(size), self._seed(seed))
+        return plan_generation(self, self._filled_docstore(documents), *self._draw(size, seed))
 
     def extend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
@@ -269,6 +275,52 @@ class TestsetGenerator(GeneratorSettings):
         generation = self._new_extension(testset, size, documents, seed)
         return extended(testset, await self._afinish(generation, {}))
 
+    def adopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
+        """Make rows of questions that users asked: from logs, support tickets or the sink of the production callback.
+
+        Equal questions, and those whose vectors are nearer than `dedupe`, become one row; `metadata["asked"]` counts
+        them. The critic reviews each question with the passages nearest to it, the writer answers it from those that it
+        needs, and the critic verifies the answer: four calls. A question that the documents do not answer becomes a
+        row with `answerable=False`: two calls. A question that is not understood without its conversation is rejected.
+        The passages are embedded, unless there is a vector store.
+
+        Args:
+            questions: texts, samples, mappings or rows of a report, such as
+                `[row for row in Report.load("live.sqlite").rows if ...]`; or the path of a file of samples.
+            documents: as for `generate`; None if the generator has a `vectorstore`, whose passages are used.
+            redact: function that removes names and other personal data: from a str to a str for texts, from a Sample to
+                a Sample otherwise. It is called first, so that no model, journal or file sees what it removes.
+
+        Returns:
+            The test set, with rows of the evolution "adopted", in the order of the questions.
+
+        Raises:
+            ConfigError: if there are no questions, or the documents hold no text.
+            EmptyTestsetError: if no question was adopted, unless `allow_empty` is set.
+            SampleError: if an item is no sample.
+        """
+        adoption = self._new_adoption(questions, documents, redact)
+        generation, config = adoption.generation, adoption.generation.embed_run.into({})
+        with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
+            candidates = adoption.candidates(generation.vectors(passages=True).invoke(adoption.texts, config))
+            with closing(generation.settle(adoption.step, candidates, ADOPTION_CALLS, {})) as results:
+                for result in results:
+                    adoption.results.append(result)
+                    progress.advance()
+        return self._adopted(adoption)
+
+    async def aadopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
+        """Like `adopt`, but calls the models' async methods on the caller's event loop."""
+        adoption = self._new_adoption(questions, documents, redact)
+        generation, config = adoption.generation, adoption.generation.embed_run.into({})
+        with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
+            candidates = adoption.candidates(await generation.vectors(passages=True).ainvoke(adoption.texts, config))
+            async with aclosing(generation.asettle(adoption.step, candidates, ADOPTION_CALLS, {})) as results:
+                async for result in results:
+                    adoption.results.append(result)
+                    progress.advance()
+        return self._adopted(adoption)
+
     def refresh(self, testset: Testset, documents: Any) -> Testset:
         """Adapt a test set to changed documents, in worker threads; see `Testset.refresh`.
 
@@ -276,15 +328,15 @@ class TestsetGenerator(GeneratorSettings):
         the rest.
         """
         refresh = self._new_refresh(testset, documents)
-        with self._show_checks(refresh) as progress, refresh.generation:
-            refresh.run(_WORKERS_PER_SLOT * self.max_concurrency, {}, progress.advance)
+        with self._show(refresh.generation, refresh.n_touched, "rows checked") as progress, refresh.generation:
+            refresh.run({}, progress.advance)
         refresh.plan_rows(self.distribution)
         return refresh.result(self._finish(refresh.generation, {}))
 
     async def arefresh(self, testset: Testset, documents: Any) -> Testset:
         """Like `refresh`, but calls the models' async methods on the caller's event loop."""
         refresh = self._new_refresh(testset, documents)
-        with self._show_checks(refresh) as progress, refresh.generation:
+        with self._show(refresh.generation, refresh.n_touched, "rows checked") as progress, refresh.generation:
             await refresh.arun({}, progress.advance)
         refresh.plan_rows(self.distribution)
         return refresh.result(await self._afinish(refresh.generation, {}))
@@ -313,10 +365,11 @@ class TestsetGenerator(GeneratorSettings):
             child = patch_config(config, callbacks=run.get_child())
             with closing(self._rows(generation, child, one_by_one=True)) as rows:
                 yield from rows
+            testset = self._checked(generation.testset())
         except BaseException as error:
             run.on_chain_error(error)
             raise
-        run.on_chain_end(generation.testset())
+        run.on_chain_end(testset)
 
     async def astream(  # type: ignore[override]
         self,
@@ -336,10 +389,11 @@ class TestsetGenerator(GeneratorSettings):
             async with aclosing(self._arows(generation, child, one_by_one=True)) as rows:
                 async for row in rows:
                     yield row
+            testset = self._checked(generation.testset())
         except BaseException as error:
             await run.on_chain_error(error)
             raise
-        await run.on_chain_end(generation.testset())
+        await run.on_chain_end(testset)
 
     def transform(
         self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
@@ -356,10 +410,17 @@ class TestsetGenerator(GeneratorSettings):
             yield await self.ainvoke(reduce(add, chunks), config, **kwargs)
 
     def _do(self, input: Any, config: RunnableConfig) -> Testset:
-        return self._finish(self._new_generation(input, None, None), config)
+        return self._checked(self._finish(self._new_generation(input, None, None), config))
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Testset:
-        return await self._afinish(self._new_generation(input, None, None), config)
+        return self._checked(await self._afinish(self._new_generation(input, None, None), config))
+
+    def _checked(self, testset: Testset, allow_empty: bool | None = None) -> Testset:
+        """Return a test set; raise EmptyTestsetError if it has no rows, unless that is allowed or Ctrl-C ended it."""
+        allowed = self.allow_empty if allow_empty is None else allow_empty
+        if testset.rows or testset.broken_off or allowed:
+            return testset
+        raise EmptyTestsetError(f"{testset!r}\nallow_empty=True returns the empty test set instead", testset)
 
     def _finish(self, generation: Generation, config: RunnableConfig) -> Testset:
         broken_off = False
@@ -386,15 +447,15 @@ class TestsetGenerator(GeneratorSettings):
         """
         for step in (*self.steps.values(), *self.distribution):
             check_sync(step)
-        n_workers = _WORKERS_PER_SLOT * self.max_concurrency
-        with self._show_progress(generation) as progress, generation:
+        with self._show_rows(generation) as progress, generation:
             embed_config, embed = generation.embed_run.into(config), generation.vectors()
-            generation.start(generation.vectors(at_start=True).invoke(generation.present_questions, embed_config))
+            first = generation.vectors(passages=generation.adds_similar)
+            generation.start(first.invoke(generation.present_questions, embed_config))
             while starts := generation.next_round():
                 run = generation.run.for_sample()
                 attempts = [partial(generation.attempt, n, start, run, config) for n, start in starts.items()]
                 finished: dict[int, Attempt] = {}
-                with closing(run.threads.stream(attempts, n_workers)) as results:
+                with closing(run.threads.stream(attempts, generation.n_workers)) as results:
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
                         if one_by_one or len(finished) == len(starts):
@@ -405,15 +466,15 @@ class TestsetGenerator(GeneratorSettings):
     async def _arows(
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
     ) -> AsyncGenerator[TestsetRow]:
-        with self._show_progress(generation) as progress, generation:
+        with self._show_rows(generation) as progress, generation:
             embed_config, embed = generation.embed_run.into(config), generation.vectors()
-            present = generation.present_questions
-            generation.start(await generation.vectors(at_start=True).ainvoke(present, embed_config))
+            first = generation.vectors(passages=generation.adds_similar)
+            generation.start(await first.ainvoke(generation.present_questions, embed_config))
             while starts := generation.next_round():
                 run, numbers = generation.run.for_sample(), iter(starts)
-                attempts = [generation.aattempt(n, start, run, config) for n, start in starts.items()]
+                attempts = [partial(generation.aattempt, n, start, run, config) for n, start in starts.items()]
                 finished: dict[int, Attempt] = {}
-                async with aclosing(astream_results(attempts)) as results:
+                async with aclosing(generation.in_order(attempts)) as results:
                     async for result in results:
                         finished[next(numbers)] = result
                         if one_by_one or len(finished) == len(starts):
@@ -422,35 +483,51 @@ class TestsetGenerator(GeneratorSettings):
                                 yield row
                             finished.clear()
 
-    def _show_progress(self, generation: Generation) -> AbstractContextManager[Progress]:
-        total, meter = len(generation.scheduler.rows), generation.run.meter
-        return show_progress(total, meter, show=self.progress, unit="rows", outcome=generation.describe_rejections)
+    def _show_rows(self, generation: Generation) -> AbstractContextManager[Progress]:
+        return self._show(generation, len(generation.scheduler.rows), "rows", generation.describe_rejections)
 
-    def _show_checks(self, refresh: Refresh) -> AbstractContextManager[Progress]:
-        meter = refresh.generation.run.meter
-        return show_progress(refresh.n_touched, meter, show=self.progress, unit="changed rows checked")
+    def _show(
+        self, generation: Generation, total: int, unit: str, outcome: Callable[[], str] | None = None
+    ) -> AbstractContextManager[Progress]:
+        return show_progress(total, generation.run.meter, show=self.progress, unit=unit, outcome=outcome)
 
     def _new_generation(
         self, documents: Any, size: int | None, seed: int | None, present: Sequence[TestsetRow] = ()
     ) -> Generation:
-        size, seed = self._size(size), self._seed(seed)
-        return Generation(self, self._filled_docstore(documents), size, seed, present)
+        return Generation(self, self._filled_docstore(documents), *self._draw(size, seed), present)
 
     def _new_extension(self, testset: Testset, size: int | None, documents: Any, seed: int | None) -> Generation:
-        documents = documents_of(_checked(testset)) if documents is None else documents
-        return self._new_generation(documents, size, seed, _checked(testset).rows)
+        origin = _testset(testset)._origin
+        if documents is None and origin is None:
+            raise ConfigError(
+                "extend needs the documents, which a test set from a file does not know: "
+                "generator.extend(testset, size, documents=documents)"
+            )
+        known = origin.store if origin and documents is None else documents
+        return self._new_generation(known, size, seed, testset.rows)
 
     def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
         store = self._filled_docstore(documents)
-        generation = Generation(self, store, 0, self.seed, _checked(testset).rows, evolutions=[])
-        steps = steps_after(self, store)[:2]  # find_passages and answer
-        return Refresh(testset, generation, steps, answer_check(self.critic))
+        generation = Generation(self, store, 0, self.seed, _testset(testset).rows, evolutions=[])
+        *answering, check = steps_after(self, store)[:3]  # find_passages, answer and check_answer
+        return Refresh(testset, generation, answering, check)
 
-    def _size(self, size: int | None) -> int:
-        return self.size if size is None else _whole("size", size, 1)
+    def _new_adoption(self, questions: Any, documents: Any, redact: Redact | None) -> Adoption:
+        samples = read_questions(questions, redact)
+        if documents is None and self.vectorstore is None:
+            raise ConfigError("adopt needs the documents, or a generator with a vectorstore")
+        store = self._new_docstore([]) if documents is None else self._filled_docstore(documents)
+        generation = Generation(self, store, 0, self.seed, evolutions=[])
+        return Adoption(generation, samples, steps_after(self, store)[:3])
 
-    def _seed(self, seed: int | None) -> int:
-        return self.seed if seed is None else _whole("seed", seed, None)
+    def _adopted(self, adoption: Adoption) -> Testset:
+        return self._checked(replace(adoption.testset(), _origin=Origin(self, adoption.generation.store)))
+
+    def _draw(self, size: int | None, seed: int | None) -> tuple[int, int]:
+        """Return size and seed of a call, by default those of the generator."""
+        chosen = self.size if size is None else size, self.seed if seed is None else seed
+        _check_draw(*chosen)
+        return chosen
 
     def _filled_docstore(self, documents: Any) -> Docstore:
         store = documents if isinstance(documents, Docstore) else self._new_docstore(documents)
@@ -491,7 +568,7 @@ def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[Tes
         yield row
 
 
-def _checked(testset: Any) -> Testset:
+def _testset(testset: Any) -> Testset:
     if not isinstance(testset, Testset):
         raise ConfigError(f"testset must be a Testset, got {type(testset).__name__}")
     return testset
@@ -507,9 +584,6 @@ def _with_language(judge: JudgeLike, language: str) -> Judge:
     return in_language(judge, language)
 
 
-def _whole(name: str, given: Any, least: int | None) -> int:
-    if not isinstance(given, int) or isinstance(given, bool) or (least is not None and given < least):
-        raise ConfigError(
-            f"{name} must be a whole number{'' if least is None else f' of at least {least}'}, got {given!r}"
-        )
-    return given
+def _check_draw(size: Any, seed: Any) -> None:
+    check_number("size must be a whole number of at least 1", size, lambda n: n >= 1, whole=True)
+    check_number("seed must be a whole number", seed, whole=True)

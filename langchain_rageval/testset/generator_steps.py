@@ -21,13 +21,13 @@ from langchain_rageval.testset.evolutions import Branch, parts_of
 from langchain_rageval.testset.filters import closed_book_filter, evolution_filter, passage_filter, question_filter
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import UserStep, user_step
-from langchain_rageval.testset.writing import answer, compress, find_passages, keyphrases, seed_question
+from langchain_rageval.testset.writing import answer, check_answer, compress, find_passages, keyphrases, seed_question
 
 UserRunnable = Runnable[Candidate, Candidate] | Callable[[Candidate], Any]
 
 STEP_NAMES = (
     *("passage_filter", "keyphrases", "seed_question", "question_filter", "compress"),
-    *("evolution_filter", "find_passages", "answer", "closed_book_filter"),
+    *("evolution_filter", "find_passages", "answer", "check_answer", "closed_book_filter"),
 )
 _KNOWN = f"the steps are {', '.join(STEP_NAMES)}"
 
@@ -52,6 +52,7 @@ class GeneratorSettings(Traced[Any, Testset]):
     closed_book: InstanceOf[Judge] | None
     focus: Any
     stratify: str
+    allow_empty: bool
     steps: Mapping[str, UserStep]
     max_concurrency: int
     timeout: float | None
@@ -94,6 +95,7 @@ def steps_after(settings: GeneratorSettings, docstore: Docstore | None) -> list[
     return [
         _own(settings, "find_passages", services) or find_passages(settings.critic),
         _own(settings, "answer", services) or answer(settings.writer),
+        _own(settings, "check_answer", services) or check_answer(settings.critic),
         *([] if closed_book is None else [closed_book]),
     ]
 

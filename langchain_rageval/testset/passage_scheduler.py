@@ -32,7 +32,10 @@ MAX_ATTEMPTS = 8
 An evolution is given up after as many attempts of all its rows, if none of them gave an evolved question.
 """
 
-_MOST_REJECTED = 4 * MAX_ATTEMPTS  # questions; the run ends if none of so many is accepted
+_MOST_REJECTED = 4 * MAX_ATTEMPTS  # questions or failures; the run ends if none of so many in a row is accepted
+
+_UNWRITTEN = frozenset({PASSAGE_REJECTED, NO_KEYPHRASE})
+"""Reasons to reject a passage before a question is written."""
 
 _EVOLVED = frozenset({NOT_IN_PASSAGES, NOT_ANSWERED, KNOWN_WITHOUT_DOCUMENTS, DUPLICATE})
 """Reasons to reject a question that was evolved."""
@@ -144,7 +147,7 @@ class PassageScheduler:
         self._exhausted: set[str] = set()
         self._spares: list[SpareQuestion] = []
         self._offered: dict[int, SpareQuestion] = {}
-        self._written = 0
+        self._written = self._repeated = 0  # questions since the last accepted one, and how many of them are duplicates
         self._tries: Counter[Branch] = Counter()
         self._evolved: set[Branch] = set()
         self._plant([row for row in self.rows if row.tree is None])
@@ -174,10 +177,13 @@ class PassageScheduler:
         return dict(sorted(candidates.items()))
 
     @property
-    def hopeless(self) -> int:
-        """Number of questions written so far if that is many and none was accepted, else 0."""
-        none_accepted = all(row.accepted is None for row in self.rows)
-        return self._written if self._written >= _MOST_REJECTED and none_accepted else 0
+    def hopeless(self) -> str:
+        """Why the run should end: none of many last questions was accepted, or they repeat earlier ones; "" if not."""
+        if self._written >= _MOST_REJECTED:
+            return f"none of the last {self._written} questions was accepted; see `rejected`"
+        if self._repeated >= 2 * MAX_ATTEMPTS and self._repeated == self._written:
+            return f"the last {self._repeated} questions repeat accepted ones; see `rejected`"
+        return ""
 
     def record(self, number: int, candidate: Candidate, reviewed: Candidate | None = None) -> None:
         """Record the result of an attempt: the accepted question of the row, or the reason for the rejection.
@@ -198,12 +204,14 @@ class PassageScheduler:
                 self._evolved.add(row.evolution)
         if candidate.rejected is None:
             row.accepted = candidate
+            self._written = self._repeated = 0
             if row.tree and not evolves:
                 row.tree.root = reviewed or candidate
             return
         self.rejected[candidate.rejected] += 1
         self._failed.add(drawn.id)
-        self._written += bool(candidate.question)
+        self._written += candidate.rejected not in _UNWRITTEN
+        self._repeated += candidate.rejected == DUPLICATE
         if candidate.rejected in (PASSAGE_REJECTED, NO_KEYPHRASE):
             self._exhausted.add(drawn.id)
             self._undrawn = deque(passage for passage in self._undrawn if passage.id != drawn.id)

@@ -35,12 +35,14 @@ from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_a
 from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS
 from langchain_rageval.testset.sampling import check_stratum, draw_order, passages_in_focus
 from langchain_rageval.testset.user_step import UserStep, inner_runnable
-from langchain_rageval.testset.writing import PassageFinder
+from langchain_rageval.testset.writing import AnswerCheck, PassageFinder
 
 _HEADINGS = ("step", "calls", "tokens read", "tokens written", "texts to embed", "at most calls", "tokens")
 _QUESTION = "What does the policy for a bathhouse cost in the second year of the contract?"  # of usual length
 _REPLY = 30  # tokens of a usual reply
+_THEME = 3  # passages that thematic adds at most
 _BRIDGED = 1.5  # passages that multi_context adds, on average
+_DRAWN_PASSAGE = ("grade_passage", "extract_keyphrases", "write_question")
 _WITHOUT_PASSAGES = ("compress_question", "compare_questions", "answer_unaided", "review_follow_up")
 
 
@@ -175,17 +177,17 @@ def plan_generation(settings: GeneratorSettings, store: Docstore, size: int, see
     costs = _Costs(PriceList.of(settings.price), texts, settings.max_rewrites)
     firsts = ceil(size / len(branches)) if branches else size
     for step in steps_before(settings, store):
-        costs.add(step, _Question(simple, bridged), firsts, MAX_ATTEMPTS * size)
-    for branch, count in rows.items():
-        for step in steps_of_branch(settings, branch, store):
-            costs.add(step, _Question(branch, bridged), count, MAX_ATTEMPTS * count)
-    for branch, count in rows.items():
-        for step in steps_after(settings, store):
-            costs.add(step, _Question(branch, bridged), count, MAX_ATTEMPTS * count)
+        costs.add(step, simple, bridged, firsts, MAX_ATTEMPTS * size)
+    stages = [(steps_of_branch(settings, branch, store), branch, count) for branch, count in rows.items()]
+    stages += [(steps_after(settings, store), branch, count) for branch, count in rows.items()]
+    for steps, branch, count in stages:
+        for step in steps:
+            costs.add(step, branch, bridged, count, MAX_ATTEMPTS * count)
     embeds = not bridged and any(map(adds_passage, rows)) and store.vectorstore is None
     embedded = (0 if settings.dedupe is None else size) + (len(store) if embeds else 0)
     free = None if settings.price is None else 0.0
-    unknown = dict.fromkeys([*settings.steps, *(name for branch in rows for name in _unknown_parts(branch))])
+    parts = [part for branch in rows for part in parts_of(branch) if _evolution_in(part) is None]
+    unknown = dict.fromkeys([*settings.steps, *(part.get_name() for part in parts)])
     notes = [
         *(f"{name} cannot be planned: the model calls of your own step are unknown." for name in unknown),
         *costs.unpriced,
@@ -196,32 +198,9 @@ def plan_generation(settings: GeneratorSettings, store: Docstore, size: int, see
     return GenerationPlan(planned, size, len(costs.texts), notes)
 
 
-def _unknown_parts(branch: Branch) -> Iterator[str]:
-    """Yield the names of the parts of a branch that are no evolutions, not even with `with_retry` or so."""
-    for part in parts_of(branch):
-        if _evolution_in(part) is None:
-            yield part.get_name()
-
-
 def _evolution_in(part: Any) -> Evolution | None:
     inner = inner_runnable(part.step if isinstance(part, UserStep) else part)
     return inner if isinstance(inner, Evolution) else None
-
-
-@dataclass(frozen=True)
-class _Question:
-    """Question of one branch, as far as the calls of a step depend on it."""
-
-    branch: Branch
-    bridged: bool  # a second passage is found over a shared entity
-
-    @property
-    def answerable(self) -> bool:
-        return all(kind.answerable for kind in kinds_of(self.branch))
-
-    @property
-    def is_joint(self) -> bool:
-        return adds_passage(self.branch)
 
 
 class _KnownCall(NamedTuple):
@@ -233,32 +212,41 @@ class _KnownCall(NamedTuple):
     passages: float = 1.0
 
 
-def _known_calls(step: CandidateStep, question: _Question) -> Iterator[_KnownCall]:
-    """Yield the requests of a step for one candidate; none for a step of the user."""
-    shown = (1 + _BRIDGED if question.is_joint else 1.0) + (0 if question.answerable else CHECKED_PASSAGES)
+def _known_calls(step: CandidateStep, branch: Branch, bridged: bool) -> Iterator[_KnownCall]:
+    """Yield the requests of a step for one question of a branch; none for a step of the user.
+
+    Args:
+        step: the step.
+        branch: evolutions of the question.
+        bridged: True if a second passage is found over a shared entity.
+    """
+    kinds, is_joint = kinds_of(branch), adds_passage(branch)
+    answerable = all(kind.answerable for kind in kinds)
+    themes = _THEME * any(kind.adds_theme for kind in kinds)
+    shown = 1 + _BRIDGED * is_joint + themes + CHECKED_PASSAGES * (not answerable)
     match step:
         case UserStep():
             if evolution := _evolution_in(step):
-                yield from _known_calls(evolution.with_services(step.services), question)
+                yield from _known_calls(evolution.with_services(step.services), branch, bridged)
         case EvolutionBranch():
             for part in step.parts:
-                for call in _known_calls(part, question):
+                for call in _known_calls(part, branch, bridged):
                     yield call._replace(most=TRIES * call.most)
         case QuestionFilter():
-            yield from _reviews(step, question, shown)
+            yield from _reviews(step, branch, shown)
         case QuestionEvolver(entity_step=JudgeStep() as entities, model_step=JudgeStep() as writing):
-            yield _KnownCall(entities, int(question.bridged))
+            yield _KnownCall(entities, int(bridged))
             yield _KnownCall(writing, passages=shown)
-        case PassageFinder() | ClosedBookFilter() if not question.answerable:
+        case PassageFinder() | AnswerCheck() | ClosedBookFilter() if not answerable:
             return
         case CandidateStep(model_step=JudgeStep() as asking):
-            left_out = isinstance(step, EvolutionFilter) and question.is_joint and question.bridged
+            left_out = isinstance(step, EvolutionFilter) and is_joint and bridged
             yield _KnownCall(asking, int(not left_out), passages=shown)
 
 
-def _reviews(step: QuestionFilter, question: _Question, shown: float) -> Iterator[_KnownCall]:
+def _reviews(step: QuestionFilter, branch: Branch, shown: float) -> Iterator[_KnownCall]:
     """Yield the review of a question, and its rewriting; of a follow-up only the review with its earlier turns."""
-    if any(kind.writes_turns for kind in kinds_of(question.branch)):
+    if any(kind.writes_turns for kind in kinds_of(branch)):
         yield _KnownCall(step.turns_step)
     elif step.model_step is not None:
         rewrites = 0 if step.rewrite_step is None else step.max_rewrites
@@ -290,13 +278,14 @@ class _Costs:
         self._sums: dict[str, defaultdict[str, float]] = {}
         self._without_money: set[str] = set()
 
-    def add(self, step: CandidateStep, question: _Question, times: int, most: int) -> None:
+    def add(self, step: CandidateStep, branch: Branch, bridged: bool, times: int, most: int) -> None:
         """Add the cost of a step for a number of candidates, and for the greatest number."""
         name = step.get_name()
-        for call in _known_calls(step, question):
+        for call in _known_calls(step, branch, bridged):
             shown = 0 if call.step.get_name() in _WITHOUT_PASSAGES else call.passages
             prompt, sums = self._tokens_of_prompt(call.step), self._sums.setdefault(name, defaultdict(float))
-            most_shown = shown + self.neighbours if shown else 0
+            grows = shown and call.step.get_name() not in _DRAWN_PASSAGE
+            most_shown = shown + self.neighbours if grows else shown
             for key, count, passages in (("", times * call.expected, shown), ("most_", most * call.most, most_shown)):
                 read = prompt + passages * self._passage
                 money = self._price(call.step, read)

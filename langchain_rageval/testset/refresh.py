@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from typing import Any, ClassVar
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from pydantic import InstanceOf
 
 from langchain_rageval._internal.cached import cached_property
-from langchain_rageval.errors import ConfigError
-from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.drivers import astream_results
-from langchain_rageval.run.usage import tokens_in
-from langchain_rageval.testset.candidate import SIMPLE, Candidate, CandidateStep, Passage, Trial
-from langchain_rageval.testset.docstore import UNNAMED_TEXT, Docstore
+from langchain_rageval.run.requests import InvokeChild, Operation
+from langchain_rageval.testset.candidate import (
+    ANSWERED_BY_DOCUMENTS,
+    SIMPLE,
+    UNSUPPORTED,
+    Candidate,
+    CandidateStep,
+    Passage,
+    Trial,
+)
+from langchain_rageval.testset.docstore import UNNAMED_TEXT, Docstore, sentence_hashes
 from langchain_rageval.testset.evolutions import Branch, branch_of_names, kinds_of, persona
-from langchain_rageval.testset.generation import Generation
+from langchain_rageval.testset.generation import BUDGET_SPENT, Generation
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.testset import CHANGES, Testset
 from langchain_rageval.testset.writing import CHECK_ANSWER
@@ -29,6 +35,8 @@ _MIN_SHARED = 0.2  # share of the shorter text from which a passage counts as th
 _BREAK = re.compile(r"\n+|(?<=[.!?…])\s+|(?<=[。！？])")
 _SHORTEST_SENTENCE = 20  # characters
 _MOSTLY_THE_SAME = 0.8  # share from which one passage holds what became of another
+_NEAREST = 3  # passages to a question or to its answer, among which new ones concern it
+_CONCERNS_QUESTION, _CONCERNS_ANSWER = 0.5, 0.4  # shares of these in new sentences, from which they concern the row
 _MAX_VERSIONS = 3  # passages in which the text of one earlier passage is looked for
 
 
@@ -52,14 +60,24 @@ class RowUpdates:
     """Comparison of rows with the documents of a Docstore.
 
     A passage has not changed if a document holds its text, wherever. Otherwise its new versions are the passages of its
-    document that share text with it, or that are in its place.
+    document that share text with it, or that are in its place. A new or changed passage concerns a row if it is among
+    the three nearest to its question or its answer, and its new sentences hold half of the question, or two fifths of
+    the answer, weighted by rarity of the words.
 
     Args:
         store: new documents.
+        known: hashes of the sentences of the earlier documents; None if they are unknown, so that no passage is new.
     """
 
-    def __init__(self, store: Docstore) -> None:
+    def __init__(self, store: Docstore, known: Collection[int] | None) -> None:
         self._store = store
+        new = frozenset() if known is None else store.sentences.difference(known)
+        self._news = {
+            passage.id: " ".join(
+                sentence for number, sentence in sentence_hashes(passage.text).items() if number in new
+            )
+            for passage in (store.passages if new else ())
+        }
         self._texts = list(store.texts())
         self._by_source: dict[str, list[Passage]] = {}
         for passage in store.passages:
@@ -73,21 +91,46 @@ class RowUpdates:
         ]
         found = [self._find(passage) for passage in earlier]
         if all(found):
-            return RowUpdate(self._moved(row, [passage for passage in found if passage]))
+            kept = [passage for passage in found if passage]
+            moved = self.with_passages(row, kept) if kept else row
+            news = self._news_for(row)
+            return RowUpdate(moved, self._candidate(moved, kept, news, seed) if news else None)
         versions = [[passage] if passage else self._versions(old) for passage, old in zip(found, earlier, strict=True)]
         if not all(versions):
             return RowUpdate(row, vanished=True)
         passages = {passage.id: passage for group in versions for passage in group}
-        candidate = Candidate(
-            passages=list(passages.values()),
+        return RowUpdate(row, self._candidate(row, list(passages.values()), self._news_for(row), seed))
+
+    def _candidate(self, row: TestsetRow, passages: list[Passage], news: list[Passage], seed: int) -> Candidate:
+        """Return the question of a row with its passages and the news; an unanswerable one reads these besides."""
+        others = [new for new in news if new.id not in {passage.id for passage in passages}]
+        own = [passage for passage in passages if not any(passage.text in new.text for new in others)]
+        return Candidate(
+            passages=[*own, *others] if row.answerable else passages,
+            nearest=[] if row.answerable else others,
             question=row.question,
             chat_history=row.chat_history,
             standalone=row.standalone_question if row.chat_history else "",
             evolution=row.evolution,
             answerable=row.answerable,
+            reference=row.reference,
+            evidence=row.evidence,
             seed=seed,
         )
-        return RowUpdate(row, candidate)
+
+    def _news_for(self, row: TestsetRow) -> list[Passage]:
+        """Return the new and changed passages that concern the question of a row."""
+        if not self._news:
+            return []
+        texts = {row.standalone_question: _CONCERNS_QUESTION} | (
+            {row.reference: _CONCERNS_ANSWER} if row.answerable else {}
+        )
+        index, found = self._store.phrase_index, {}
+        for text, least in texts.items():
+            for passage in (self._store.passages[number] for number in index.nearest(text)[:_NEAREST]):
+                if index.weighted_share(text, self._news.get(passage.id, "")) >= least:
+                    found[passage.id] = passage
+        return list(found.values())
 
     def with_passages(self, row: TestsetRow, passages: Iterable[Passage]) -> TestsetRow:
         """Return the row with other passages."""
@@ -99,9 +142,6 @@ class RowUpdates:
             "metadata": {**row.metadata, **found[0].metadata},
         }
         return row.model_copy(update=update)
-
-    def _moved(self, row: TestsetRow, passages: list[Passage]) -> TestsetRow:
-        return self.with_passages(row, passages) if passages else row
 
     def _find(self, passage: Passage) -> Passage | None:
         """Return the passage at its new place; None if no document holds its text."""
@@ -162,10 +202,45 @@ def _sentences(text: str) -> list[str]:
     return [part.strip() for part in _BREAK.split(text) if len(part.strip()) >= _SHORTEST_SENTENCE]
 
 
-_CALLS = 3  # of a row whose passages have changed: find the passages, answer, check the answer
-_PROMPT_TOKENS = 800  # estimate for one call, without the passages
-_KIND = "refresh"  # of cost
-_BUDGET_SPENT = "the budget is spent"
+_CALLS = 4  # of a row whose passages have changed: find the passages, answer, check both answers
+
+
+class RowCheck(CandidateStep):
+    """Step that answers the question of a row again, and keeps its earlier answer if the passages support it.
+
+    Attributes:
+        answering: step that finds the passages of a question and answers it.
+        checking: step that verifies an answer.
+    """
+
+    in_traces: ClassVar[bool] = False
+
+    answering: InstanceOf[Runnable[Candidate, Candidate]]
+    checking: InstanceOf[Runnable[Candidate, Candidate]]
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the steps: two calls if the answer is the same, else up to two more to verify the answers.
+
+        A question that no document answered, and one does now, becomes answerable.
+        """
+        earlier = state.reference or ""
+        answered: Candidate = yield InvokeChild(self.answering, state.replace(reference=None))
+        if answered.rejected == ANSWERED_BY_DOCUMENTS:
+            passages = [*state.nearest, *state.passages]
+            question = state.replace(answerable=True, passages=passages, nearest=[], reference=None)
+            answered, earlier = (yield InvokeChild(self.answering, question)), ""
+        if answered.rejected or not answered.answerable or not (earlier or answered.reference):
+            return answered
+        if earlier and normalize_text(earlier) == normalize_text(answered.reference or ""):
+            there = {number for passage in answered.passages for number in sentence_hashes(passage.text)}
+            kept = [text for text in state.evidence if sentence_hashes(text).keys() <= there]
+            return answered.replace(reference=earlier, evidence=kept)
+        checked: Candidate = answered.reject(UNSUPPORTED)
+        if earlier:
+            checked = yield InvokeChild(self.checking, answered.replace(reference=earlier))
+        if checked.rejected:
+            checked = yield InvokeChild(self.checking, answered)
+        return checked
 
 
 @dataclass
@@ -195,11 +270,11 @@ class Refresh:
     def __post_init__(self) -> None:
         """Compare the rows with the documents."""
         generation = self.generation
-        self._updates = RowUpdates(generation.store)
+        self._updates = RowUpdates(generation.store, self.testset.known_sentences)
         self._touched: dict[int, RowUpdate] = {}
-        find, answer = map(generation.journaled, self.steps)
-        self._answering = find | answer
-        self._checking = generation.journaled(self.check)
+        answering: Runnable[Candidate, Candidate] = RunnableSequence(*map(generation.journaled, self.steps))
+        checking = generation.journaled(self.check)
+        self._step = RowCheck(name="refresh", answering=answering, checking=checking)
         for number, row in enumerate(self.testset.rows):
             update = self._updates.of(row, generation.seed)
             self.rows[number] = None if update.vanished else update.row
@@ -221,10 +296,9 @@ class Refresh:
         """Number of rows whose passages have changed, and about which the critic and the writer are asked."""
         return len(self._touched)
 
-    def run(self, n_workers: int, config: RunnableConfig, advance: Callable[[], None]) -> None:
-        """Ask about the rows whose passages have changed, in worker threads; call `advance` for each."""
-        jobs = [partial(self._ask, update, config) for update in self._touched.values()]
-        with closing(self.generation.run.threads.stream(jobs, n_workers)) as results:
+    def run(self, config: RunnableConfig, advance: Callable[[], None]) -> None:
+        """Ask about the rows that new or changed passages concern, in worker threads; call `advance` for each."""
+        with closing(self.generation.settle(self._step, self._candidates, _CALLS, config)) as results:
             for number, result in zip(self._touched, results, strict=True):
                 self._record(number, result)
                 advance()
@@ -232,10 +306,14 @@ class Refresh:
     async def arun(self, config: RunnableConfig, advance: Callable[[], None]) -> None:
         """Like `run`, on the caller's event loop."""
         numbers = iter(self._touched)
-        async with aclosing(astream_results([self._aask(update, config) for update in self._touched.values()])) as done:
-            async for result in done:
+        async with aclosing(self.generation.asettle(self._step, self._candidates, _CALLS, config)) as results:
+            async for result in results:
                 self._record(next(numbers), result)
                 advance()
+
+    @property
+    def _candidates(self) -> list[Candidate]:
+        return [update.candidate for update in self._touched.values() if update.candidate is not None]
 
     def plan_rows(self, distribution: Iterable[Branch]) -> None:
         """Plan a new row for each row that fell, with its evolution and, if its simple question is left, in its tree.
@@ -302,41 +380,11 @@ class Refresh:
             rows = "1 row" if self.unchecked == 1 else f"{self.unchecked} rows"
             yield f"{rows} could not be checked against changed passages and stayed as before: {self.first_failure}."
 
-    def _ask(self, update: RowUpdate, config: RunnableConfig) -> Candidate:
-        candidate, row = _candidate_of(update), update.row
-        with self._reserve(candidate, config) as own:
-            if own is None:
-                return candidate.reject(_BUDGET_SPENT)
-            answered = self._answering.invoke(candidate, own)
-            if _is_settled(answered, row):
-                return answered
-            checked = self._checking.invoke(answered.replace(reference=row.reference), own)
-            return answered if checked.rejected else checked
-
-    async def _aask(self, update: RowUpdate, config: RunnableConfig) -> Candidate:
-        candidate, row = _candidate_of(update), update.row
-        with self._reserve(candidate, config) as own:
-            if own is None:
-                return candidate.reject(_BUDGET_SPENT)
-            answered = await self._answering.ainvoke(candidate, own)
-            if _is_settled(answered, row):
-                return answered
-            checked = await self._checking.ainvoke(answered.replace(reference=row.reference), own)
-            return answered if checked.rejected else checked
-
-    @contextmanager
-    def _reserve(self, candidate: Candidate, config: RunnableConfig) -> Iterator[RunnableConfig | None]:
-        """Yield the config of the calls for one row, or None if the budget has no room for them."""
-        passages = sum(tokens_in(passage.text) for passage in candidate.passages)
-        guess = Cost(_CALLS, _CALLS * (_PROMPT_TOKENS + passages), 0)
-        with self.generation.reserve(_KIND, guess) as own:
-            yield None if own is None else own.into(config)
-
     def _record(self, number: int, result: Candidate) -> None:
         """Record whether the answer of a touched row still holds."""
         if result.rejected is None:
             self.rows[number] = self._checked(self._touched[number].row, result)
-        elif result.rejected == _BUDGET_SPENT or result.has_failed:
+        elif result.rejected == BUDGET_SPENT or result.has_failed:
             self.unchecked += 1
             reason = result.history[-1].feedback if result.history else result.rejected
             self.first_failure = self.first_failure or reason
@@ -347,11 +395,13 @@ class Refresh:
     def _checked(self, row: TestsetRow, result: Candidate) -> TestsetRow:
         """Return a row with the passages of a result; with its answer, if the earlier one does not hold."""
         checked = self._updates.with_passages(row, result.passages)
-        if _same(result.reference, row.reference):
-            return checked
-        self.corrected.append(row.id)
-        trial = Trial(kind=CHECK_ANSWER, question=row.question, accepted=False, feedback=row.reference)
-        return checked.model_copy(update={"reference": result.reference or "", "history": [*row.history, trial]})
+        same = normalize_text(result.reference or "") == normalize_text(row.reference)
+        update: dict[str, Any] = {"evidence": result.evidence}
+        if not same:
+            self.corrected.append(row.id)
+            trial = Trial(kind=CHECK_ANSWER, question=row.question, accepted=False, feedback=row.reference)
+            update |= {"reference": result.reference or "", "history": [*row.history, trial]}
+        return checked.model_copy(update={**update, "answerable": result.answerable})
 
 
 def _branch_of(row: TestsetRow, branches: Sequence[Branch]) -> Branch | None:
@@ -363,35 +413,6 @@ def _branch_of(row: TestsetRow, branches: Sequence[Branch]) -> Branch | None:
         return any_named or branch_of_names(row.evolution)
     same = next((branch for branch in named if who in {kind.persona for kind in kinds_of(branch)}), None)
     return same or branch_of_names(row.evolution, {"persona": persona(who)}) or any_named
-
-
-def _candidate_of(update: RowUpdate) -> Candidate:
-    if update.candidate is None:
-        raise TypeError("a row without changed passages cannot be asked about")
-    return update.candidate
-
-
-def _is_settled(answered: Candidate, row: TestsetRow) -> bool:
-    """Return True if the earlier answer need not be checked: there is no new one, or it is the same."""
-    return answered.rejected is not None or not row.reference or _same(answered.reference, row.reference)
-
-
-def _same(one: str | None, other: str | None) -> bool:
-    return normalize_text(one or "") == normalize_text(other or "")
-
-
-def documents_of(testset: Testset) -> Docstore:
-    """Return the passages from which a test set was generated.
-
-    Raises:
-        ConfigError: if they are unknown, as for a test set that was loaded from a file.
-    """
-    if testset._origin is None:
-        raise ConfigError(
-            "extend needs the documents, which a test set from a file does not know: "
-            "generator.extend(testset, size, documents=documents)"
-        )
-    return testset._origin.store
 
 
 def extended(testset: Testset, addition: Testset) -> Testset:

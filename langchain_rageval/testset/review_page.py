@@ -1,15 +1,14 @@
-"""Page on which a person keeps, edits or drops rows; the answer is marked in the passages."""
+"""Page on which a person keeps, edits or drops rows; the evidence for the answer is marked in the passages."""
 
 from __future__ import annotations
 
 import json
 import re
 from bisect import bisect
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_rageval._internal.page import PageLanguage, cut, write_review_page
 from langchain_rageval.testset.candidate import DROPPED_BY_REVIEWER
@@ -20,16 +19,7 @@ from langchain_rageval.text.words import content_words
 
 _WORD = re.compile(r"\S+")
 _LONGEST = 50_000
-"""Characters of a passage, or of an answer, in which sentences are sought."""
-_LEAST_SHARE = 0.2
-"""Least share of a statement's words, weighted by rarity, that a marked sentence adds to those before it."""
-
-
-class _Sentence(NamedTuple):
-    passage: int
-    begin: int
-    end: int
-    words: set[str]
+"""Characters of a passage in which sentences are sought."""
 
 
 class _Folded:
@@ -52,33 +42,17 @@ class _Folded:
         return self._begins[word] + at - self._folded_begins[word]
 
 
-def mark_answer(answer: str, passages: Sequence[str]) -> list[list[str]]:
+def mark_sentences(sentences: Iterable[str], passages: Sequence[str]) -> list[list[str]]:
     """Return each passage cut into parts, of which every second one is marked; joined they are the passage.
 
-    A sentence of the answer marks the same words in the passages; if they are nowhere, it marks the sentences that
-    together hold most of its words. The marks show where to look; they do not prove the answer.
+    Args:
+        sentences: sentences whose words are marked wherever they occur.
+        passages: the passages.
     """
     folded = [_Folded(text[:_LONGEST]) for text in passages]
-    sentences = [one for place, text in enumerate(passages) for one in _marked_sentences(place, text, folded[place])]
-    frequency = Counter(word for sentence in sentences for word in sentence.words)
-    spans: list[set[tuple[int, int]]] = [set() for _ in passages]
-    for statement in split_sentences(answer[:_LONGEST]):
-        if not content_words(statement):
-            continue
-        found = [(place, span) for place, text in enumerate(folded) for span in _same_words(statement, text)]
-        for place, span in found or _nearest_sentences(statement, sentences, frequency):
-            spans[place].add(span)
+    statements = [sentence for sentence in sentences if content_words(sentence)]
+    spans = [{span for statement in statements for span in _same_words(statement, text)} for text in folded]
     return [_parts(text, sorted(marked)) for text, marked in zip(passages, spans, strict=True)]
-
-
-def _marked_sentences(place: int, text: str, folded: _Folded) -> Iterator[_Sentence]:
-    at = 0
-    for sentence in split_sentences(text[:_LONGEST]):
-        words = _fold(sentence)
-        begin = folded.text.find(words, at)
-        if begin >= 0:
-            at = begin + len(words)
-            yield _Sentence(place, *folded.original(begin, at), content_words(sentence))
 
 
 def _same_words(statement: str, folded: _Folded) -> Iterator[tuple[int, int]]:
@@ -98,22 +72,6 @@ def _in_word(text: str, at: int) -> bool:
 
 def _fold(text: str) -> str:
     return " ".join(text.split())
-
-
-def _nearest_sentences(
-    statement: str, sentences: Sequence[_Sentence], frequency: Counter[str]
-) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield passage and span of the sentences that hold the words of a statement, the one with most of them first."""
-    missing = {word: 1 / max(1, frequency[word]) for word in content_words(statement)}
-    least = _LEAST_SHARE * sum(missing.values())
-    while missing and sentences:
-        weights = [sum(missing.get(word, 0) for word in sentence.words) for sentence in sentences]
-        best = max(range(len(sentences)), key=lambda n: (weights[n], -len(sentences[n].words)))
-        if weights[best] < least:
-            return
-        passage, begin, end, words = sentences[best]
-        yield passage, (begin, end)
-        missing = {word: weight for word, weight in missing.items() if word not in words}
 
 
 def _parts(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
@@ -172,7 +130,8 @@ def _item(row: TestsetRow) -> dict[str, Any]:
 
 def _passages(row: TestsetRow) -> Iterator[dict[str, Any]]:
     texts = [cut(text) for text in row.contexts]
-    parts = mark_answer(row.reference, texts) if row.answerable else [[text] for text in texts]
+    statements = row.evidence or split_sentences(row.reference[:_LONGEST])
+    parts = mark_sentences(statements if row.answerable else [], texts)
     for place, marked in enumerate(parts):
         passage: dict[str, Any] = {"parts": marked}
         if place < len(row.spans):

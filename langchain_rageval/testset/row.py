@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
@@ -9,6 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from pydantic import Field
 
+from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.page import bold, details, item_list, paragraph, text
 from langchain_rageval.data.schema import InputModel, Sample, Turn
 from langchain_rageval.testset.candidate import Trial
@@ -28,6 +30,7 @@ class TestsetRow(InputModel):
             the step that writes it was left out.
         evolution: names of the evolutions, joined by "+"; "simple" if there are none.
         answerable: True if the documents answer the question.
+        evidence: sentences of the contexts that support the reference answer, as the critic cited them.
         history: all attempts with their feedback, in order.
         passage_ids: ids of the passages, in the order of `contexts`.
         spans: source, offset of the first character and offset after the last character of each context.
@@ -45,16 +48,12 @@ class TestsetRow(InputModel):
     reference: str
     evolution: str
     answerable: bool = True
+    evidence: list[str] = Field(default_factory=list)
     history: list[Trial] = Field(default_factory=list)
     passage_ids: list[str] = Field(default_factory=list)
     spans: list[tuple[str, int, int]] = Field(default_factory=list)
     metadata: dict[str, Any] = Field(default_factory=dict)
     tree_id: str = ""
-
-    @property
-    def tree(self) -> dict[str, str]:
-        """The id of the tree as metadata; empty outside of a tree."""
-        return {"tree_id": self.tree_id} if self.tree_id else {}
 
     @property
     def standalone_question(self) -> str:
@@ -85,9 +84,17 @@ class TestsetRow(InputModel):
                 "evolution": self.evolution,
                 "answerable": self.answerable,
                 **spans,
-                **self.tree,
+                **({"tree_id": self.tree_id} if self.tree_id else {}),
             },
         )
+
+
+def row_id(question: str, passage_ids: Sequence[str], chat_history: Sequence[Turn]) -> str:
+    """Return the id of a row: a hash of its question and passages, and of its earlier turns if there are any."""
+    content: list[Any] = [question, list(passage_ids)]
+    if chat_history:
+        content.append([[turn.role, turn.text] for turn in chat_history])
+    return short_digest(json.dumps(content))
 
 
 def row_html(row: TestsetRow) -> str:
@@ -197,7 +204,7 @@ def diff_rows(before: _Rows, after: _Rows) -> TestsetDiff:
     by_question = {row.question: row for row in after.rows if row.id not in {old.id for old in before.rows}}
     pairs = [(old, later.get(old.id) or by_question.get(old.question)) for old in before.rows]
     found = {new.id for _, new in pairs if new is not None}
-    changes = {old.id: _changes(old, new) for old, new in pairs if new is not None}
+    changes = {old.id: changed_fields(old, new) for old, new in pairs if new is not None}
     changed = {name: fields for name, fields in changes.items() if fields}
     return TestsetDiff(
         before=before.version,
@@ -209,7 +216,8 @@ def diff_rows(before: _Rows, after: _Rows) -> TestsetDiff:
     )
 
 
-def _changes(before: TestsetRow, after: TestsetRow) -> dict[str, tuple[Any, Any]]:
+def changed_fields(before: TestsetRow, after: TestsetRow) -> dict[str, tuple[Any, Any]]:
+    """Return the earlier and the later value of each field that differs between two rows, history and id excluded."""
     old, new = (row.model_dump(mode="json", fallback=str, exclude=_NOT_COMPARED) for row in (before, after))
     return {name: (value, new.get(name)) for name, value in old.items() if value != new.get(name)}
 

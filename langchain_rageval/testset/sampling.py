@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.testset.candidate import Passage
+
+T = TypeVar("T")
 
 _SOURCE = "source"
 _MOST_NAMES = 5  # values that an error lists
@@ -102,13 +104,17 @@ def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source")
         seed: random seed; the same seed gives the same order on every machine, whatever the order of the documents.
         stratify: name of the metadata that divides the passages into strata, such as "topic".
     """
-    random = Random(seed)
     strata: dict[str, list[Passage]] = {}
     for passage in passages:
         strata.setdefault(passage.source if stratify == "source" else stratum_of(passage, stratify), []).append(passage)
-    places: list[tuple[float, str, Passage]] = []
+    return spread(strata, Random(seed))
+
+
+def spread(strata: Mapping[str, list[T]], random: Random) -> list[T]:
+    """Return the items of strata in random order, such that each prefix holds about its share of every stratum."""
+    places: list[tuple[float, str, T]] = []
     for stratum, own in sorted(strata.items()):
         random.shuffle(own)
         offset = random.random()
-        places += [((index + offset) / len(own), stratum, passage) for index, passage in enumerate(own)]
-    return [passage for _, _, passage in sorted(places, key=lambda place: place[:2])]
+        places += [((index + offset) / len(own), stratum, item) for index, item in enumerate(own)]
+    return [item for _, _, item in sorted(places, key=lambda place: place[:2])]

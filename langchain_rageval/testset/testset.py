@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TextIO, Unpack
@@ -26,6 +28,16 @@ from langchain_rageval.testset.candidate import Candidate
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.review_page import write_testset_page
 from langchain_rageval.testset.row import TestsetDiff, TestsetRow, diff_rows, row_html, trial_list
+from langchain_rageval.testset.sharing import (
+    ReviewAgreement,
+    langsmith_metadata,
+    merge_reviews,
+    merge_rows,
+    read_langsmith,
+    review_agreement,
+    split_rows,
+    write_beir,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -83,6 +95,9 @@ class Testset:
     usage_by_step: Mapping[str, Usage] = field(default_factory=dict, compare=False)
     changes: Mapping[str, list[str]] = field(default_factory=dict, kw_only=True)
     number: int = field(default=1, kw_only=True)
+    _known: Annotated[frozenset[int] | None, SkipJsonSchema()] = field(
+        default=None, kw_only=True, repr=False, compare=False
+    )
     _origin: Annotated[Origin | None, SkipJsonSchema()] = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +120,12 @@ class Testset:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for copies and pickles, without the generator and its documents."""
-        return {**self.__dict__, "_origin": None}
+        return {**self.__dict__, "_known": self.known_sentences, "_origin": None}
+
+    @property
+    def known_sentences(self) -> frozenset[int] | None:
+        """Hashes of the sentences of its documents, by which `refresh` knows new ones; None if they are unknown."""
+        return self._known if self._origin is None else self._origin.store.sentences
 
     @property
     def version(self) -> str:
@@ -190,6 +210,9 @@ class Testset:
         header["number"] = self.number
         if self.changes:
             header["changes"] = dict(self.changes)
+        if self.known_sentences is not None:
+            packed = b"".join(number.to_bytes(4) for number in sorted(self.known_sentences))
+            header["sentences"] = b64encode(packed).decode()
         header["rejected"] = [json.loads(candidate.model_dump_json(fallback=str)) for candidate in self.rejected]
         header["usage_by_step"] = {
             step: usage.model_dump(mode="json", exclude={"seconds"}, exclude_defaults=True)
@@ -246,12 +269,16 @@ class Testset:
             raise ConfigError(f"{problem}; {_OWN_QUESTIONS.format(f'load_samples({str(path)!r})')}") from None
         run = (header["yields"], header["notes"], header["complete"], header["broken_off"])
         later = {name: header[name] for name in ("changes", "number") if name in header}  # absent before 0.3
+        if packed := header.get("sentences"):
+            content = b64decode(packed)
+            later["_known"] = frozenset(int.from_bytes(content[at : at + 4]) for at in range(0, len(content), 4))
         return cls(rows, *run, rejected, usage, **later)
 
     def refresh(self, documents: Any, generator: Any = None) -> Testset:
-        """Adapt the test set to changed documents; only the rows whose passages have changed are asked about.
+        """Adapt the test set to changed documents; only the rows that changes concern are asked about.
 
-        A row is kept without a call if the documents hold the texts of its passages, wherever. Of the other rows the
+        A row is kept without a call if the documents hold the texts of its passages, wherever, and no new or changed
+        passage is near its question; an unanswerable one, too. Of the other rows the
         generator finds the passages again and answers the question. A row whose answer still holds is kept, with the
         new passages; a row with another answer gets this answer, too. A row that the documents no longer answer is
         dropped, and a new one with the same evolution is added.
@@ -289,6 +316,110 @@ class Testset:
             other: the later test set.
         """
         return diff_rows(self, other)
+
+    def merge(self, *others: Testset) -> Testset:
+        """Return the rows of this and of other test sets as one, each id and each equal question once.
+
+        Args:
+            *others: test sets, for instance of other generators, of `adopt`, or of other people.
+
+        Raises:
+            ConfigError: if two different rows have one id.
+        """
+        sets = [self, *others]
+        rejected = sum((Counter(one.yields["rejected"]) for one in sets), Counter[str]())
+        known = [one.known_sentences for one in sets]
+        return replace(
+            self,
+            rows=merge_rows(row for one in sets for row in one.rows),
+            yields={"attempts": sum(one.yields["attempts"] for one in sets), "rejected": dict(rejected)},
+            notes=list(dict.fromkeys(note for one in sets for note in one.notes)),
+            complete=all(one.complete for one in sets),
+            broken_off=any(one.broken_off for one in sets),
+            rejected=[candidate for one in sets for candidate in one.rejected],
+            usage_by_step={
+                name: sum((one.usage_by_step.get(name, Usage()) for one in sets), Usage())
+                for name in dict.fromkeys(name for one in sets for name in one.usage_by_step)
+            },
+            changes={},
+            number=max(one.number for one in sets),
+            _known=None if None in known else frozenset[int]().union(*(one for one in known if one)),
+            _origin=None,
+        )
+
+    def filter(self, function: Callable[[TestsetRow], bool]) -> Testset:
+        """Return the test set with the rows for which a function returns True."""
+        return replace(self, rows=[row for row in self.rows if function(row)])
+
+    def split(self, share: float, seed: int = 0) -> tuple[Testset, Testset]:
+        """Return two test sets: about a share of the rows, and the rest, as for tuning a chain and for judging it.
+
+        Both have their share of every evolution, and rows of one tree stay together.
+
+        Args:
+            share: share of the first one, between 0 and 1.
+            seed: random seed.
+
+        Raises:
+            ConfigError: if the share is not between 0 and 1.
+        """
+        first = split_rows(self.rows, share, seed)
+        return self.filter(lambda row: row.id in first), self.filter(lambda row: row.id not in first)
+
+    def agreement(self, other: Testset) -> ReviewAgreement:
+        """Return how far two people agree who reviewed this test set on the page of `to_html`.
+
+        Args:
+            other: the other reviewed test set.
+
+        Raises:
+            ConfigError: if there is no row that both decided about.
+        """
+        return review_agreement((self.rows, self.rejected), (other.rows, other.rejected))
+
+    def merge_reviews(self, other: Testset) -> Testset:
+        """Return the test set with the decisions of two people.
+
+        A row that only one decided about has this decision. Rows that they decided about differently stay, without a
+        decision, for a third look; a note counts them.
+
+        Args:
+            other: the other reviewed test set.
+
+        Raises:
+            ConfigError: if there is no row that both decided about.
+        """
+        rows, rejected, agreement = merge_reviews((self.rows, self.rejected), (other.rows, other.rejected))
+        note = f"Two reviews: {agreement}; {len(agreement.disagreements)} decided differently and left open."
+        return replace(self, rows=rows, rejected=rejected, notes=[*self.notes, note])
+
+    def to_beir(self, folder: str | Path) -> None:
+        """Write a data set of BEIR: `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, for retrieval benchmarks.
+
+        The corpus holds the contexts of the rows and, right after `generate`, all passages. Questions that the
+        documents do not answer have no judgments.
+
+        Args:
+            folder: folder to write to.
+
+        Raises:
+            ConfigError: if it cannot be written.
+        """
+        write_beir(folder, self.rows, None if self._origin is None else self._origin.store)
+
+    @classmethod
+    def from_langsmith(cls, client: Client, name: str) -> Testset:
+        """Read a LangSmith data set: one that `to_langsmith` created, or any with a question and an answer.
+
+        Args:
+            client: LangSmith client.
+            name: name of the data set.
+
+        Raises:
+            ConfigError: if it has no examples.
+            SampleError: if an example has no question.
+        """
+        return cls(read_langsmith(client, name))
 
     def to_samples(self) -> list[Sample]:
         """Return samples with questions and references, without answers; `run` adds answers.
@@ -347,7 +478,7 @@ class Testset:
             {
                 "inputs": {"question": row.question, **_chat_history(row)},
                 outputs: {"answer": row.reference},
-                "metadata": {"id": row.id, "evolution": row.evolution, "contexts": row.contexts, **row.tree},
+                "metadata": langsmith_metadata(row),
             }
             for row in self.rows
         ]

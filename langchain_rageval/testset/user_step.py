@@ -6,8 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence
+from langchain_core.messages import BaseMessage
+from langchain_core.prompts import BasePromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence, RunnableSerializable
 from langchain_core.runnables.base import RunnableBindingBase, coerce_to_runnable
+from langchain_core.runnables.passthrough import RunnableAssign
 from pydantic import BaseModel, Field, InstanceOf, ValidationError
 
 from langchain_rageval._internal.description import NotDescribable, describe
@@ -31,16 +34,19 @@ class UserStep(CandidateStep):
     Runnables in the same way.
 
     Attributes:
-        step: Runnable of the user, from a candidate to a candidate.
+        step: Runnable of the user, from a candidate to a candidate or, in an evolution, to a str; a sequence is invoked
+            link by link.
         evolves: True for a part of an evolution, whose name is added to `Candidate.evolution`; False for a step that
             replaces one of the generator.
         services: models, docstore and filters of the generator, which the Runnable finds in `config["configurable"]`.
+        named: True if the user named a part of the Runnable.
     """
 
     in_traces: ClassVar[bool] = False
 
     step: InstanceOf[Runnable[Any, Any]]
     evolves: bool = False
+    named: bool = True
     services: Mapping[str, Any] = Field(default_factory=dict)
 
     def __hash__(self) -> int:
@@ -64,38 +70,67 @@ class UserStep(CandidateStep):
         """Return a copy whose Runnable finds these models, docstore and filters in `config["configurable"]`."""
         return self.model_copy(update={"services": services})
 
-    def work(self, state: Candidate) -> Operation[Candidate]:
-        """Invoke the wrapped Runnable, check its output, and record what it changed.
+    @property
+    def links(self) -> list[Runnable[Any, Any]]:
+        """Links of the chain, which are invoked in turn: those of a sequence, or the Runnable alone."""
+        return list(self.step.steps) if isinstance(self.step, RunnableSequence) else [self.step]
 
-        A changed question gets a trial of the history, unless the Runnable added one.
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Invoke the links, check what they return, and record what they changed.
+
+        Links of the chain may pass on anything to each other. The last one returns a candidate or, in an evolution, a
+        str, the new question. A changed question gets a trial of the history, unless the Runnable added one.
 
         Raises:
-            ConfigError: if the Runnable does not return a valid candidate.
+            ConfigError: if the chain returns something else, or a candidate that is not valid.
         """
-        result = self._check((yield InvokeChild(self.step, state, self.services)), state)
-        if result.rejected:
-            return result
-        if result.question != state.question and len(result.history) == len(state.history):
-            result = result.with_trial(self.get_name())
-        if self.evolves and result.evolution == state.evolution:
-            result = result.with_evolution(self.get_name())
-        return result
+        last: Candidate = state
+        value: Any = state
+        for link in self.links:
+            value = yield InvokeChild(link, _input_of(link, value), self.services)
+            if isinstance(value, Candidate):
+                last, value = self._checked(value, last, _name_of(link) or self.get_name())
+            if isinstance(value, Candidate) and value.rejected:
+                return value
+        if isinstance(value, str) and self.evolves:
+            question = last.replace(question=value.strip(), parent=last.question)
+            last, value = self._checked(question, last, self.get_name())
+        if not isinstance(value, Candidate):
+            expected = "the Candidate or a changed copy, such as candidate.replace(question=...) or "
+            expected += "candidate.reject(reason)" + (", or the new question as a str" if self.evolves else "")
+            hint = "; add | StrOutputParser()" if isinstance(value, BaseMessage) and self.evolves else ""
+            raise ConfigError(f"{self.get_name()} must return {expected}; it returned {type(value).__name__}{hint}")
+        return last.with_evolution(self.get_name()) if self.evolves and last.evolution == state.evolution else last
 
-    def _check(self, result: Any, state: Candidate) -> Candidate:
-        name = self.get_name()
-        if not isinstance(result, Candidate):
-            raise ConfigError(
-                f"{name} must return the Candidate or a changed copy, such as candidate.replace(question=...) or "
-                f"candidate.reject(reason); it returned {type(result).__name__}"
-            )
+    def _checked(self, result: Candidate, before: Candidate, name: str) -> tuple[Candidate, Candidate]:
+        """Return a valid candidate twice, with a trial if its question is another one than before."""
         try:
             checked: Candidate = type(result).model_validate(dict(result))
         except ValidationError as error:
             fields = "; ".join(f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors())
             raise ConfigError(f"{name} returned an invalid Candidate: {fields}") from None
-        if state.question.strip() and not checked.question.strip() and not checked.rejected:
-            raise ConfigError(f"{name} returned a Candidate with a blank question; reject(reason) drops a question")
-        return checked
+        if before.question.strip() and not checked.question.strip() and not checked.rejected:
+            raise ConfigError(f"{name} returned a blank question; reject(reason) drops a question")
+        if checked.question != before.question and len(checked.history) == len(before.history) and not checked.rejected:
+            checked = checked.with_trial(name)
+        return checked, checked
+
+
+def _input_of(link: Runnable[Any, Any], value: Any) -> Any:
+    """Return a value as the input of a link; a prompt, or `assign`, reads the fields of a candidate as a mapping.
+
+    A name of a prompt that is no field stands for the texts of the passages, or else for the question.
+    """
+    first = inner_runnable(link)
+    while isinstance(first, RunnableSequence):
+        first = inner_runnable(first.first)
+    if not isinstance(value, Candidate) or not isinstance(first, BasePromptTemplate | RunnableAssign):
+        return value
+    text = "\n\n".join(passage.text for passage in value.passages)
+    names = ("passages", "passage", "context", "contexts", "documents")
+    fields = {**dict(value), **dict.fromkeys(names, text), "candidate": value}
+    wanted = first.input_variables if isinstance(first, BasePromptTemplate) else fields
+    return {name: fields.get(name, value.question) for name in wanted}
 
 
 def check_sync(step: Runnable[Any, Any]) -> None:
@@ -111,24 +146,28 @@ def check_sync(step: Runnable[Any, Any]) -> None:
         )
 
 
-def user_step(step: Any, *, evolves: bool = False, option: str = "a step") -> UserStep:
-    """Wrap a Runnable or a function of the user; a step that is wrapped already is returned.
+def user_step(*steps: Any, evolves: bool = False, option: str = "a step") -> UserStep:
+    """Wrap Runnables and functions of the user, in sequence, as one step; a step that is wrapped already is returned.
 
     Args:
-        step: Runnable or function from a candidate to a candidate.
+        *steps: Runnables, functions, or mappings of these, from a candidate to a candidate.
         evolves: True for a part of an evolution.
         option: name of the step in an error.
 
     Raises:
-        ConfigError: if the argument is neither a Runnable nor a function.
+        ConfigError: if an argument is neither a Runnable nor a function.
     """
-    if isinstance(step, UserStep):
-        return step
-    if not isinstance(step, Runnable) and not callable(step):
-        kind = type(step).__name__
-        raise ConfigError(f"{option} must be a Runnable or a function from Candidate to Candidate, got {kind}")
-    runnable = coerce_to_runnable(step)
-    return UserStep(name=_name_of(runnable), step=runnable, evolves=evolves)
+    if len(steps) == 1 and isinstance(steps[0], UserStep):
+        return steps[0]
+    for step in steps:
+        if not isinstance(step, Runnable | Mapping) and not callable(step):
+            kind = type(step).__name__
+            raise ConfigError(f"{option} must be a Runnable or a function from Candidate to Candidate, got {kind}")
+    plain = [dict(step) if isinstance(step, Mapping) else step for step in steps]
+    links = [x for step in plain for x in (step.links if isinstance(step, UserStep) else [coerce_to_runnable(step)])]
+    names = [name for link in links if (name := _name_of(link))]
+    runnable = links[0] if len(links) == 1 else RunnableSequence(*links)
+    return UserStep(name="+".join(names) or runnable.get_name(), step=runnable, evolves=evolves, named=bool(names))
 
 
 def inner_runnable(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
@@ -139,12 +178,18 @@ def inner_runnable(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
 
 
 def _name_of(runnable: Runnable[Any, Any]) -> str:
-    """Return the name of a Runnable in traces: the `run_name` of its config, or its own name."""
+    """Return the name that a user gave to a Runnable: its `run_name` or `name`, or that of its function; "" if none."""
     while isinstance(runnable, RunnableBindingBase):
         if run_name := runnable.config.get("run_name"):
             return str(run_name)
         runnable = runnable.bound
-    return runnable.get_name()
+    if isinstance(runnable, CandidateStep | RunnableSerializable) and runnable.name:
+        return str(runnable.name)
+    return (
+        ""
+        if not isinstance(runnable, RunnableLambda) or runnable.get_name() == "RunnableLambda"
+        else runnable.get_name()
+    )
 
 
 _LOG = logging.getLogger("langchain_rageval")
@@ -224,7 +269,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
                 new = _Entry(candidate=result, usage=meter.usage)
                 self.journal.put(self._key(candidate), new.model_dump_json(fallback=str))
             return result
-        except JournalError:
+        except (JournalError, ConfigError):
             raise
         except Exception as error:
             return self._reject(candidate, error)

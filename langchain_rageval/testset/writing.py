@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
 from langchain_rageval.data.schema import Sample
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_number
 from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.testset.candidate import (
-    ANSWER_CHANGED,
     ANSWERED_BY_DOCUMENTS,
     NO_KEYPHRASE,
     NOT_ALL_NEEDED,
     NOT_ANSWERED,
     NOT_IN_PASSAGES,
+    SIMPLE,
+    UNSUPPORTED,
     Candidate,
     CandidateStep,
+    Objection,
     Passage,
     ask_step,
     drawn_text,
     numbered_passages,
     prompt_step,
-    question_objection,
 )
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolve import MULTI_CONTEXT
+from langchain_rageval.testset.evolve import MULTI_CONTEXT, THEMATIC
+from langchain_rageval.testset.objections import answer_objection, objection_to_question
 from langchain_rageval.testset.sampling import draw_order
 from langchain_rageval.text.language import detect_language
-from langchain_rageval.text.words import normalize_text
+from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.words import normalize_text, words_of
 
 _MAX_PHRASES = 5
 
@@ -78,8 +82,12 @@ class SeedQuestionWriter(CandidateStep):
         """Ask the writer for a question about the key phrase: one call."""
         keyphrase = state.keyphrase or next(iter(state.keyphrases), "")
         inputs = {"passage": drawn_text(state), "keyphrase": keyphrase}
-        answer = yield from self._ask(inputs, drawn_text(state), question_objection)
-        return state.with_question(answer.question, "seed")
+        answer = yield from self._ask(inputs, drawn_text(state), objection_to_question(state))
+        return (
+            state.refuse("seed", answer)
+            if isinstance(answer, Objection)
+            else state.with_question(answer.question, "seed")
+        )
 
 
 def seed_question(writer: JudgeLike) -> CandidateStep:
@@ -99,9 +107,9 @@ class QuestionCompressor(CandidateStep):
     """Replaces the question by a shorter one."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the writer to shorten the question: one call."""
-        answer = yield from self._ask({"question": state.question}, drawn_text(state), question_objection)
-        return state.with_question(answer.question, "compress")
+        """Ask the writer to shorten the question: one call; a short form that cannot be right is left out."""
+        answer = yield from self._ask({"question": state.question}, drawn_text(state), objection_to_question(state))
+        return state if isinstance(answer, Objection) else state.with_question(answer.question, "compress")
 
 
 def compress(writer: JudgeLike) -> CandidateStep:
@@ -114,7 +122,7 @@ def compress(writer: JudgeLike) -> CandidateStep:
 
 
 class PassageFinder(CandidateStep):
-    """Keeps the passages that the question needs; a `multi_context` question must need all that were added for it."""
+    """Keeps the passages that the question needs; a question over several passages must need several."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic which passages are needed: one call; no call for an unanswerable question."""
@@ -125,7 +133,7 @@ class PassageFinder(CandidateStep):
         needed = [p for number, p in enumerate(state.passages, 1) if number in answer.passages]
         if not needed:
             return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(NOT_IN_PASSAGES)
-        is_joint = MULTI_CONTEXT in state.evolution.split("+")
+        is_joint = not {MULTI_CONTEXT, THEMATIC}.isdisjoint(state.evolution.split("+"))
         if (is_joint and len(needed) < 2) or not {*state.needed} <= {passage.id for passage in needed}:
             return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(NOT_ALL_NEEDED)
         return state.replace(passages=needed)
@@ -158,7 +166,9 @@ class AnswerWriter(CandidateStep):
         """
         passages = [*state.passages, *state.nearest]
         inputs = {"question": state.standalone_question, "passages": numbered_passages(passages)}
-        answer = yield from self._ask(inputs, drawn_text(state), _answer_objection)
+        answer = yield from self._ask(inputs, drawn_text(state), self._objection_to_answer(state))
+        if isinstance(answer, Objection):
+            return state.refuse(self.get_name(), answer)
         if answer.answerable != state.answerable:
             trial = state.with_trial(self.get_name(), accepted=False, feedback=answer.answer)
             return trial.reject(NOT_ANSWERED if state.answerable else ANSWERED_BY_DOCUMENTS)
@@ -166,6 +176,17 @@ class AnswerWriter(CandidateStep):
             return state.replace(reference=answer.answer.strip())
         language = detect_language(drawn_text(state))
         return state.replace(reference=NOT_IN_THE_DOCUMENTS.get(language, NOT_IN_THE_DOCUMENTS["en"]))
+
+    def _objection_to_answer(self, state: Candidate) -> Callable[[Any], str | Objection | None]:
+        def objection(reply: Any) -> str | Objection | None:
+            if not reply.answerable or not state.answerable:
+                return None
+            if not reply.answer.strip():
+                return "the answer is blank, but `answerable` is true"
+            plain = state.evolution == SIMPLE
+            return answer_objection(reply.answer, state.standalone_question, state.passages, plain=plain)
+
+        return objection
 
 
 def answer(writer: JudgeLike) -> CandidateStep:
@@ -179,34 +200,42 @@ def answer(writer: JudgeLike) -> CandidateStep:
     return AnswerWriter(name="write_answer", model_step=prompt_step("write_answer", writer))
 
 
-def _answer_objection(reply: Any) -> str | None:
-    blank = reply.answerable and not reply.answer.strip()
-    return "the answer is blank, but `answerable` is true" if blank else None
-
-
 CHECK_ANSWER = "check_answer"
+_YES_OR_NO = frozenset(("yes", "no", "да", "нет"))  # a statement with the question alone
 
 
 class AnswerCheck(CandidateStep):
-    """Step that rejects a candidate whose reference answer its passages do not support."""
+    """Step that rejects a candidate unless its passages support each sentence of its reference answer."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic whether the passages support the reference answer: one call."""
+        """Ask the critic to verify the sentences of the answer: one call; none for an unanswerable question.
+
+        The sentences of the passages that the critic cites become the `evidence`.
+        """
         if self.model_step is None:
             raise TypeError("an answer check needs a critic")
-        sample = Sample(question=state.standalone_question, contexts=[passage.text for passage in state.passages])
-        result = yield from self.model_step.work({"sample": sample, "answer_statements": [state.reference or ""]})
-        verdict = result["answer_verdicts"][0]
-        supported = verdict.verdict == "supported"
-        checked = state.with_trial(CHECK_ANSWER, accepted=supported, feedback=verdict.reason)
-        return checked if supported else checked.reject(ANSWER_CHANGED)
+        question, sentences = state.standalone_question, split_sentences(state.reference or "")
+        said = [sentence for sentence in sentences if any(map(str.isalnum, sentence))]
+        statements = [f"{question} {s}" if {*words_of(s)} <= _YES_OR_NO else s for s in said]
+        if not state.answerable or not statements:
+            return state
+        sample = Sample(question=question, contexts=[passage.text for passage in state.passages])
+        result = yield from self.model_step.work({"sample": sample, "answer_statements": statements})
+        verdicts = result["answer_verdicts"][: len(statements)]
+        unsupported = next((verdict for verdict in verdicts if verdict.verdict != "supported"), None)
+        if unsupported is not None:
+            feedback = f"{unsupported.text}: {unsupported.reason}".removesuffix(": ")
+            return state.with_trial(CHECK_ANSWER, accepted=False, feedback=feedback).reject(UNSUPPORTED)
+        numbered = NumberedContexts.of(sample.contexts or []).sentences
+        cited = dict.fromkeys(number for verdict in verdicts for number in verdict.cites)
+        return state.replace(evidence=[text for number, text in numbered.items() if number in cited])
 
 
-def answer_check(critic: JudgeLike) -> CandidateStep:
-    """Return the step that rejects a candidate whose passages do not support its reference answer.
+def check_answer(critic: JudgeLike) -> CandidateStep:
+    """Return the step that verifies the reference answer, sentence by sentence, and keeps the evidence.
 
     Args:
-        critic: model that compares; one call.
+        critic: model that verifies; one call.
     """
     return AnswerCheck(name=CHECK_ANSWER, model_step=verify_statements(critic, of="answer"))
 
@@ -232,8 +261,7 @@ def propose_personas(writer: JudgeLike, documents: Any, n: int = 5, *, seed: int
     Raises:
         ConfigError: if n is not a whole number of at least 1, or the documents hold no text.
     """
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise ConfigError(f"n must be a whole number of at least 1, got {n!r}")
+    check_number("n must be a whole number of at least 1", n, lambda n: n >= 1, whole=True)
     store = documents if isinstance(documents, Docstore) else Docstore(documents)
     if not store.passages:
         raise ConfigError("the documents hold no text to ask about")

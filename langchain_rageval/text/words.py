@@ -168,6 +168,13 @@ class PhraseIndex:
         """Return True if the text has a stem that at least two indexed texts contain, and at most `most` of them."""
         return any(2 <= len(self._numbers_by_stem.get(stem, ())) <= most for stem in set(_stems(text)))
 
+    def weighted_share(self, text: str, within: str) -> float:
+        """Return the share of the stems of a text that another text has too, weighted as in `nearest`; 0 if none."""
+        known = {stem: self._numbers_by_stem[stem] for stem in set(_stems(text)) if stem in self._numbers_by_stem}
+        weights = {stem: log(1 + len(self._stems_of_text) / len(numbers)) for stem, numbers in known.items()}
+        shared = sum(weights[stem] for stem in weights.keys() & set(_stems(within)))
+        return shared / sum(weights.values()) if weights else 0.0
+
     def nearest(self, text: str) -> list[int]:
         """Return the numbers of the texts that share stems with a text, the nearest first.
 

@@ -1,12 +1,15 @@
 """`rageval generate`: from a folder of documents to a file of questions."""
 
 import json
+from contextlib import closing
 
 import pytest
 from helpers.each import each
 from helpers.texts import corpus
 from helpers.waiting import Pauses
 
+from langchain_rageval import Row, Sample, Score
+from langchain_rageval.sinks import SqliteSink
 from langchain_rageval.testset import Testset
 
 
@@ -48,10 +51,10 @@ def test_the_test_set_is_what_evaluate_reads(rageval, folder, tmp_path):
 
 def test_a_journal_and_a_budget(rageval, folder, tmp_path):
     words = ["generate", folder, "--size", 4, "--distribution", "simple=1", "--quiet", "--journal", tmp_path / "j.db"]
-    code, told, _ = rageval(*words, "--out", tmp_path / "a.jsonl", "--budget-calls", 12)
+    code, told, _ = rageval(*words, "--out", tmp_path / "a.jsonl", "--budget-calls", 14)
     assert code == 0
     assert "2 of 4 rows were generated: the budget is spent." in told
-    code, told, _ = rageval(*words, "--out", tmp_path / "b.jsonl", "--budget-calls", 12)
+    code, told, _ = rageval(*words, "--out", tmp_path / "b.jsonl", "--budget-calls", 14)
     assert Testset.load(tmp_path / "b.jsonl").complete
 
 
@@ -102,11 +105,11 @@ def test_the_table_and_the_json_object_show_calls_tokens_and_calls_per_row(ragev
     words = ["generate", folder, "--size", 2, "--distribution", "simple=1", "--quiet", "--out", tmp_path / "t.jsonl"]
     usage = Testset.load(tmp_path / "t.jsonl").usage if rageval(*words)[0] == 0 else None
     tokens = usage.input_tokens + usage.output_tokens
-    assert f"12 calls, {tokens:,} tokens; 6.0 calls per question" in rageval(*words)[1]
+    assert f"14 calls, {tokens:,} tokens; 7.0 calls per question" in rageval(*words)[1]
     found = json.loads(rageval(*words, "--json")[1])
-    assert found["usage"]["calls"] == sum(step["calls"] for step in found["steps"].values()) == 12
+    assert found["usage"]["calls"] == sum(step["calls"] for step in found["steps"].values()) == 14
     assert found["usage"]["input_tokens"] == usage.input_tokens
-    assert found["calls_per_row"] == 6.0
+    assert found["calls_per_row"] == 7.0
 
 
 def test_personas_share_the_part_of_the_distribution_that_names_them(rageval, folder, tmp_path):
@@ -143,3 +146,28 @@ def test_a_run_without_an_accepted_question_shows_the_words_of_the_critic(rageva
     assert code == 2
     assert "no question was accepted in " in complaints
     assert "An example of passage rejected: " in complaints
+
+
+def test_questions_of_production_with_low_scores_become_rows(rageval, folder, tmp_path, monkeypatch):
+    with closing(SqliteSink(tmp_path / "live.sqlite")) as sink:
+        for question, value in (("Кто основал город, спросил Пётр?", 0.2), ("Что это?", 0.9)):
+            score = Score(metric="faithfulness", aspect="grounding", value=value, instrument="i")
+            sink(Row(index=0, sample=Sample(question=question, answer="Да."), scores={"faithfulness": score}))
+    (tmp_path / "privacy.py").write_text(
+        "def redact(sample):\n"
+        "    return sample.model_copy(update={'question': sample.question.replace(', спросил Пётр', '')})\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "t.jsonl"
+    words = ["generate", folder, "--adopt", tmp_path / "live.sqlite", "--out", out, "--quiet"]
+    code, told, complaints = rageval(*words, "--where", "faithfulness < 0.5", "--redact", "privacy:redact")
+    assert (code, complaints) == (0, "")
+    (row,) = Testset.load(out).rows
+    assert (row.question, row.evolution, row.metadata["asked"]) == ("Кто основал город?", "adopted", 1)
+    assert "Пётр" not in out.read_text(encoding="utf-8") + told
+    for where, message in (
+        ("faithfulness ~ 1", "--where must be a metric, <, <=, > or >=, and a number"),
+        ("b < 1", "has a score of b"),
+    ):
+        code, _, complaints = rageval(*words, "--where", where)
+        assert (code, message in complaints) == (2, True)

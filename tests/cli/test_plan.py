@@ -225,10 +225,10 @@ def test_a_generation_is_planned_by_step_without_a_call(rageval, judged, tmp_pat
     estimate = json.loads(out)
     assert list(estimate) == ["questions", "rehearsed", "steps", "total", "notes"]
     assert estimate["questions"] == 4
-    assert estimate["total"]["calls"] == sum(step["calls"] for step in estimate["steps"].values()) == 2 * 6 + 2 * 10
+    assert estimate["total"]["calls"] == sum(step["calls"] for step in estimate["steps"].values()) == 2 * 7 + 2 * 11
     assert estimate["total"]["most_calls"] > estimate["total"]["calls"]
     table = rageval(*words)[1]
-    assert "Plan for 4 questions: 8.0 calls each if none is rejected" in table
+    assert "Plan for 4 questions: 9.0 calls each if none is rejected" in table
     assert "write_answer" in table
 
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.reports import report_of, scored
 from helpers.screens import seen
 
-from langchain_rageval.testset import Testset, TestsetRow
+from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
 
 
 @pytest.fixture
@@ -126,3 +126,29 @@ def test_options_of_the_page_are_refused_without_it(rageval, report, tmp_path, m
     code, _, err = rageval("label", report, "--html", "--scale", 0, 30)
     assert code == 2
     assert "scale is the lowest and the highest grade, from 0 to 9, as (1, 5); got (0, 30)" in err
+
+
+def test_two_reviews_are_merged_with_their_agreement(rageval, tmp_path):
+    rows = [
+        TestsetRow(id=str(n), question=f"Q{n}?", contexts=["c"], reference="r", evolution="simple") for n in range(3)
+    ]
+    for name, kept in (("anna", rows), ("boris", rows[:2])):
+        reviewed = [row.model_copy(update={"history": [Trial(kind="review", question=row.question)]}) for row in kept]
+        dropped = [
+            Candidate(
+                passages=[Passage(text="c", source="", start=0, end=1)],
+                question=row.question,
+                metadata={"id": row.id},
+                rejected="dropped by a reviewer",
+            )
+            for row in rows[len(kept) :]
+        ]
+        Testset(reviewed, rejected=dropped).to_jsonl(tmp_path / f"{name}.jsonl")
+    anna, boris = tmp_path / "anna.jsonl", tmp_path / "boris.jsonl"
+    code, told, complaints = rageval("review", "--merge", anna, boris, "--out", tmp_path / "both.jsonl")
+    assert (code, complaints) == (0, "")
+    assert "2 of 3 rows decided alike" in told
+    assert [len(row.history) for row in Testset.load(tmp_path / "both.jsonl")] == [1, 1, 0]
+    for words in (("review", anna, boris), ("review", "--merge", anna)):
+        code, _, complaints = rageval(*words)
+        assert (code, "review takes one test set; with --merge two" in complaints) == (2, True)

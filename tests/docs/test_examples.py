@@ -145,7 +145,7 @@ def test_a_test_set_that_one_can_look_into_price_and_grow_as_trees(ran, capsys):
     made = ran("how-to/test-set")
     ran("how-to/test-set", "Why questions are rejected", **made)
     ran("how-to/test-set", "What it costs", **made)
-    assert "Plan for 50 questions: 10.0 calls each if none is rejected" in capsys.readouterr().out
+    assert "Plan for 50 questions: 11.0 calls each if none is rejected" in capsys.readouterr().out
     left = ran("how-to/test-set", "One fact, several difficulties", **made)
     assert left["testset"].counts == {"simple": 2, "reasoning": 2, "conversational": 2}
     assert "Evolved minus simple question about the same fact, 2 trees" in capsys.readouterr().out

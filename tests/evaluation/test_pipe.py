@@ -69,7 +69,7 @@ async def test_the_parts_are_runnables_with_their_names_in_graph_and_trace():
     assert isinstance(answered_by(rag), Runnable)
     assert isinstance(scored_by([exact_match()]), Runnable)
     mermaid = pipe().get_graph().draw_mermaid()
-    assert "write_answer --> answered_by;" in mermaid
+    assert "check_answer --> answered_by;" in mermaid
     assert "answered_by --> scored_by;" in mermaid
     for call in ("invoke", "ainvoke"):
         names = Names()

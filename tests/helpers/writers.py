@@ -29,7 +29,7 @@ class Writer:
 
     def answer(self, messages: Any) -> Any:
         human = human_of(messages)
-        title, inputs = read_title(human), read_inputs(human)
+        title, inputs = read_title(human), {**read_inputs(human), "shown": human}
         before = self.calls[title]
         self.calls[title] += 1
         given = self.changed[title](inputs, before) if title in self.changed else None
@@ -67,6 +67,12 @@ RULES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "QuestionComparison": lambda i: {"reason": "", "deeper": i["question"] != i["parent"], "broader": False},
     "NeededPassages": lambda i: {"reason": "", "passages": [p["passage"] for p in i["passages"]]},
     "ReferenceAnswer": lambda i: {"answerable": True, "answer": i["passages"][0]["text"][:40]},
+    "Verdicts": lambda i: {
+        "verdicts": [
+            {"statement": one["statement"], "reason": "", "evidence": ["1.1"], "verdict": "supported"}
+            for one in i["statements"]
+        ]
+    },
     "DegradedAnswer": lambda _: {"answer": "Не знаю."},
     "PaddedContext": lambda _: {"sentences": ["Погода была хорошей."]},
 }

@@ -24,6 +24,7 @@ READS = {  # keys of the JSON block
     "degrade_answer": ["question", "answer"],
     "detect_abstention": ["question", "answer"],
     "detect_answerable": ["question"],
+    "evolve_audience": ["question", "passages", "persona", "style", "words"],
     "evolve_follow_up": ["question", "passages", "earlier"],
     "evolve_persona": ["question", "passages", "persona"],
     "extract_entities": ["text"],

@@ -22,7 +22,7 @@ def test_new_rows_come_from_unused_passages(door):
     longer = given.extend(testset, 7) if door == "extend" else asyncio.run(given.aextend(testset, 7))
     assert longer.rows[:5] == testset.rows
     assert len({row.contexts[0] for row in longer}) == len(longer) == 12
-    assert writer.total == 12 * 6
+    assert writer.total == 12 * 7
     assert longer.changes == {
         "kept": [row.id for row in testset],
         "added": [row.id for row in longer.rows[5:]],

@@ -126,7 +126,7 @@ def test_passages_and_answer_are_found_for_the_standalone_question():
 def test_the_row_and_its_sample_have_the_turns(tmp_path):
     writer = Writer()
     testset = generator(writer, {"follow_up": 1}, size=2, seed=3).generate(documents(9))
-    assert writer.total == 16
+    assert writer.total == 18
     for row in testset:
         assert row.evolution == "follow_up"
         assert [turn.role for turn in row.chat_history] == ["user", "assistant"] * (len(row.chat_history) // 2)

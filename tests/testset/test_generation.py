@@ -15,12 +15,12 @@ HALVES = {"simple": 0.5, "reasoning": 0.5}
 
 
 def generator(writer, distribution=None, **options):
-    options = {"splitter": False, "progress": False, **options}
+    options = {"splitter": False, "progress": False, "allow_empty": True, **options}
     return TestsetGenerator(writer.model, writer.model, Ring(), distribution or DEFAULT, **options)
 
 
 def ideal(testset):
-    return sum(6 if row.evolution == "simple" else 10 for row in testset)
+    return sum(7 if row.evolution == "simple" else 11 for row in testset)
 
 
 def never_deeper(**changed):
@@ -121,7 +121,7 @@ async def test_usage_counts_every_call_by_step():
     calls = {step: usage.calls for step, usage in testset.usage_by_step.items()}
     steps = ["grade_passage", "extract_keyphrases", "write_question", "review_question"]
     evolutions = ["reasoning", "conditional", "multi_context"]
-    assert list(calls) == [*steps, *evolutions, "find_passages", "write_answer", "embed"]
+    assert list(calls) == [*steps, *evolutions, "find_passages", "write_answer", "check_answer", "embed"]
     assert calls["grade_passage"] == writer.calls["PassageGrades"]
     assert testset.usage_by_step["embed"].embedded == testset.usage.embedded
     other = await generator(rejecting(question=0.3)).agenerate(documents(40), size=10)
@@ -134,7 +134,7 @@ def test_usage_is_kept_in_the_file_and_shown(tmp_path):
     loaded = Testset.load(tmp_path / "t.jsonl")
     assert loaded == testset
     assert loaded.usage == testset.usage.model_copy(update={"seconds": 0.0})
-    assert repr(loaded).splitlines()[2] == "12 calls, unknown tokens; 6.0 calls per question"
+    assert repr(loaded).splitlines()[2] == "14 calls, unknown tokens; 7.0 calls per question"
 
 
 def test_a_resumed_run_has_the_usage_and_the_file_of_an_undisturbed_one(tmp_path):
@@ -220,7 +220,7 @@ def test_a_critic_that_rejects_everything_ends_the_run_after_a_bounded_number_of
     writer = rejecting(**{kind: 1})
     testset = generator(writer, {"reasoning": 1}).generate(documents(200), size=40)
     assert (len(testset), testset.yields["attempts"]) == (0, 40)
-    reason = "none of the 40 questions was accepted; see `rejected`"
+    reason = "none of the last 40 questions was accepted; see `rejected`"
     assert testset.notes == [f"0 of 40 rows were generated: {reason}."]
 
 

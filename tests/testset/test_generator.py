@@ -38,7 +38,7 @@ NO = {"feedback": "нет", "standalone": False, "answerable": True}
 
 def generator(writer, distribution=None, **options):
     embeddings = options.pop("embeddings", None) or Ring()
-    options = {"splitter": False, "progress": False, **options}
+    options = {"splitter": False, "progress": False, "allow_empty": True, **options}
     return TestsetGenerator(writer.model, writer.model, embeddings, distribution or {"simple": 1}, **options)
 
 
@@ -58,17 +58,17 @@ def made(request):
 
 
 @pytest.mark.parametrize("size", [1, 7, 20])
-async def test_a_simple_row_takes_six_calls(made, size):
+async def test_a_simple_row_takes_seven_calls(made, size):
     writer = Writer()
     testset = await made(generator(writer), documents(30), size=size)
     assert (len(testset), testset.complete, testset.counts) == (size, True, {"simple": size})
-    assert writer.total == 6 * size
+    assert writer.total == 7 * size
     assert testset.yields == {"attempts": size, "rejected": {}}
 
 
 @pytest.mark.parametrize(
     ("branch", "calls"),
-    [(reasoning, 10), (conditional, 10), (multi_context, 10), (reasoning | conditional, 14), (conversational, 8)],
+    [(reasoning, 11), (conditional, 11), (multi_context, 11), (reasoning | conditional, 15), (conversational, 9)],
 )
 async def test_an_evolution_takes_four_more_at_most(made, branch, calls):
     writer = Writer()
@@ -95,14 +95,14 @@ async def test_the_closed_book_takes_one_more(made):
     writer = Writer()
     await made(generator(writer, closed_book=writer.model), documents(9), size=2)
     assert writer.calls["DegradedAnswer"] == 2
-    assert writer.total == 14
+    assert writer.total == 16
 
 
 @pytest.mark.parametrize("count", [20, 2_000])
 async def test_the_cost_does_not_depend_on_the_size_of_the_corpus(made, count):
     writer, embeddings = Writer(), Ring()
     await made(generator(writer, {"simple": 1, "reasoning": 1}, embeddings=embeddings), documents(count), size=10)
-    assert writer.total == 5 * 6 + 5 * 10
+    assert writer.total == 5 * 7 + 5 * 11
     assert sum(embeddings.batches) == 10  # the questions, to find duplicates
 
 
@@ -119,7 +119,9 @@ async def test_passages_are_not_embedded_if_entities_lead_to_a_second_one(made):
     testset = await made(generator(writer, {"multi_context": 1}, embeddings=embeddings), documents(200), size=3)
     assert sum(embeddings.batches) == 3  # the questions, to find duplicates
     assert writer.calls == {
-        **dict.fromkeys(("PassageGrades", "Keyphrases", "Entities", "NeededPassages", "ReferenceAnswer"), 3),
+        **dict.fromkeys(
+            ("PassageGrades", "Keyphrases", "Entities", "NeededPassages", "ReferenceAnswer", "Verdicts"), 3
+        ),
         "Question": 9,
         "QuestionReview": 6,
     }
@@ -348,7 +350,7 @@ async def test_two_generators_with_different_models_do_not_meet():
     docs = documents(20)
     sets = await asyncio.gather(generator(one).agenerate(docs, size=5), generator(other).agenerate(docs, size=6))
     assert [len(made) for made in sets] == [5, 6]
-    assert (one.total, other.total) == (30, 36)
+    assert (one.total, other.total) == (35, 42)
 
 
 def test_the_critic_may_be_another_model():
@@ -356,7 +358,13 @@ def test_the_critic_may_be_another_model():
     given = TestsetGenerator(writer.model, critic.model, Ring(), {"reasoning": 1}, splitter=False, progress=False)
     given.generate(documents(5), size=2)
     assert writer.calls.keys() == {"Keyphrases", "Question", "ReferenceAnswer"}
-    assert critic.calls.keys() == {"PassageGrades", "QuestionReview", "QuestionComparison", "NeededPassages"}
+    assert critic.calls.keys() == {
+        "PassageGrades",
+        "QuestionReview",
+        "QuestionComparison",
+        "NeededPassages",
+        "Verdicts",
+    }
 
 
 # Journal and budget
@@ -414,10 +422,10 @@ async def test_a_journal_that_cannot_be_used_is_an_error(made, tmp_path):
 async def test_a_budget_ends_the_run_with_what_there_is(made):
     writer = Writer()
     testset = await made(generator(writer, budget=Budget(calls=20)), documents(30), size=10)
-    assert len(testset) == 3
-    assert writer.total == 18
-    assert testset.yields["rejected"] == {"the budget is spent": 7}
-    assert testset.notes == ["3 of 10 rows were generated: the budget is spent."]
+    assert len(testset) == 2
+    assert writer.total == 14
+    assert testset.yields["rejected"] == {"the budget is spent": 8}
+    assert testset.notes == ["2 of 10 rows were generated: the budget is spent."]
 
 
 def test_an_interrupted_run_gives_what_there_is():

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,30 @@ from helpers.texts import corpus
 from helpers.writers import Ring, Writer, documents, passage
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.runnables import Runnable, RunnableBranch, RunnableLambda, RunnablePassthrough, RunnableSequence
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+from langchain_core.runnables import (
+    Runnable,
+    RunnableBranch,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+    RunnableSequence,
+)
+from langchain_core.runnables import chain as chain_of
 
-from langchain_rageval import Candidate, ConfigError, HashingEmbeddings, OfflineJudge, TestsetGenerator
+from langchain_rageval import (
+    Candidate,
+    ConfigError,
+    HashingEmbeddings,
+    OfflineJudge,
+    TestsetGenerator,
+    answered_by,
+    faithfulness,
+    scored_by,
+)
+from langchain_rageval.errors import EmptyTestsetError
 from langchain_rageval.steps import Question
 from langchain_rageval.testset import Docstore, conditional, multi_context, question_filter, reasoning, simple
 from langchain_rageval.testset.generator_steps import STEP_NAMES
@@ -23,7 +45,7 @@ ASKED = Candidate(passages=[passage(0)]).with_question("Что такое пол
 
 
 def generator(writer, distribution=None, **options):
-    options = {"splitter": False, "progress": False, **options}
+    options = {"splitter": False, "progress": False, "allow_empty": True, **options}
     return TestsetGenerator(writer.model, writer.model, Ring(), distribution or {"simple": 1}, **options)
 
 
@@ -99,18 +121,18 @@ def test_evolutions_are_runnables_and_compose_to_sequences():
 @each(
     ("branch", "path", "calls"),
     [
-        (reasoning, "reasoning", 10),
-        (reasoning | conditional, "reasoning+conditional", 14),
-        (reasoning | RunnableLambda(louder), "reasoning+louder", 10),
-        (RunnableLambda(louder) | reasoning, "louder+reasoning", 10),
-        (reasoning | louder | conditional, "reasoning+louder+conditional", 14),
-        (louder, "louder", 6),
-        (RunnableLambda(louder).with_config(run_name="shout"), "shout", 6),
-        (RunnableLambda(lambda candidate: candidate), "RunnableLambda", 6),
-        (reasoning.with_retry(), "reasoning", 10),
-        (RunnableBranch((lambda candidate: len(candidate.question) > 1, reasoning), conditional), "reasoning", 10),
-        ("conversational+reasoning", "conversational+reasoning", 12),
-        (simple, "simple", 6),
+        (reasoning, "reasoning", 11),
+        (reasoning | conditional, "reasoning+conditional", 15),
+        (reasoning | RunnableLambda(louder), "reasoning+louder", 11),
+        (RunnableLambda(louder) | reasoning, "louder+reasoning", 11),
+        (reasoning | louder | conditional, "reasoning+louder+conditional", 15),
+        (louder, "louder", 7),
+        (RunnableLambda(louder).with_config(run_name="shout"), "shout", 7),
+        (RunnableLambda(lambda candidate: candidate), "RunnableLambda", 7),
+        (reasoning.with_retry(), "reasoning", 11),
+        (RunnableBranch((lambda candidate: len(candidate.question) > 1, reasoning), conditional), "reasoning", 11),
+        ("conversational+reasoning", "conversational+reasoning", 13),
+        (simple, "simple", 7),
     ],
 )
 async def test_a_distribution_is_a_list_of_shares_and_runnables(branch, path, calls):
@@ -166,7 +188,7 @@ def test_a_runnable_finds_the_models_of_the_generator_in_its_config():
 
     writer = Writer()
     assert generator(writer, {paraphrase: 1}).generate(documents(9), size=2).counts == {"reasoning": 2}
-    assert writer.total == 2 * 7
+    assert writer.total == 2 * 8
 
 
 # Own steps
@@ -192,7 +214,7 @@ def test_every_step_can_be_replaced(name):
     uses = 2 * (2 if name == "question_filter" else 1)
     assert seen[name] == trace.names.count("mine") == uses
     assert testset.counts == {"reasoning": 2}
-    assert writer.total == 20 if name == "closed_book_filter" else writer.total == 20 - uses
+    assert writer.total == 22 if name == "closed_book_filter" else writer.total == 22 - uses
 
 
 def test_a_step_is_left_out_with_a_passthrough():
@@ -248,58 +270,135 @@ def _raise(_candidate):
     raise ValueError("my mistake")
 
 
-@pytest.mark.gate
+EXPECTED = (
+    "mine must return the Candidate or a changed copy, such as candidate.replace(question=...) or "
+    "candidate.reject(reason)"
+)
+OR_STR = ", or the new question as a str; it returned "
+
+
 @each(
-    ("result", "message"),
+    ("result", "in_branch", "in_step"),
     [
+        (lambda _: None, EXPECTED + OR_STR + "NoneType", EXPECTED + "; it returned NoneType"),
         (
-            lambda _: None,
-            "mine must return the Candidate or a changed copy, such as candidate.replace(question=...) or "
-            "candidate.reject(reason); it returned NoneType",
+            lambda candidate: AIMessage(candidate.question),
+            EXPECTED + OR_STR + "AIMessage; add | StrOutputParser()",
+            EXPECTED + "; it returned AIMessage",
         ),
-        (
-            lambda candidate: candidate.question,
-            "mine must return the Candidate or a changed copy, such as candidate.replace(question=...) or "
-            "candidate.reject(reason); it returned str",
-        ),
-        (
-            lambda candidate: candidate.replace(questoin="?"),
-            "mine returned an invalid Candidate: questoin: Extra inputs are not permitted",
-        ),
-        (
-            lambda candidate: candidate.replace(passages=[]),
-            "mine returned an invalid Candidate: passages: List should have at least 1 item after validation, not 0",
-        ),
-        (
-            lambda candidate: candidate.replace(question=" "),
-            "mine returned a Candidate with a blank question; reject(reason) drops a question",
+        (lambda candidate: {"question": "?"}, EXPECTED + OR_STR + "dict", EXPECTED + "; it returned dict"),
+        (lambda candidate: candidate.question, None, EXPECTED + "; it returned str"),
+        *(
+            (lambda candidate, change=change: candidate.replace(**change), message, message)
+            for change, message in (
+                ({"questoin": "?"}, "mine returned an invalid Candidate: questoin: Extra inputs are not permitted"),
+                ({"question": " "}, "mine returned a blank question; reject(reason) drops a question"),
+                (
+                    {"passages": []},
+                    "mine returned an invalid Candidate: passages: List should have at least 1 item after validation, "
+                    "not 0",
+                ),
+            )
         ),
     ],
 )
-@each("place", ["branch", "step"])
-async def test_a_step_that_returns_no_candidate_rejects_its_candidate_and_stops_nothing(result, message, place):
+async def test_a_wrong_return_is_an_error_at_the_first_row(result, in_branch, in_step):
     def mine(candidate):
-        return result(candidate) if "номер 1" in candidate.passages[0].text else candidate
+        return result(candidate)
 
-    options = {"distribution": {reasoning | mine: 1}} if place == "branch" else {"steps": {"question_filter": mine}}
-    given = generator(Writer(), **options)
-    testset = given.generate([*documents(9)], size=5)
-    assert len(testset) == 5
-    assert testset.notes in ([], [f"The first failure: ConfigError: {message}"])
-    ones = [f"Отрывок номер 1{n} о полисе." for n in range(9)]
-    alone = given.generate(ones, size=1)
-    assert alone.yields == {"attempts": 5, "rejected": {"failed: ConfigError": 5}}
-    assert alone.notes == [
-        f"The first failure: ConfigError: {message}",
-        "0 of 1 rows were generated: the last 5 attempts failed.",
-    ]
-    assert (await given.agenerate(ones, size=1)).notes == alone.notes
+    places = {"distribution": {reasoning | mine: 1}}, {"steps": {"question_filter": mine}}
+    for options, message in zip(places, (in_branch, in_step), strict=True):
+        writer = Writer()
+        given = generator(writer, max_concurrency=1, **options)
+        if message is None:
+            assert len(given.generate(documents(9), size=2)) == 2
+            continue
+        with pytest.raises(ConfigError) as caught:
+            given.generate(documents(9), size=5)
+        assert str(caught.value) == message
+        assert writer.total < 30  # not the attempts of all rows
+        with pytest.raises(ConfigError):
+            await given.agenerate(documents(9), size=5)
 
 
-def test_a_step_that_raises_rejects_its_candidate_and_stops_nothing():
-    testset = generator(Writer(), {louder: 1}, steps={"find_passages": _raise}).generate(documents(9), size=1)
+def answered(_question):
+    return {"answer": "yes", "contexts": ["c"]}
+
+
+async def test_a_set_without_rows_is_an_error_that_holds_it_unless_that_is_allowed():
+    given = generator(Writer(), {louder: 1}, steps={"find_passages": _raise}, allow_empty=False)
+    testset = given.generate(documents(9), size=1, allow_empty=True)
     assert testset.yields == {"attempts": 5, "rejected": {"failed: ValueError": 5}}
     assert testset.notes[0] == "The first failure: ValueError: my mistake"
+    with pytest.raises(EmptyTestsetError, match="The first failure: ValueError: my mistake") as caught:
+        given.generate(documents(9), size=1)
+    assert caught.value.testset.rejected == testset.rejected
+    chain = given | answered_by(answered, progress=False) | scored_by(faithfulness(OfflineJudge()))
+    for run in (given.agenerate, chain.ainvoke):
+        with pytest.raises(EmptyTestsetError):
+            await run(documents(9))
+    with pytest.raises(EmptyTestsetError):
+        list(given.stream(documents(9)))
+
+
+def test_the_notes_of_a_test_set_are_in_its_report():
+    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), size=2, progress=False)
+    scored = scored_by(faithfulness(OfflineJudge()), progress=False)
+    report = (given | answered_by(answered, progress=False) | scored).invoke(corpus("ru_wiki")[:3])
+    assert report.notes[0] == given.generate(corpus("ru_wiki")[:3]).notes[0]
+
+
+PROMPT = ChatPromptTemplate.from_messages([("system", "Rewrite."), ("human", "{question} {passages}")])
+MODEL = RunnableLambda(lambda value: AIMessage(f"Как связано с рекой: {value.to_messages()[-1].content[:20]}?"))
+TO_STR = PROMPT | MODEL | StrOutputParser()
+FROM_FIELDS = {"question": itemgetter("question"), "passages": itemgetter("passages")} | TO_STR
+
+
+def put_back(given):
+    return given["c"].replace(question=given["q"])
+
+
+@each(
+    ("evolution", "name"),
+    [
+        (TO_STR, "RunnableSequence"),
+        (TO_STR.with_config(run_name="river"), "river"),
+        (TO_STR.with_retry(), "RunnableSequence"),
+        (TO_STR | RunnableLambda(str.upper, name="loud"), "loud"),
+        ({"question": lambda c: c.question, "passages": lambda c: c.passages[0].text} | TO_STR, "RunnableSequence"),
+        (FROM_FIELDS, "RunnableSequence"),
+        (RunnableParallel(c=RunnablePassthrough(), q=FROM_FIELDS) | put_back, "put_back"),
+        (RunnableParallel(c=RunnablePassthrough(), q=FROM_FIELDS) | RunnableLambda(put_back, name="mine"), "mine"),
+        (reasoning | {"c": RunnablePassthrough(), "q": FROM_FIELDS} | RunnableLambda(put_back), "reasoning+put_back"),
+        (RunnableParallel(c=RunnablePassthrough(), q=FROM_FIELDS) | put_back | reasoning, "put_back+reasoning"),
+        (reasoning | TO_STR, "reasoning+RunnableSequence"),
+        (TO_STR | reasoning, "RunnableSequence+reasoning"),
+        (RunnablePassthrough.assign(q=TO_STR) | itemgetter("q"), "RunnableSequence"),
+        (RunnableLambda(lambda c: FROM_FIELDS), "RunnableLambda"),
+        (FROM_FIELDS.with_fallbacks([RunnableLambda(louder)]), "RunnableWithFallbacks"),
+        (RunnableBranch((lambda c: True, FROM_FIELDS), louder), "RunnableBranch"),
+        (ChatPromptTemplate.from_template("{x}") | MODEL | StrOutputParser(), "RunnableSequence"),
+        (PromptTemplate.from_template("{context} {question}") | MODEL | StrOutputParser(), "RunnableSequence"),
+        (RunnableLambda(lambda c: f"{c.question} Почему?"), "RunnableLambda"),
+        (RunnableLambda(louder) | TO_STR, "louder"),
+        (chain_of(lambda c: FROM_FIELDS.invoke(c)), "RunnableLambda"),
+        (RunnablePassthrough() | louder, "louder"),
+    ],
+)
+def test_a_chain_from_candidate_to_candidate_or_str_is_an_evolution(evolution, name):
+    testset = generator(Writer(), [(1, evolution)], size=2, allow_empty=False).generate(documents(9))
+    branch = next(iter(generator(Writer(), [(1, evolution)]).distribution))
+    assert branch.get_name() == name
+    assert [row.evolution for row in testset] == [name] * 2
+    assert all(row.history[-1].question == row.question for row in testset)
+
+
+def test_two_evolutions_without_a_name_in_one_distribution_are_refused():
+    one, other = lambda c: c.question + "!", lambda c: c.question + "?"
+    with pytest.raises(ConfigError, match=r"^two evolutions of the distribution have no name, so their rows cannot be"):
+        generator(Writer(), [(1, one), (1, RunnableLambda(other))])
+    named = [(1, RunnableLambda(one, name="one")), (1, RunnableLambda(other).with_config(run_name="other"))]
+    assert [branch.get_name() for branch in generator(Writer(), named).distribution] == ["one", "other"]
 
 
 async def test_an_async_function_is_a_step_of_agenerate():
@@ -320,7 +419,7 @@ async def test_an_async_function_is_a_step_of_agenerate():
         (
             {"steps": {"question_filer": louder}},
             "steps has no step 'question_filer': the steps are passage_filter, keyphrases, seed_question, "
-            "question_filter, compress, evolution_filter, find_passages, answer, closed_book_filter",
+            "question_filter, compress, evolution_filter, find_passages, answer, check_answer, closed_book_filter",
         ),
         ({"steps": [louder]}, "steps must map names to Runnables, got list: the steps are passage_filter, "),
         (
@@ -357,7 +456,8 @@ def test_the_graph_shows_the_chain_with_a_branch_for_each_evolution():
         ["review_question_1", "find_passages"],
         ["louder_1", "find_passages"],
         ["find_passages", "louder_2"],
-        ["louder_2", "TestsetGeneratorOutput"],
+        ["louder_2", "check_answer"],
+        ["check_answer", "TestsetGeneratorOutput"],
     ]
 
 
@@ -380,7 +480,7 @@ async def test_a_trace_shows_each_step_once_under_its_own_name(call):
     before = ["grade_passage", "extract_keyphrases", "write_question", "review_question"]
     expected = [row[:1], row, *([*row, name] for name in before), [*row, "reasoning"]]
     expected += [[*row, "reasoning", name] for name in parts]
-    expected += [[*row, name] for name in ("louder", "find_passages", "write_answer")]
+    expected += [[*row, name] for name in ("louder", "find_passages", "write_answer", "check_answer")]
     assert list(trace.paths.values()) == expected
     assert trace.ended.keys() == trace.paths.keys()
     assert len(next(iter(trace.ended[run] for run, path in trace.paths.items() if len(path) == 1))) == 1

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
 from helpers.writers import passage
 from hypothesis import given
 from hypothesis import strategies as st
@@ -162,9 +163,15 @@ def test_the_passage_of_a_question_from_elsewhere_is_its_first():
     assert list(plan._last_candidates) == [passage(1).id]
 
 
-@pytest.mark.parametrize(("written", "told"), [(31, 0), (32, 32), (33, 33)])
-def test_a_run_without_an_accepted_question_is_hopeless_after_32(written, told):
-    rows = [SimpleNamespace(accepted=None)] * 2
-    assert PassageScheduler.hopeless.fget(SimpleNamespace(rows=rows, _written=written)) == told
-    rows[1] = SimpleNamespace(accepted="yes")
-    assert PassageScheduler.hopeless.fget(SimpleNamespace(rows=rows, _written=written)) == 0
+@each(
+    ("written", "repeated", "reason"),
+    [
+        (31, 30, ""),
+        (32, 0, "none of the last 32 questions was accepted; see `rejected`"),
+        (16, 16, "the last 16 questions repeat accepted ones; see `rejected`"),
+        (17, 16, ""),
+    ],
+)
+def test_a_run_ends_if_none_of_the_last_questions_is_accepted(written, repeated, reason):
+    plan = SimpleNamespace(_written=written, _repeated=repeated)
+    assert PassageScheduler.hopeless.fget(plan) == reason

@@ -42,7 +42,7 @@ def test_the_expected_calls_are_those_of_a_critic_that_rejects_nothing(distribut
     estimate = given.plan(documents(40), 8)
     assert writer.total == 0
     if tree:  # the rule-based writer repeats itself in a tree, so the calls are counted by hand
-        assert estimate.calls == 2 * 4 + 8 * (2 + closed_book) + 6 * 4
+        assert estimate.calls == 2 * 4 + 8 * (3 + closed_book) + 6 * 4
         return
     testset = given.generate(documents(40), size=8)
     calls = {step: usage.calls for step, usage in testset.usage_by_step.items() if usage.calls}
@@ -60,8 +60,9 @@ def test_the_upper_bound_counts_every_attempt_rewrite_and_second_try():
         "reasoning": (8, 192),
         "find_passages": (2, 16),
         "write_answer": (2, 16),
+        "check_answer": (2, 16),
     }
-    assert (estimate.calls, estimate.most_calls) == (20, 320)
+    assert (estimate.calls, estimate.most_calls) == (22, 336)
     assert estimate.tokens < estimate.most_tokens
 
 
@@ -89,7 +90,7 @@ def test_own_steps_are_not_called_and_noted():
 
     given = generator(Writer(), {reasoning | shout: 1}, steps={"question_filter": shout})
     estimate = given.plan(documents(9), 2)
-    assert estimate.calls == 2 * (5 + 3)
+    assert estimate.calls == 2 * (6 + 3)
     assert estimate.notes == [
         "question_filter cannot be planned: the model calls of your own step are unknown.",
         "shout cannot be planned: the model calls of your own step are unknown.",
@@ -108,12 +109,12 @@ def test_a_plan_embeds_nothing_and_takes_a_docstore():
 def test_a_plan_is_shown_as_text_and_as_a_table():
     estimate = generator(Writer(), {"simple": 1}, dedupe=None).plan(documents(9), 3)
     lines = repr(estimate).splitlines()
-    assert lines[0] == "Plan for 3 questions: 6.0 calls each if none is rejected"
+    assert lines[0] == "Plan for 3 questions: 7.0 calls each if none is rejected"
     tokens, most = estimate["grade_passage"].tokens, estimate["grade_passage"].most_tokens
     assert lines[1] == (
         f"grade_passage 3 calls, {tokens:,} tokens, 0 texts to embed, at most 24 calls, {most:,} tokens"
     )
-    assert lines[-3].startswith("total 18 calls, ")
+    assert lines[-3].startswith("total 21 calls, ")
     assert "<td" in estimate._repr_html_()
     assert list(estimate) == [
         "grade_passage",
@@ -122,6 +123,7 @@ def test_a_plan_is_shown_as_text_and_as_a_table():
         "review_question",
         "find_passages",
         "write_answer",
+        "check_answer",
     ]
 
 

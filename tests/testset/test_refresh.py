@@ -25,14 +25,16 @@ def answer(inputs, _):
     return {"answerable": "рублей" in text, "answer": text.partition(";")[0]}
 
 
-def verdict(label):
-    """Return a critic's reply to the question whether the passages support the earlier answer."""
-    evidence = [] if label == "absent" else ["1.1"]
-    return lambda *_: {"verdicts": [{"statement": 1, "reason": "", "evidence": evidence, "verdict": label}]}
+def verdicts(inputs, _):
+    """Return the reply of a critic that supports what a passage says in the same words."""
+    found = [f"{one['text'].rstrip('.')};" in inputs["shown"].partition("```json")[0] for one in inputs["statements"]]
+    labels = [("supported", ["1.1"]) if there else ("absent", []) for there in found]
+    reply = [{"statement": n, "reason": "", "evidence": e, "verdict": v} for n, (v, e) in enumerate(labels, 1)]
+    return {"verdicts": reply}
 
 
 def writer_of_prices():
-    return Writer(ReferenceAnswer=answer, Verdicts=verdict("absent"))
+    return Writer(ReferenceAnswer=answer, Verdicts=verdicts)
 
 
 def generator(writer, **options):
@@ -83,7 +85,7 @@ def test_another_price_mends_the_answer_and_only_the_touched_rows_are_asked_abou
     writer, given, testset = made()
     touched = testset.rows[4:6]  # 10% of the rows
     after = refreshed(testset, edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек")), given)
-    assert writer.calls == {"NeededPassages": 2, "ReferenceAnswer": 2, "Verdicts": 2}
+    assert writer.calls == {"NeededPassages": 2, "ReferenceAnswer": 2, "Verdicts": 4}
     assert after.changes["mended"] == ids(touched)
     assert after.changes["kept"] == ids([row for row in testset if row not in touched])
     assert ids(after) == ids(testset)
@@ -108,7 +110,7 @@ def test_an_answer_that_still_holds_is_kept_with_the_new_passage(refreshed):
 def test_another_wording_of_an_answer_that_the_passages_support_keeps_the_earlier_one():
     writer, _given, testset = made()
     writer.changed["ReferenceAnswer"] = lambda inputs, _: {"answerable": True, "answer": "Иначе говоря, столько же."}
-    writer.changed["Verdicts"] = verdict("supported")
+    del writer.changed["Verdicts"]
     touched = testset.rows[4:6]
     after = testset.refresh(edited(touched, lambda text: text.replace("длинный", "короткий")))
     assert writer.calls == {"NeededPassages": 2, "ReferenceAnswer": 2, "Verdicts": 2}
@@ -131,7 +133,7 @@ def test_a_document_that_is_gone_drops_its_rows_without_asking():
     writer, _given, testset = made(distribution={"simple": 1})
     after = testset.refresh(edited(testset.rows[4:6], lambda text: None))
     assert after.changes["dropped"] == ids(testset.rows[4:6])
-    assert writer.total == 2 * 6  # two new simple rows
+    assert writer.total == 2 * 7  # two new simple rows
     assert len(after) == 20
 
 
@@ -206,9 +208,9 @@ def test_a_failing_critic_leaves_the_row_with_a_note():
 
 def test_a_spent_budget_leaves_rows_unchecked():
     writer, _given, testset = made()
-    poor = generator(writer, budget=Budget(calls=3), max_concurrency=1)
+    poor = generator(writer, budget=Budget(calls=4), max_concurrency=1)
     after = testset.refresh(edited(testset.rows[:4], lambda text: text.replace("длинный", "короткий")), poor)
-    assert writer.total <= 3
+    assert writer.total <= 4
     assert after.notes == [
         "3 rows could not be checked against changed passages and stayed as before: the budget is spent."
     ]
@@ -283,11 +285,11 @@ def test_the_usage_is_that_of_the_refresh():
     assert {step: usage.calls for step, usage in after.usage_by_step.items()} == {
         "find_passages": 2,
         "write_answer": 2,
-        "check_answer": 2,
+        "check_answer": 4,
         "embed": 0,
     }
-    assert (after.usage.calls, after.calls_per_row) == (6, None)
-    assert "6 calls, unknown tokens" in repr(after).splitlines()
+    assert (after.usage.calls, after.calls_per_row) == (8, None)
+    assert "8 calls, unknown tokens" in repr(after).splitlines()
 
 
 def trees(testset):

@@ -235,6 +235,7 @@ def test_evolutions_are_composed_to_branches_by_name():
         "reasoning",
         "conditional",
         "multi_context",
+        "thematic",
         "conversational",
         "unanswerable",
         "off_topic",

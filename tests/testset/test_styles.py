@@ -37,7 +37,7 @@ def test_a_style_rephrases_the_question_and_is_metadata_of_the_row(name):
     writer = Writer()
     (row,) = generator(writer, {style(name): 1}, size=1).generate(documents(9))
     assert (row.evolution, row.metadata["style"]) == (name, name)
-    assert writer.total == 8
+    assert writer.total == 9
     assert row.to_sample().metadata["style"] == name
     assert [trial.kind for trial in row.history] == ["passage", "seed", name]
 

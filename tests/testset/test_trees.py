@@ -34,7 +34,7 @@ def test_size_counts_rows_and_each_tree_has_every_evolution_once(size, sizes):
         assert len({row.passage_ids[0] for row in tree}) == 1
         (question,) = {next(trial.question for trial in row.history if trial.kind == "seed") for row in tree}
         assert tree[0].question == question
-    assert writer.total == 6 * len(sizes) + 6 * (size - len(sizes))
+    assert writer.total == 7 * len(sizes) + 7 * (size - len(sizes))
 
 
 def test_shares_do_not_matter_and_the_sample_names_the_tree():

@@ -400,6 +400,7 @@
     items.forEach((item, place) => {
       const decision = decisions.get(place) ?? {}, verdict = decision.recorded ? undefined : verdictOf(place);
       const own = { question: decision.question ?? item.question, reference: decision.reference ?? item.texts[0][1], history: item.history };
+      if (decision.reference !== undefined) own.evidence = []; // of the reference before; the last of two equal names counts
       if (verdict === "dropped") return dropped.push(candidateOf(item, decision));
       if (verdict) own.history = [...item.history, { kind: "review", question: own.question, accepted: true, feedback: feedbackOn(item, decision) }];
       lines.push(`${item.rest.slice(0, -1)},${JSON.stringify(own).slice(1)}`);
@@ -427,7 +428,7 @@
     const others = Object.fromEntries(Object.entries(given).filter(([, value]) => value?.length));
     return {
       passages: passages.length ? passages : [{ text: "", source: "", start: 0, end: 0 }],
-      question, reference, evolution: row.evolution, answerable: row.answerable, ...others, history: [...attempts, trial], rejected: data.reason,
+      question, reference, evolution: row.evolution, answerable: row.answerable, metadata: { id: row.id }, ...others, history: [...attempts, trial], rejected: data.reason,
     };
   }
 

@@ -1,0 +1,180 @@
+"""Adoption: questions that users asked, answered from documents as rows of a test set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from langchain_core.runnables import Runnable
+from pydantic import InstanceOf
+
+from langchain_rageval.data.loading import load_samples
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.requests import InvokeChild, Operation
+from langchain_rageval.testset.accepted_questions import AcceptedQuestions
+from langchain_rageval.testset.candidate import (
+    ADOPTED,
+    ANSWERED_BY_DOCUMENTS,
+    NOT_ANSWERED,
+    NOT_IN_PASSAGES,
+    QUESTION_REJECTED,
+    Candidate,
+    CandidateStep,
+    drawn_text,
+    numbered_passages,
+    prompt_step,
+)
+from langchain_rageval.testset.generation import BUDGET_SPENT, Generation
+from langchain_rageval.testset.testset import Testset
+
+ADOPTION_CALLS = 4
+"""Calls for one question: review, find the passages, answer, check the answer."""
+
+_DOUBTED = frozenset({NOT_IN_PASSAGES, NOT_ANSWERED, ANSWERED_BY_DOCUMENTS})  # the review was wrong
+_DROPPED = frozenset({"standalone_question", "asked"})
+
+Redact = Callable[[Any], Any]
+"""Function that removes what must not be stored: from a str to a str, or from a Sample to a Sample."""
+
+
+def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
+    """Return questions of users as samples, redacted.
+
+    Args:
+        questions: path of a file of samples, or an iterable of texts, samples, mappings, and rows of reports.
+        redact: called with each text, or each sample, before anything else reads it; None changes nothing.
+
+    Raises:
+        ConfigError: if `redact` returns something else than it got, or there is no question.
+        SampleError: if an item is no sample.
+    """
+    if isinstance(questions, str | Path):
+        questions = load_samples(questions)
+    samples = [_read(item, redact) for item in questions]
+    if not samples:
+        raise ConfigError("adopt needs at least one question")
+    return samples
+
+
+def _read(item: Any, redact: Redact | None) -> Sample:
+    given = item if isinstance(item, str) else Sample.parse(getattr(item, "sample", item))
+    redacted = given if redact is None else redact(given)
+    kind = str if isinstance(given, str) else Sample
+    if not isinstance(redacted, kind):
+        raise ConfigError(f"redact must return a {kind.__name__}, got {type(redacted).__name__}")
+    return Sample(question=redacted) if isinstance(redacted, str) else redacted
+
+
+class UserQuestionReview(CandidateStep):
+    """Step that rejects a question of a user that is not understood alone, and marks whether its passages answer it."""
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Ask the critic to review the question: one call."""
+        inputs = {"question": state.standalone_question, "passages": numbered_passages(state.passages)}
+        review = yield from self._ask(inputs, drawn_text(state))
+        if not review.standalone:
+            return state.with_verdict(False, review.feedback).reject(QUESTION_REJECTED)
+        return state.with_verdict(True, "").replace(answerable=review.answerable)
+
+
+class AdoptedQuestion(CandidateStep):
+    """Step that reviews the question of a user and answers it from its passages, or marks it as unanswerable.
+
+    Attributes:
+        reviewing: step that reviews the question.
+        answering: step that finds the passages of a question, answers it and verifies the answer.
+        refusing: step that writes the answer of an unanswerable question.
+    """
+
+    in_traces: ClassVar[bool] = False
+
+    reviewing: InstanceOf[Runnable[Candidate, Candidate]]
+    answering: InstanceOf[Runnable[Candidate, Candidate]]
+    refusing: InstanceOf[Runnable[Candidate, Candidate]]
+
+    def work(self, state: Candidate) -> Operation[Candidate]:
+        """Review the question, then answer it or mark it; if the writer contradicts the review, try the other way."""
+        result: Candidate = yield InvokeChild(self.reviewing, state)
+        reviewed = result
+        for answerable in () if reviewed.rejected else (reviewed.answerable, not reviewed.answerable):
+            step = self.answering if answerable else self.refusing
+            result = yield InvokeChild(step, reviewed.replace(answerable=answerable))
+            if result.rejected not in _DOUBTED:
+                break
+        return result
+
+
+@dataclass
+class Adoption:
+    """Adoption of one set of questions.
+
+    Attributes:
+        generation: run over the documents, without rows.
+        questions: questions, in order.
+        steps: steps that find the passages of a question, answer it and verify the answer.
+        results: candidates with these questions, duplicates excluded.
+    """
+
+    generation: Generation
+    questions: list[Sample]
+    steps: Sequence[CandidateStep]
+    results: list[Candidate] = field(default_factory=list)
+
+    @property
+    def step(self) -> AdoptedQuestion:
+        """Step that adopts a question."""
+        model_step = prompt_step("review_question", self.generation.settings.critic)
+        review = UserQuestionReview(name="review_question", model_step=model_step)
+        reviewing, find, answer, check = map(self.generation.journaled, [review, *self.steps])
+        return AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
+
+    @property
+    def texts(self) -> list[str]:
+        """Questions as understood without their history."""
+        return [_standalone(sample) for sample in self.questions]
+
+    def candidates(self, vectors: Mapping[str, Any]) -> list[Candidate]:
+        """Return a candidate for each different question; questions of one meaning are counted in its metadata.
+
+        Args:
+            vectors: unit vectors of `texts`, by text.
+        """
+        store, seed = self.generation.store, self.generation.seed
+        known, places = AcceptedQuestions(self.generation.settings.dedupe), dict[str, int]()
+        candidates: list[Candidate] = []
+        for sample in self.questions:
+            text = _standalone(sample)
+            passages = store.search(text, vectors[text]) or store.passages[:1]
+            metadata = {name: value for name, value in sample.metadata.items() if name not in _DROPPED}
+            candidate = Candidate(passages=passages, question=text, evolution=ADOPTED, metadata=metadata, seed=seed)
+            (earlier,) = known.add_new([candidate], [vectors[text]])
+            place = places.setdefault(earlier or text, len(candidates))
+            candidates += [] if earlier else [candidate]
+            asked = candidates[place].metadata.get("asked", 0) + 1
+            candidates[place] = candidates[place].replace(metadata={**candidates[place].metadata, "asked": asked})
+        return candidates
+
+    def testset(self) -> Testset:
+        """Return the adopted questions as a test set."""
+        generation, rejected = self.generation, [one for one in self.results if one.rejected]
+        accepted = [one for one in self.results if not one.rejected]
+        reasons = [str(one.rejected) for one in rejected]
+        yields = {"attempts": len(self.results), "rejected": {r: reasons.count(r) for r in dict.fromkeys(reasons)}}
+        generation.size = len(self.results)
+        generation.stop_reason = BUDGET_SPENT if BUDGET_SPENT in reasons else ""
+        generation.first_failure = next((one.history[-1].feedback for one in rejected if one.has_failed), "")
+        return Testset(
+            [generation.to_row(candidate) for candidate in accepted],
+            yields,
+            list(generation.notes(len(accepted))),
+            not rejected,
+            rejected=rejected,
+            usage_by_step=generation.usages(),
+        )
+
+
+def _standalone(sample: Sample) -> str:
+    return str(sample.metadata.get("standalone_question") or sample.question).strip()

@@ -1,0 +1,143 @@
+"""Objections: what is wrong with a question or an answer, found without a model before a critic is asked."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_rageval.testset.candidate import (
+    COPIED,
+    OTHER_LANGUAGE,
+    QUESTION_REJECTED,
+    REFUSAL,
+    UNSUPPORTED,
+    Candidate,
+    Objection,
+    Passage,
+    blank_objection,
+)
+from langchain_rageval.text.sentences import is_evasive, is_question, split_sentences
+from langchain_rageval.text.words import normalize_text, numbers_of, shared_share, words_of
+
+_LEAST_SHARE = 0.1  # of the letters, from which a script belongs to a text
+_LONGEST_COPY = 120  # characters of a passage that a question may repeat in a row
+_LONG_ANSWER = 300  # characters; a shorter answer may be a whole passage
+_COPIED_SHARE = 0.9  # of an answer, and half of its passages
+_SAMPLE = 4_000  # characters in which letters are counted
+
+_LABEL = re.compile(
+    r"^\W*(?:\d+\W+)?(?:(?:rewritten|new|final|seed|итоговый|новый)\s+)?"
+    r"(?:questions?|q|вопросы?|问题|pregunta|frage|domanda)\s*\d*\s*[:：]"
+    r"|\b(?:here is|here's|below is)\s+(?:the|a|your|my)\s+(?:\w+\s+)?question\b"
+    r"|^\W*(?:вот|ниже)\s+(?:\w+\s+)?вопрос\b",
+    re.IGNORECASE,
+)
+_POINTING = re.compile(
+    r"\b(?:text|passages?|excerpts?|context|paragraphs?|snippets?|document)\s+(?:above|below)\b"
+    r"|\b(?:above|provided|given|following)\s+(?:text|passages?|excerpts?|context|paragraphs?|snippets?)\b"
+    r"|\b(?:according to|based on|in|from|per)\s+(?:the|this)\s+(?:passage|excerpt|snippet|text)s?\b"
+    r"(?!\s+(?:of|field|file))"
+    r"|\b(?:приведённ|приведенн|предоставленн|вышеприведённ|вышеприведенн|вышеуказанн)\w+\s+"
+    r"(?:текст|отрыв|фрагмент|контекст|документ)\w*"
+    r"|\b(?:текст|отрыв|фрагмент)\w*\s+(?:выше|ниже)\b"
+    r"|\b(?:согласно|судя по)\s+(?:этому\s+|данному\s+)?(?:тексту|отрывку|фрагменту)\b"
+    r"|\bв\s+(?:этом\s+|данном\s+)?(?:отрывке|фрагменте)\b|\bв\s+(?:этом|данном)\s+тексте\b"
+    r"|(?:上文|上述|以上|本文|文中|该文|这段)(?:文字|文本|内容|段落)?",
+    re.IGNORECASE,
+)
+_ABOUT_PASSAGES = re.compile(
+    r"\b(?:passages?|texts?|contexts?|documents?|excerpts?)\b[^.!?]{0,40}\b(?:not|n't|no)\b"
+    r"|\b(?:отрыв|текст|документ|контекст|фрагмент)\w*\b[^.!?]{0,40}\b(?:не|нет|ничего)\b"
+    r"|\b(?:i am|i'm) (?:sorry|unable)|\bas an ai\b|\b(?:извините|к сожалению),?\s+(?:но\s+)?(?:я|не|в)\b"
+    r"|没有(?:提到|说明|提供|信息)|无法(?:回答|确定)|不知道",
+    re.IGNORECASE,
+)
+_THOUSANDS = re.compile(r"(?<=\d)[\s,.\u00a0\u202f](?=\d{3}(?!\d))")
+
+
+def objection_to_question(state: Candidate, *, strict: bool = True) -> Callable[[Any], str | Objection | None]:
+    """Return the function that objects to a reply with a question about the passages of a candidate."""
+    return lambda reply: blank_objection(reply) or question_objection(reply.question, state.passages, strict=strict)
+
+
+def question_objection(question: str, passages: Sequence[Passage], *, strict: bool = True) -> Objection | None:
+    """Return why a question cannot be right, or None.
+
+    Args:
+        question: question that a model wrote.
+        passages: passages that it is about.
+        strict: True for one plain question; False for a question in the style of a user, which may hold several
+            sentences and question marks.
+    """
+    text, own = "\n".join(passage.text for passage in passages), question.strip()
+    problem = None
+    if "\n" in own:
+        problem = "the question has several lines: return the question alone, on one line"
+    elif _LABEL.search(own) or own.endswith((":", "：")):
+        problem = "there is a label or an announcement: return the question alone"
+    elif _POINTING.search(own):
+        problem = "the question points at a text that the reader does not see: name what is meant"
+    elif strict and len(re.findall("[?？؟]", own)) > 1:
+        problem = "these are several questions: ask one"
+    elif _is_copied(own, text):
+        problem = "the question repeats a passage: ask in other words"
+    elif _is_foreign(own, text):
+        problem = "the question is in another script than the passages: write it in their language"
+    return None if problem is None else Objection(QUESTION_REJECTED, problem, own)
+
+
+def answer_objection(answer: str, question: str, passages: Sequence[Passage], *, plain: bool) -> Objection | None:
+    """Return why an answer that claims to be one cannot be right, or None.
+
+    Args:
+        answer: reference answer that a model wrote.
+        question: its question, as understood without earlier turns.
+        passages: passages that it must come from.
+        plain: True if nothing has to be computed for the answer: each of its numbers is then in the passages.
+    """
+    text = "\n".join(passage.text for passage in passages)
+    sentences = split_sentences(answer)
+    if normalize_text(answer) not in normalize_text(text):
+        if all(is_evasive(sentence) or _ABOUT_PASSAGES.search(sentence) for sentence in sentences):
+            return Objection(REFUSAL, "this is no answer, but `answerable` is true: answer, or set it to false", answer)
+        if _words(answer) == _words(question) or all(map(is_question, sentences)):
+            return Objection(UNSUPPORTED, "the answer repeats the question: answer it", answer)
+    if _is_foreign(answer, f"{text}\n{question}"):
+        return Objection(OTHER_LANGUAGE, "the answer is in another script than the question and the passages", answer)
+    is_most = len(answer) > _LONG_ANSWER and 2 * len(answer) >= len(text)
+    if is_most and shared_share(answer, text) >= _COPIED_SHARE:
+        return Objection(
+            COPIED, "the answer repeats the passages: leave out what the question does not ask for", answer
+        )
+    if plain and (unknown := _numbers(answer) - _numbers(f"{text}\n{question}")):
+        return Objection(UNSUPPORTED, f"the passages do not name {', '.join(sorted(unknown))}", answer)
+    return None
+
+
+def _words(text: str) -> str:
+    return " ".join(words_of(normalize_text(text)))
+
+
+def _numbers(text: str) -> set[str]:
+    return numbers_of(_THOUSANDS.sub("", text))
+
+
+def _is_copied(question: str, text: str) -> bool:
+    """Return True if a question repeats a long run of a text; white space and letter case do not count."""
+    own, others = normalize_text(question), normalize_text(text)
+    return any(own[at : at + _LONGEST_COPY] in others for at in range(len(own) - _LONGEST_COPY + 1))
+
+
+def _is_foreign(text: str, source: str) -> bool:
+    """Return True if a text has letters of other scripts alone, and no word of it is in the source."""
+    own, there = _scripts(text), _scripts(source)
+    return bool(own and there) and not own & there and not {*words_of(text)} & {*words_of(source)}
+
+
+def _scripts(text: str) -> set[str]:
+    """Return the scripts of a text, such as "LATIN" or "CJK", that have a tenth of its letters."""
+    letters = [unicodedata.name(letter, "").split(" ")[0] for letter in text[:_SAMPLE] if letter.isalpha()]
+    return {script for script, count in Counter(letters).items() if count >= _LEAST_SHARE * len(letters)}

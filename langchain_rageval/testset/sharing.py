@@ -1,0 +1,193 @@
+"""Test sets that several people or programs share: merged, split, reviewed twice, as BEIR and LangSmith data sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_rageval.data.schema import Sample
+from langchain_rageval.errors import ConfigError, check_number
+from langchain_rageval.statistics.agreement import statistic
+from langchain_rageval.testset.candidate import DROPPED_BY_REVIEWER, Candidate
+from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.row import TestsetRow, changed_fields, row_id
+from langchain_rageval.testset.sampling import spread
+
+if TYPE_CHECKING:
+    from langsmith import Client
+
+REVIEW = "review"
+"""Kind of the trial that the page of `rageval review` adds for a person's decision."""
+
+Decision = Literal["kept", "dropped"]
+
+
+Reviewed = tuple[Sequence[TestsetRow], Sequence[Candidate]]
+"""Rows of a test set that a person reviewed, and its rejected candidates, dropped rows among them."""
+
+
+def merge_rows(rows: Iterable[TestsetRow]) -> list[TestsetRow]:
+    """Return rows of several test sets, each id and each equal question once; see `Testset.merge`."""
+    merged: dict[str, TestsetRow] = {}
+    questions: dict[str, str] = {}
+    for row in rows:
+        same = merged.get(row.id)
+        if same is not None and (changes := changed_fields(same, row)):
+            raise ConfigError(f"two rows have the id {row.id!r} and differ in {', '.join(changes)}: rename one of them")
+        question = " ".join(row.standalone_question.casefold().split())
+        if questions.setdefault(question, row.id) == row.id:
+            merged.setdefault(row.id, row)
+    return list(merged.values())
+
+
+def split_rows(rows: Sequence[TestsetRow], share: float, seed: int) -> set[str]:
+    """Return the ids of the rows of the first part of a split; see `Testset.split`."""
+    check_number("share must be a number between 0 and 1", share, lambda n: 0 < n < 1)
+    units: dict[str, list[TestsetRow]] = {}
+    for row in sorted(rows, key=lambda row: row.id):
+        units.setdefault(row.tree_id or row.id, []).append(row)
+    strata: dict[str, list[list[TestsetRow]]] = {}
+    for unit in units.values():
+        strata.setdefault("\n".join(row.evolution for row in unit), []).append(unit)
+    first: set[str] = set()
+    for unit in spread(strata, Random(seed)):
+        if len(first) + len(unit) / 2 <= share * len(rows):
+            first |= {row.id for row in unit}
+    return first
+
+
+@dataclass(frozen=True)
+class ReviewAgreement:
+    """Agreement of two reviews of one test set.
+
+    Attributes:
+        rows: number of rows that both decided about.
+        same: number of them that both kept, edited or not, or both dropped.
+        kappa: Cohen's kappa of keeping and dropping; None if it is undefined, as if both kept all.
+        disagreements: by id of a row that one kept and the other dropped, or that both edited differently: its question
+            and the two decisions.
+    """
+
+    rows: int
+    same: int
+    kappa: float | None
+    disagreements: Mapping[str, tuple[str, Decision, Decision]]
+
+    def __str__(self) -> str:
+        """Return the agreement as text, such as "38 of 40 rows decided alike, kappa 0.83"."""
+        kappa = "" if self.kappa is None else f", kappa {self.kappa:.2f}"
+        return f"{self.same} of {self.rows} rows decided alike{kappa}"
+
+
+def review_agreement(one: Reviewed, other: Reviewed) -> ReviewAgreement:
+    """Return the agreement of two reviewed test sets; see `Testset.agreement`."""
+    first, second = _decisions(one), _decisions(other)
+    both = [name for name in first if name in second]
+    if not both:
+        raise ConfigError("there is no row that both reviewers decided about: review copies of one test set")
+    kept = [[float(reviews[name][0] != "dropped") for name in both] for reviews in (first, second)]
+    rows = [{row.id: row for row in reviewed} for reviewed, _ in (one, other)]
+    differ = [
+        name
+        for name in both
+        if (first[name][0] == "dropped") != (second[name][0] == "dropped")
+        or (name in rows[0] and name in rows[1] and changed_fields(rows[0][name], rows[1][name]))
+    ]
+    return ReviewAgreement(
+        rows=len(both),
+        same=sum(a == b for a, b in zip(*kept, strict=True)),
+        kappa=statistic("kappa", *kept),
+        disagreements={name: (first[name][1], first[name][0], second[name][0]) for name in differ},
+    )
+
+
+def _decisions(reviewed: Reviewed) -> dict[str, tuple[Decision, str]]:
+    """Return decision and question of each reviewed row by its id."""
+    rows, rejected = reviewed
+    found: dict[str, tuple[Decision, str]] = {}
+    for row in rows:
+        if any(trial.kind == REVIEW for trial in row.history):
+            found[row.id] = ("kept", row.question)
+    dropped = [candidate for candidate in rejected if candidate.rejected == DROPPED_BY_REVIEWER]
+    return found | {_id_of(candidate): ("dropped", candidate.question) for candidate in dropped}
+
+
+def _id_of(candidate: Candidate) -> str:
+    own = candidate.metadata.get("id")
+    ids = [passage.id for passage in candidate.passages]
+    return own if isinstance(own, str) else row_id(candidate.question, ids, candidate.chat_history)
+
+
+def merge_reviews(one: Reviewed, other: Reviewed) -> tuple[list[TestsetRow], list[Candidate], ReviewAgreement]:
+    """Return rows and rejected candidates with the decisions of two reviewers; see `Testset.merge_reviews`."""
+    agreement = review_agreement(one, other)
+    rows, others = ({row.id: row for row in reviewed} for reviewed, _ in (one, other))
+    candidates = [*one[1], *other[1]]
+    dropped = {_id_of(c): c for c in candidates if c.rejected == DROPPED_BY_REVIEWER}
+    merged: list[TestsetRow] = []
+    for name in dict.fromkeys([*rows, *others]):
+        twins = [row for row in (rows.get(name), others.get(name)) if row is not None]
+        if name in agreement.disagreements:
+            history = [trial for trial in twins[0].history if trial.kind != REVIEW]
+            merged.append(twins[0].model_copy(update={"history": history}))
+        elif name not in dropped:
+            decided = [row for row in twins if any(trial.kind == REVIEW for trial in row.history)]
+            merged.append([*decided, *twins][0])
+    kept = [candidate for candidate in one[1] if candidate.rejected != DROPPED_BY_REVIEWER]
+    kept += [candidate for name, candidate in dropped.items() if name not in agreement.disagreements]
+    return merged, kept, agreement
+
+
+def write_beir(folder: str | Path, rows: Sequence[TestsetRow], store: Docstore | None) -> None:
+    """Write rows as a data set of BEIR; see `Testset.to_beir`."""
+    passages = {
+        own: {"_id": own, "title": "", "text": text, "metadata": {"source": span[0]}}
+        for row in rows
+        for own, text, span in zip(row.passage_ids, row.contexts, row.spans, strict=True)
+    }
+    known = {line["text"] for line in passages.values()}
+    passages |= {
+        passage.id: {"_id": passage.id, "title": "", "text": passage.text, "metadata": {"source": passage.source}}
+        for passage in (store.passages if store else ())
+        if passage.text not in known
+    }
+    queries = [
+        {"_id": row.id, "text": row.standalone_question, "metadata": {"evolution": row.evolution}} for row in rows
+    ]
+    pairs = [f"{row.id}\t{own}\t1" for row in rows if row.answerable for own in row.passage_ids]
+    root = Path(folder)
+    try:
+        (root / "qrels").mkdir(parents=True, exist_ok=True)
+        for name, lines in (("corpus.jsonl", passages.values()), ("queries.jsonl", queries)):
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+            (root / name).write_text(text, encoding="utf-8")
+        head = "query-id\tcorpus-id\tscore"
+        (root / "qrels" / "test.tsv").write_text("\n".join([head, *pairs, ""]), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be written: {error.strerror}; choose another folder") from None
+
+
+def langsmith_metadata(row: TestsetRow) -> dict[str, Any]:
+    """Return what a LangSmith example holds of a row besides question and reference."""
+    fields = {"id", "evolution", "contexts", "answerable", "evidence", "passage_ids", "tree_id"}
+    return row.model_dump(mode="json", include=fields, exclude_defaults=True) | {"contexts": row.contexts}
+
+
+def read_langsmith(client: Client, name: str) -> list[TestsetRow]:
+    """Return the examples of a LangSmith data set as rows; see `Testset.from_langsmith`."""
+    rows = []
+    for example in client.list_examples(dataset_name=name):
+        known = {**(example.metadata or {})}
+        record = {"id": str(example.id), "dataset_id": str(example.dataset_id), "inputs": example.inputs or {}}
+        sample = Sample.parse({**record, "outputs": example.outputs or {}, "metadata": known})
+        own = {field: known.pop(field) for field in TestsetRow.model_fields if field in known}
+        own = {"id": sample.id, "evolution": "simple", "contexts": sample.reference_contexts or [], **own}
+        given = {"question": sample.question, "chat_history": sample.history, "metadata": known}
+        rows.append(TestsetRow(**{**own, **given, "reference": (sample.references or [""])[0]}))
+    if not rows:
+        raise ConfigError(f"the LangSmith data set {name!r} has no examples")
+    return rows

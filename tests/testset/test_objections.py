@@ -1,0 +1,139 @@
+"""Objections without a model, and the verification of reference answers, against writers that make mistakes."""
+
+import pytest
+from helpers.each import each
+from helpers.scripted import scripted
+from helpers.texts import corpus
+from helpers.writers import Writer, documents, passage
+
+from langchain_rageval import HashingEmbeddings, OfflineJudge, TestsetGenerator
+from langchain_rageval.steps import Question, ReferenceAnswer, Verdicts
+from langchain_rageval.testset import Candidate, Docstore, answer, check_answer, compress, seed_question
+from langchain_rageval.testset.objections import answer_objection, question_objection
+
+BATH = passage(0, "Баню страхуют только вместе с домом. Взнос составляет 4 500 руб. в год. Платят до первого марта.")
+FUNDS = passage(
+    1, "The library in Static Street lends books for 30 days. A loan can be extended twice, by 15 days each time."
+)
+LONG = passage(2, "The tax office sends each notice by registered letter within thirty days of the decision. " * 9)
+
+
+@each(
+    ("question", "where", "problem"),
+    [
+        ("Сколько стоит полис на баню?", BATH, None),
+        ("For how many days does the library lend books?", FUNDS, None),
+        ("Что такое FastAPI?", BATH, None),
+        ("Static Street", BATH, "the question is in another script than the passages: write it in their language"),
+        ("您知道什么？", FUNDS, "the question is in another script than the passages: write it in their language"),
+        ("Question: What is lent?", FUNDS, "there is a label or an announcement: return the question alone"),
+        ("Вопрос 3: Сколько стоит?", BATH, "there is a label or an announcement: return the question alone"),
+        ("OK, here is the question 10:", FUNDS, "there is a label or an announcement: return the question alone"),
+        (
+            "What is lent?\n\nIt asks for books.",
+            FUNDS,
+            "the question has several lines: return the question alone, on one line",
+        ),
+        ("What is lent? And for how long?", FUNDS, "these are several questions: ask one"),
+        ("According to the text above, what is lent?", FUNDS, "the question points at a text"),
+        ("Что в этом отрывке сказано о бане?", BATH, "the question points at a text"),
+        ("Сколько платят согласно приведённому тексту?", BATH, "the question points at a text"),
+        ("Что сказано в тексте договора о бане?", BATH, None),
+        (LONG.text[:200] + "?", LONG, "the question repeats a passage: ask in other words"),
+    ],
+)
+def test_a_question_that_cannot_be_right_is_objected_to(question, where, problem):
+    found = question_objection(question, [where])
+    assert (found is None) == (problem is None)
+    assert problem is None or (found.reason == "question rejected" and found.problem.startswith(problem))
+
+
+@each(
+    ("text", "where", "reason"),
+    [
+        ("4500 руб. в год", BATH, None),
+        ("Только вместе с домом.", BATH, None),
+        ("FastAPI", FUNDS, None),
+        ("В отрывке об этом ничего не говорится.", BATH, "refusal"),
+        ("The passages do not say anything about this.", FUNDS, "refusal"),
+        ("I'm sorry, but the context does not mention it.", FUNDS, "refusal"),
+        ("It lends books. The passages do not say more.", FUNDS, None),
+        ("How long are books lent?", FUNDS, "unsupported answer"),
+        ("这是一个答案。", FUNDS, "other language"),
+        ("It costs 4,711 dollars since 1823.", FUNDS, "unsupported answer"),
+        (LONG.text, LONG, "copied answer"),
+        (FUNDS.text, FUNDS, None),
+    ],
+)
+def test_an_answer_that_cannot_be_right_is_objected_to(text, where, reason):
+    found = answer_objection(text, "How long are books lent?", [where], plain=True)
+    assert (found and found.reason) == reason
+    computed = answer_objection("At most 60 days.", "How long?", [FUNDS], plain=False)
+    assert computed is None
+
+
+def test_a_writer_may_try_again_and_is_then_rejected_with_the_problem():
+    asked = Candidate(passages=[FUNDS]).with_question("How long are books lent?", "seed")
+    refused = ReferenceAnswer(answerable=True, answer="The passages do not say.")
+    judge = scripted(refused, ReferenceAnswer(answerable=True, answer="For 30 days."))
+    assert answer(judge).invoke(asked).reference == "For 30 days."
+    assert "this is no answer, but `answerable` is true" in judge.asked[1][-1].text
+    rejected = answer(scripted(*[refused] * 3)).invoke(asked)
+    assert (rejected.rejected, rejected.objection.partition(":")[0]) == (
+        "refusal",
+        "this is no answer, but `answerable` is true",
+    )
+    two = Question(question="What is lent? For how long?")
+    lost = seed_question(scripted(*[two] * 3)).invoke(asked.replace(question="", history=[], keyphrase="loan"))
+    assert (lost.rejected, lost.history[-1].kind) == ("question rejected", "seed")
+    assert lost.history[-1].question == two.question
+    assert compress(scripted(*[two] * 3)).invoke(asked) == asked  # a short form that cannot be right is left out
+
+
+def verdict(label, *evidence):
+    return {"statement": 1, "reason": "so", "evidence": list(evidence), "verdict": label}
+
+
+def test_the_sentences_that_a_critic_cites_become_the_evidence():
+    asked = Candidate(passages=[FUNDS]).with_question("How long?", "seed").replace(reference="30 days.")
+    made = check_answer(scripted(Verdicts(verdicts=[verdict("supported", "1.1")]))).invoke(asked)
+    assert (made.rejected, made.evidence) == (None, ["The library in Static Street lends books for 30 days."])
+    lost = check_answer(scripted(Verdicts(verdicts=[verdict("absent")]))).invoke(asked)
+    assert (lost.rejected, lost.objection) == ("unsupported answer", "30 days.: so")
+    yes = scripted(Verdicts(verdicts=[verdict("supported", "1.1")]))
+    check_answer(yes).invoke(asked.replace(reference="Yes."))
+    assert yes.inputs[0]["statements"] == [{"statement": 1, "text": "How long? Yes."}]
+    silent = scripted()
+    assert check_answer(silent).invoke(asked.replace(answerable=False)).rejected is None
+    assert silent.asked == []
+
+
+def test_every_row_of_a_set_has_evidence_from_its_contexts_in_exports_too(tmp_path):
+    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), size=8, progress=False)
+    testset = given.generate(corpus("ru_wiki"), seed=7)
+    for row in testset:
+        texts = " ".join(" ".join(text.split()) for text in row.contexts)
+        assert row.evidence
+        assert all(" ".join(sentence.split()) in texts for sentence in row.evidence)
+    assert testset.to_pandas()["evidence"].tolist() == [row.evidence for row in testset]
+
+
+@pytest.mark.parametrize("wrong", ["The documents are silent.", "Что это?"])
+def test_a_run_whose_answers_are_all_wrong_stops_and_says_why(wrong):
+    writer = Writer(ReferenceAnswer=lambda *_: {"answerable": True, "answer": wrong})
+    embeddings, options = HashingEmbeddings(), {"distribution": {"simple": 1}, "progress": False, "allow_empty": True}
+    testset = TestsetGenerator(writer.model, embeddings=embeddings, **options).generate(
+        Docstore(documents(99)), size=10
+    )
+    assert (
+        testset.notes[-1] == "0 of 10 rows were generated: none of the last 40 questions was accepted; see `rejected`."
+    )
+
+
+def test_a_writer_that_repeats_itself_stops_early():
+    writer = Writer(Question=lambda inputs, _: {"question": "Что это?"} if "keyphrase" in inputs else None)
+    given = TestsetGenerator(writer.model, embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False)
+    testset = given.generate(documents(40), size=10)
+    assert (len(testset), testset.yields["rejected"]) == (1, {"near-duplicate": 18})
+    assert writer.total == 10 * 7 + 9 * 3
+    assert testset.notes == ["1 of 10 rows were generated: the last 18 questions repeat accepted ones; see `rejected`."]
