@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from typing import Any, Literal, get_type_hints
@@ -95,7 +95,7 @@ def _with_summed_mappings(function: Any) -> Any:
     return function
 
 
-def input_builder(chain: Runnable[Any, Any]) -> Callable[..., Any]:
+def input_builder(chain: Runnable[Any, Any], added: Collection[str] = ()) -> Callable[..., Any]:
     """Return the function from a question, and the history of its conversation, to the input of a chain.
 
     The input is a text if the chain takes one. Otherwise it is a mapping: the question is under the names of the input
@@ -105,6 +105,7 @@ def input_builder(chain: Runnable[Any, Any]) -> Callable[..., Any]:
 
     Args:
         chain: chain of the user.
+        added: names that the caller adds to a mapping, such as "contexts".
 
     Raises:
         ConfigError: if the chain takes only names that stand for no question, or requires one whose value is unknown.
@@ -117,7 +118,7 @@ def input_builder(chain: Runnable[Any, Any]) -> Callable[..., Any]:
     kinds, constructor = _kinds(schema), _constructor(chain)
     is_closed = schema.get("additionalProperties") is False or _part_of_class(chain, "Pregel", "Chain") is not None
     extra = () if is_closed and kinds else _ALWAYS
-    _check_names(chain, schema, kinds, is_closed=is_closed)
+    _check_names(chain, schema, kinds, added, is_closed=is_closed)
 
     def build(question: str, history: Sequence[Turn] = ()) -> Any:
         turns = turn_messages(history)
@@ -136,7 +137,9 @@ def input_builder(chain: Runnable[Any, Any]) -> Callable[..., Any]:
     return build
 
 
-def _check_names(chain: Runnable[Any, Any], schema: Schema, kinds: Mapping[str, _Kind], *, is_closed: bool) -> None:
+def _check_names(
+    chain: Runnable[Any, Any], schema: Schema, kinds: Mapping[str, _Kind], added: Collection[str], *, is_closed: bool
+) -> None:
     """Raise ConfigError if a chain takes names of which none stands for a question, or requires one without a value."""
     names, innermost, constructor = [*schema.get("properties", {})], _innermost(chain), _constructor(chain)
     required: list[str] = []
@@ -146,7 +149,7 @@ def _check_names(chain: Runnable[Any, Any], schema: Schema, kinds: Mapping[str, 
         required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
     elif isinstance(innermost, BasePromptTemplate | RunnableParallel | RunnableAssign):
         required = [name for name in schema.get("required", ()) if name in names]
-    unknown = [name for name in required if name not in (*kinds, *_ALWAYS)]
+    unknown = [name for name in required if name not in (*kinds, *_ALWAYS, *added)]
     has_question = bool({"text", "messages"} & {*kinds.values()})
     if unknown or (is_closed and names and not has_question):
         problem = f"and no value is known for {{{', '.join(unknown)}}}"

@@ -128,7 +128,7 @@ def _input(model: Runnable[Any, Any], sheet: Sample) -> Any:
     first = model.first if isinstance(model, RunnableSequence) else model
     if all(isinstance(inner, BaseChatModel) for inner in inner_models(first)):
         return _messages(sheet)
-    value = input_builder(model)(sheet.question, sheet.history)
+    value = input_builder(model, ("contexts", "context"))(sheet.question, sheet.history)
     contexts = sheet.contexts or []
     return {**value, "contexts": contexts, "context": "\n\n".join(contexts)} if isinstance(value, dict) else value
 
