@@ -11,7 +11,7 @@ from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of, words_of
 from langchain_rageval.trust.items import CHUNK_STEPS, CRITERIA, LabelledItem
 
-_NEGATION = re.compile(r"\b(not|no|never|none|without|nor|un\w+|n't|не|нет|ни|никогда|без|нельзя)\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(not|no|never|none|without|nor|n't|не|нет|ни|никогда|без|нельзя)\b", re.IGNORECASE)
 _HEDGE = re.compile(
     r"\b(may|might|perhaps|probably|expected|about|could|some|can|может|могут|возможно|вероятно|около|ожида\w+|обычно)\b",
     re.IGNORECASE,

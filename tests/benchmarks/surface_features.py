@@ -29,6 +29,7 @@ from langchain_rageval.trust.items import LabelledItem, labelled_items
 from langchain_rageval.trust.surface import elements_of, surface_features
 
 LIMIT = 0.55
+_KIND = {"FN": "FP", "facts": "stated", "no facts": "not stated"}
 
 
 def table_of(items: list[LabelledItem]) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
@@ -36,7 +37,7 @@ def table_of(items: list[LabelledItem]) -> tuple[np.ndarray, np.ndarray, np.ndar
     rows = [
         (
             [*features.values()],
-            label.accepted[0].replace("FN", "FP"),
+            _KIND.get(label.accepted[0], label.accepted[0]),
             item.pair,
             f"{item.id}: {element.text[:90]!r} {label.accepted}",
         )

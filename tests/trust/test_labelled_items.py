@@ -18,7 +18,7 @@ from langchain_rageval.trust.examination import EXAMINATIONS, pad_item, reverse_
 from langchain_rageval.trust.items import expand_record, labelled_items, load_items, read_items
 
 LANGUAGES = ("ru", "en")
-COMPLETE: tuple[str, ...] = ()
+COMPLETE = ("en",)
 """Languages whose items have their full number."""
 PLACE = Path(langchain_rageval.__file__).parent / "trust" / "labelled_items"
 README = (PLACE / "README.md").read_text(encoding="utf-8")
