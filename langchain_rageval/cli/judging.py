@@ -54,10 +54,14 @@ def run_qualify(options: argparse.Namespace) -> int:
     required = _parse_requirements(options.require)
     if options.out and not (Path(options.out).resolve().parent.is_dir() and not Path(options.out).is_dir()):
         raise ConfigError(f"--out {options.out}: a file cannot be written there; choose another path")
+    if options.quick and options.full:
+        raise ConfigError("--quick and --full exclude each other: leave one of them out")
     qualification = qualify_judge(
         build_judge(options),
         build_embeddings(options),
         options.language,
+        items=options.own,
+        quick=options.quick or not (options.full or options.own),
         repeats=options.repeats,
         max_concurrency=options.max_concurrency,
         price=parse_prices(options),

@@ -9,8 +9,9 @@ from itertools import combinations
 from typing import Any, get_args
 
 from langchain_rageval.data.schema import Usage
+from langchain_rageval.statistics import paired_difference
 from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, CitedVerdict, ProbeResult, Variant
-from langchain_rageval.trust.items import Label
+from langchain_rageval.trust.items import Label, LabelledItem
 from langchain_rageval.trust.qualification import Citations, Fitness, Proportion, StepQualification
 
 STEPS_OF: Mapping[str, Sequence[str]] = {
@@ -41,6 +42,16 @@ STEPS_OF: Mapping[str, Sequence[str]] = {
 Tasks: the grader that rank metrics use, rewriting the question of a conversation before it is judged, and the critic of
 a test set generator.
 """
+
+BASELINES: Mapping[str, str] = {
+    "unread": "without reading the texts",
+    "words": "word overlap",
+    "rules": "rules about the surface of texts",
+}
+"""Judges that do not understand, which a judge must exceed."""
+
+Baselines = Mapping[str, Mapping[str, Sequence[bool]]]
+Labelled = tuple[Label, CitedVerdict, LabelledItem]
 
 _MOST_LOST = 0.1  # of the questions; the lost ones may be the hard ones
 _ORDER: tuple[Fitness, ...] = get_args(Fitness)
@@ -80,8 +91,9 @@ VALID_AT_ONCE = FitnessThresholds("replies valid at once", 0.8, 0.0)
 def assess_step(
     *,
     right: Proportion,
-    unread: float,
-    words: float,
+    plain: Proportion,
+    hard: Proportion,
+    lead: Mapping[str, tuple[float, float, float]],
     said: Mapping[str, int],
     answered: Proportion,
     valid: Proportion,
@@ -91,13 +103,12 @@ def assess_step(
     citations: Citations | None,
     lost: int,
     error: str,
+    **_others: Any,
 ) -> tuple[Fitness, list[str]]:
-    """Return the worst verdict on a step and its reasons, worst first; see `StepQualification` for the arguments.
-
-    `words` is 0 for embeddings, whose task word overlap can do.
-    """
+    """Return the worst verdict on a step and its reasons, worst first; see `StepQualification` for the arguments."""
     verdicts: list[tuple[Fitness, str]] = [
-        *_assess_right(right, unread, words, said),
+        *_assess(RIGHT, plain if plain.of else right),
+        *_assess_lead(lead, said, hard if hard.of else right),
         *_assess(ANSWERED, answered),
         *_assess(REPEATABLE, flips.complement),
         *_assess(ORDER_FREE, order_bias.complement),
@@ -144,23 +155,19 @@ def _assess(thresholds: FitnessThresholds, share: Proportion, detail: str = "") 
     yield level, f"{thresholds.name} {share}{detail}"
 
 
-def _assess_right(
-    right: Proportion, unread: float, words: float, said: Mapping[str, int]
+def _assess_lead(
+    lead: Mapping[str, tuple[float, float, float]], said: Mapping[str, int], right: Proportion
 ) -> Iterator[tuple[Fitness, str]]:
-    """Yield the verdict on the share of right verdicts, compared with the shares of two judges that do not understand.
+    """Yield a verdict for each baseline, a judge that does not understand, that the judge does not clearly exceed.
 
-    One does not read the texts, the other compares words.
+    If both get everything right, the items do not tell them apart.
     """
-    detail, limit = "", _ORDER[-1]
-    if right.value is not None and right.value <= unread:
-        constant = f": every verdict was {next(iter(said))!r}" if len(said) == 1 else ""
-        detail, limit = f"{constant}, no better than the {unread:.0%} possible without reading the texts", _ORDER[0]
-    elif right.low is not None and right.low <= unread:
-        detail, limit = f", perhaps no better than the {unread:.0%} possible without reading the texts", _ORDER[1]
-    elif right.value is not None and right.value <= words:
-        detail, limit = f", no better than the {words:.0%} that word overlap gets right", _ORDER[1]
-    for level, reason in _assess(RIGHT, right, detail):
-        yield min(level, limit, key=_ORDER.index), reason
+    constant = f"every verdict was {next(iter(said))!r}, " if len(said) == 1 else ""
+    for name, (mean, low, _) in lead.items():
+        if mean <= 0 and right.value != 1:
+            yield "unfit", f"{constant}no better on hard items than {BASELINES[name]}"
+        elif low <= 0:
+            yield "cannot tell", f"perhaps no better on hard items than {BASELINES[name]}"
 
 
 def _first_chunk_bias(citations: Citations) -> str:
@@ -170,13 +177,13 @@ def _first_chunk_bias(citations: Citations) -> str:
     return f": {first.value:.0%} are of the first chunk, {citations.due_first:.0%} would be right"
 
 
-def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usage: Usage) -> StepQualification:
+def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baselines, usage: Usage) -> StepQualification:
     """Return the statistics of a step, with the conclusion whether the judge is fit for it, and why.
 
     Args:
         step: its name.
         results: results of all its probes (test requests), in any order.
-        words: share of its labelled verdicts, from 0 to 1, that word overlap gets right.
+        baselines: name of a baseline to the ids of items, to whether it gets each scored label right.
         usage: model usage of all its probes.
     """
     reached = [result for result in results if not result.lost]
@@ -187,18 +194,23 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
         if (result.probe.variant, result.probe.repeat) == ("plain", 0)
     }
     labelled = labelled_verdicts(first.values())
+    halves = {half: [one for one in labelled if one[2].half == half] for half in ("plain", "hard")}
     lost = [result.error for result in results if result.lost]
     said = Counter(answer.verdict for _, answer, _ in labelled)
     valid = [
-        (float(not result.error and not result.log.repeated), result.probe.item.id)
+        (float(not result.error and not result.log.repeated), result.probe.item.pair)
         for result in reached
         if step != EMBEDDING_STEP
     ]
+    shares, lead = _leads(step, halves["hard"] or labelled, baselines)
     statistics: dict[str, Any] = {
         "right": _right_share(labelled),
-        "unread": _unread_share(step, [label.accepted for label, *_ in labelled]),
+        "plain": _right_share(halves["plain"]),
+        "hard": _right_share(halves["hard"]),
+        "lead": lead,
+        **shares,
         "said": dict(said.most_common()),
-        "answered": Proportion.of_units((float(not result.error), result.probe.item.id) for result in reached),
+        "answered": Proportion.of_units((float(not result.error), result.probe.item.pair) for result in reached),
         "valid": Proportion.of_units(valid),
         "flips": Proportion.of_units(_flip_rates(answered)),
         "order_bias": Proportion.of_units(_changes(first, answered, "reverse")),
@@ -207,19 +219,15 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
         "lost": len(lost),
         "error": lost[0] if lost else "",
     }
-    verdict, reasons = assess_step(words=0.0 if step == EMBEDDING_STEP else words, **statistics)
+    verdict, reasons = assess_step(**statistics)
     kinds = dict.fromkeys(result.probe.item.kind for result in results)
     rungs = sum((result.log.rungs for result in answered), Counter[str]())
     token_counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
     return StepQualification(
         step=step,
-        words=words,
         verdict=verdict,
         reasons=reasons,
-        right_by_kind={
-            kind: _right_share(labelled_verdicts(one for one in first.values() if one.probe.item.kind == kind))
-            for kind in kinds
-        },
+        right_by_kind={kind: _right_share([one for one in labelled if one[2].kind == kind]) for kind in kinds},
         rung=rungs.most_common(1)[0][0] if rungs else None,
         calls=usage.calls,
         tokens=sum(token_counts) if token_counts else None,
@@ -229,20 +237,32 @@ def step_statistics(step: str, results: Sequence[ProbeResult], words: float, usa
     )
 
 
-def _right_share(labelled: Iterable[tuple[Label, CitedVerdict, str]]) -> Proportion:
+def _right_share(labelled: Iterable[Labelled]) -> Proportion:
     """Return the share of labelled verdicts that are right."""
-    return Proportion.of_units((float(answer.verdict in label.accepted), item) for label, answer, item in labelled)
+    return Proportion.of_units((float(answer.verdict in label.accepted), item.pair) for label, answer, item in labelled)
 
 
-def _unread_share(step: str, accepted: Sequence[Sequence[str]]) -> float:
-    """Return the share of right verdicts, from 0 to 1, that a judge reaches without reading the texts.
+def _leads(
+    step: str, labelled: Sequence[Labelled], baselines: Baselines
+) -> tuple[dict[str, float], dict[str, tuple[float, float, float]]]:
+    """Return the share of verdicts that each baseline gets right, and how much more often the judge is right.
 
-    It is the `chance` of the step, or else the share that the best constant answer gets right.
+    The baseline of embeddings is chance alone: word overlap can do their task.
     """
     chance = EXAMINATIONS[step].chance
-    if chance is not None or not accepted:
-        return chance or 0.0
-    return max(Counter(verdict for verdicts in accepted for verdict in verdicts).values()) / len(accepted)
+    constant = Counter(verdict for label, *_ in labelled for verdict in label.accepted).most_common(1)
+    hits = {"unread": [chance if chance is not None else float(constant[0][0] in one.accepted) for one, *_ in labelled]}
+    items = dict.fromkeys(item.id for *_, item in labelled)
+    hits |= {name: [float(hit) for item in items for hit in own[item]] for name, own in baselines.items()}
+    lead = {}
+    for name in hits if labelled and chance is None else ("unread",) if labelled else ():
+        differences = [
+            float(answer.verdict in label.accepted) - hit
+            for (label, answer, _), hit in zip(labelled, hits[name], strict=True)
+        ]
+        found = paired_difference(differences, [item.pair for *_, item in labelled])
+        lead[name] = (found.mean, found.low, found.high)
+    return {name: sum(own) / max(1, len(own)) for name, own in hits.items()}, lead
 
 
 def _flip_rates(answered: Sequence[ProbeResult]) -> list[tuple[float, str]]:
@@ -252,8 +272,8 @@ def _flip_rates(answered: Sequence[ProbeResult]) -> list[tuple[float, str]]:
         if result.probe.variant == "plain":
             repeats.setdefault(result.probe.item.id, []).append(result)
     return [
-        (sum(one != other for one, other in pairs) / len(pairs), item)
-        for item, results in repeats.items()
+        (sum(one != other for one, other in pairs) / len(pairs), results[0].probe.item.pair)
+        for results in repeats.values()
         for place, label in enumerate(results[0].probe.item.labels)
         if label.accepted and (pairs := list(combinations([result.verdicts[place].verdict for result in results], 2)))
     ]
@@ -275,20 +295,22 @@ def _changes(
         if result.probe.variant == variant and result.probe.item.id in first
     ]
     return [
-        (float(before.verdict != after.verdict), plain.probe.item.id)
+        (float(before.verdict != after.verdict), plain.probe.item.pair)
         for plain, varied in pairs
         for label, before, after in zip(plain.probe.item.labels, plain.verdicts, varied.verdicts, strict=True)
         if label.accepted
     ]
 
 
-def _citations(labelled: Sequence[tuple[Label, CitedVerdict, str]]) -> Citations | None:
+def _citations(labelled: Sequence[Labelled]) -> Citations | None:
     """Return how often right verdicts cite the labelled sentences; None if no label requires a citation."""
     required = [one for one in labelled if one[0].evidence]
     if not required:
         return None
     right = [
-        (label.evidence, answer.cites, item) for label, answer, item in required if answer.verdict in label.accepted
+        (label.evidence, answer.cites, item.pair)
+        for label, answer, item in required
+        if answer.verdict in label.accepted
     ]
     hits = [([_is_evidence(cite, evidence) for cite in cites], item) for evidence, cites, item in right]
     cited = [(float(cite.startswith("1.")), item) for _, cites, item in right for cite in cites]
@@ -305,10 +327,10 @@ def _is_evidence(cite: str, evidence: Sequence[str]) -> bool:
     return any(cite == number or cite.startswith(f"{number}.") for number in evidence)
 
 
-def labelled_verdicts(results: Iterable[ProbeResult]) -> list[tuple[Label, CitedVerdict, str]]:
-    """Return the scored labels of probe results, each with the verdict that the judge gave and the id of the item."""
+def labelled_verdicts(results: Iterable[ProbeResult]) -> list[Labelled]:
+    """Return the scored labels of probe results, each with the verdict that the judge gave and the item."""
     return [
-        (label, answer, result.probe.item.id)
+        (label, answer, result.probe.item)
         for result in results
         for label, answer in zip(result.probe.item.labels, result.verdicts, strict=True)
         if label.accepted

@@ -15,27 +15,15 @@ from langchain_rageval.statistics import bounded_mean_interval
 
 Fitness = Literal["unfit", "cannot tell", "fit with care", "fit"]
 
-STEP_HEADINGS = (
-    "step",
-    "verdict",
-    "right",
-    "interval",
-    "unread",
-    "words",
-    "cited",
-    "shown",
-    "flips",
-    "order",
-    "length",
-)
+STEP_HEADINGS = ("step", "verdict", "plain", "hard", "baselines", "cited", "shown", "flips", "order", "length")
 _COST_HEADINGS = ("step", "rung", "valid at once", "answered", "calls", "tokens", "seconds")
 KIND_HEADINGS = ("step", "kind of item", "right", "share", "interval")
 METRIC_HEADINGS = ("metric", "verdict", "why")
 LEGEND = (
-    "Right: share of the labelled verdicts, with its 95% interval. Unread: share that the best constant answer, or a "
-    "guess, gets right. Words: share that word overlap gets right. Cited: relevant citations. Shown: right verdicts "
-    "with a relevant citation. Flips, order, length: verdicts that change when asked again, in reverse order, with an "
-    "irrelevant sentence in each chunk."
+    "Plain, hard: right verdicts on plain items and on minimal pairs, with 95% intervals. Baselines: share of the hard "
+    "ones that the best constant answer, word overlap and surface rules get right. Cited: relevant citations. Shown: "
+    "right verdicts with a relevant citation. Flips, order, length: verdicts that change when asked again, in reverse "
+    "order, with an irrelevant sentence in each chunk."
 )
 KIND_TITLE = "Right verdicts by kind of item, the weakest kind of each step first"
 _NONE = "–"
@@ -93,6 +81,11 @@ class Proportion:
         return _NONE if self.low is None else f"[{self.low:.0%}, {self.high:.0%}]"
 
     @property
+    def short(self) -> str:
+        """Hits and number of values, and the interval, such as "45/50 79–96%"; "–" if there are no values."""
+        return _NONE if self.low is None else f"{self.hits:.0f}/{self.of} {100 * self.low:.0f}–{self.high:.0%}"
+
+    @property
     def complement(self) -> Proportion:
         """The complementary proportion, `1 - value`, with the mirrored interval."""
         if self.value is None or self.low is None or self.high is None:
@@ -131,12 +124,16 @@ class StepQualification:
             counted; without a value for embeddings.
         answered: share of the questions that were finally answered; transport errors are not counted.
         right: right rate: share of the labelled verdicts of the first repeat that are right.
+        plain: right rate on the plain items; without a value if there are none.
+        hard: right rate on the hard items, most of which are minimal pairs; without a value if there are none.
         right_by_kind: kind of item, such as "table", to the share of its labelled verdicts that are right; without a
             value if no item of the kind was answered.
-        unread: share of these verdicts, from 0 to 1, that the best constant answer gets right, or for embeddings a
-            guess.
-        words: share of all labelled verdicts, from 0 to 1, that word overlap gets right: the offline judge, or the
-            hashing embeddings.
+        unread: share of the hard verdicts, from 0 to 1, that the best constant answer gets right, or for embeddings a
+            guess; of all verdicts if no item is hard, as the next two.
+        words: share that word overlap gets right: the offline judge, or the hashing embeddings.
+        rules: share that rules about lengths, overlaps, numbers and negations get right.
+        lead: baseline to how much more often than it the judge is right on the hard items: the difference and its 95%
+            interval, whose unit is the pair.
         said: verdict to its count among the labelled verdicts of the first repeat.
         flips: flip rate: share of the pairs of repeats that disagree, a mean over verdicts; without a value for a
             single repeat.
@@ -158,9 +155,13 @@ class StepQualification:
     valid: Proportion
     answered: Proportion
     right: Proportion
+    plain: Proportion
+    hard: Proportion
     right_by_kind: Mapping[str, Proportion]
     unread: float
     words: float
+    rules: float
+    lead: Mapping[str, tuple[float, float, float]]
     said: Mapping[str, int]
     flips: Proportion
     citations: Citations | None
@@ -216,14 +217,12 @@ class Qualification:
     def step_cells(self) -> Iterator[list[str]]:
         """Yield a table row of statistics for each step, with a cell for each column of `STEP_HEADINGS`."""
         for step in self.steps.values():
-            right, citations = step.right, step.citations
+            citations = step.citations
             yield [
                 step.step,
                 step.verdict,
-                f"{right.hits:.0f}/{right.of}",
-                _NONE if right.low is None else f"{right.low:.0%}–{right.high:.0%}",
-                f"{step.unread:.0%}",
-                f"{step.words:.0%}",
+                *(half.short for half in (step.plain, step.hard)),
+                f"{100 * step.unread:.0f} {100 * step.words:.0f} {step.rules:.0%}",
                 citations.precision.percent if citations else _NONE,
                 citations.recall.percent if citations else _NONE,
                 *(share.percent for share in (step.flips, step.order_bias, step.length_bias)),

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Unpack, get_args, overload
+from zlib import crc32
 
 from langchain_core.embeddings import Embeddings
 
@@ -34,9 +35,10 @@ from langchain_rageval.trust.examination import (
     find_models,
     list_probes,
 )
-from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, labelled_verdicts, step_statistics
-from langchain_rageval.trust.items import LabelledItem, labelled_items
+from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, step_statistics
+from langchain_rageval.trust.items import LabelledItem, labelled_items, load_items, read_items
 from langchain_rageval.trust.qualification import Qualification
+from langchain_rageval.trust.surface import rule_verdicts
 
 LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")
 
@@ -105,6 +107,9 @@ class LayoutComparison(Mapping[Layout, Qualification]):
         Path(path).write_text(text + "\n", encoding="utf-8")
 
 
+Items = str | Path | Iterable[Mapping[str, Any] | LabelledItem]
+"""Labelled items: a file, or records in the form that the README of the packaged items describes."""
+
 _WORKERS_PER_SLOT = 2  # workers that wait for a retry hold no slot
 _PUBLIC_TEXTS = "The texts are public and old: a model may have read them, with their labels."
 
@@ -115,6 +120,8 @@ def qualify_judge(
     embeddings: Embeddings | None = None,
     language: str = "ru",
     *,
+    items: Items | None = None,
+    quick: bool = False,
     repeats: int = 2,
     layouts: None = None,
     progress: bool = True,
@@ -128,6 +135,8 @@ def qualify_judge(
     embeddings: Embeddings | None = None,
     language: str = "ru",
     *,
+    items: Items | None = None,
+    quick: bool = False,
     repeats: int = 2,
     layouts: Sequence[Layout],
     progress: bool = True,
@@ -140,6 +149,8 @@ def qualify_judge(
     embeddings: Embeddings | None = None,
     language: str = "ru",
     *,
+    items: Items | None = None,
+    quick: bool = False,
     repeats: int = 2,
     layouts: Sequence[Layout] | None = None,
     progress: bool = True,
@@ -147,15 +158,18 @@ def qualify_judge(
 ) -> Qualification | LayoutComparison:
     """Run the metrics' steps on labelled items and measure the judge's verdicts.
 
-    About 830 calls of a thousand tokens with two repeats. Every item is run `repeats` times; items with chunks or lists
-    of statements of some steps once more in reverse order, and items with chunks of some steps once more with an
-    irrelevant sentence in each chunk. Repeats bypass the model's cache. In the intervals, each labelled item counts as
-    one, with all of its verdicts.
+    Every item is run `repeats` times; items with chunks or lists of statements of some steps once more in reverse
+    order, and items with chunks of some steps once more with an irrelevant sentence in each chunk. Repeats bypass the
+    model's cache. `docs/how-to/qualify-a-judge.md` gives calls and tokens. In the intervals, each pair of items counts
+    as one, with all of its verdicts.
 
     Args:
         judge: a chat model, another Runnable, or a Judge with the options that you will use.
         embeddings: examined too, for the metrics that compare texts by embeddings.
         language: of the labelled items, "ru" or "en".
+        items: your own labelled items in place of the packaged ones: a JSON Lines or YAML file, or records; see
+            `docs/how-to/own-labelled-items.md`.
+        quick: run a third of the pairs of each step only.
         repeats: how often each unchanged item is run.
         layouts: layouts to compare, such as `["contexts_first", "handbook"]`; the items are run with each of them. None
             runs them with the judge's own layout.
@@ -168,29 +182,53 @@ def qualify_judge(
         mapping of each layout to such a result.
 
     Raises:
-        ConfigError: if an option is invalid, or the first call to the judge or to the embeddings fails.
+        ConfigError: if an option or an item is invalid, or the first call to the judge or to the embeddings fails.
         TypeError: if an option does not exist.
     """
     settings = fill_defaults(qualify_judge, options, CALL_DEFAULTS)
-    items = [item for item in labelled_items(language) if item.step != EMBEDDING_STEP or embeddings is not None]
     _check_options(embeddings, repeats, layouts)
+    chosen, notes = _chosen_items(items, language, quick)
+    chosen = [item for item in chosen if item.step != EMBEDDING_STEP or embeddings is not None]
     examined = Judge.of(judge)
+
+    def qualify(judge: Judge) -> Qualification:
+        return _qualify(judge, embeddings, chosen, language, repeats, settings, notes, progress=progress)
+
     if layouts is None:
-        return _qualify(examined, embeddings, items, language, repeats, settings, progress=progress)
+        return qualify(examined)
     return LayoutComparison(
-        {
-            layout: _qualify(
-                map_members(examined, partial(replace, layout=layout)),
-                embeddings,
-                items,
-                language,
-                repeats,
-                settings,
-                progress=progress,
-            )
-            for layout in layouts
-        }
+        {layout: qualify(map_members(examined, partial(replace, layout=layout))) for layout in layouts}
     )
+
+
+def _chosen_items(items: Items | None, language: str, quick: bool) -> tuple[list[LabelledItem], list[str]]:
+    """Return the packaged or own items, of which `quick` keeps a third of the pairs of each step, and notes on them.
+
+    Raises:
+        ConfigError: if there are no items, or they are invalid.
+    """
+    if items is None:
+        chosen, notes = list(labelled_items(language)), [_PUBLIC_TEXTS]
+    else:
+        chosen = load_items(items) if isinstance(items, str | Path) else read_items(items, "items")
+        notes = []
+    if unknown := {item.step for item in chosen} - EXAMINATIONS.keys():
+        raise ConfigError(f"no step is named {', '.join(sorted(unknown))}; the steps are {', '.join(EXAMINATIONS)}")
+    if not chosen:
+        raise ConfigError("there are no labelled items: write at least one")
+    if not quick:
+        return chosen, notes
+    groups: dict[tuple[str, str], list[str]] = {}
+    for item in chosen:
+        groups.setdefault((item.step, item.half), []).append(item.pair)
+    kept = {pair for pairs in groups.values() for pair in sorted({*pairs}, key=_drawn)[: -(-len({*pairs}) // 3)]}
+    quickly = [item for item in chosen if item.pair in kept]
+    return quickly, [f"A third of the labelled items was asked, {len(quickly)} of {len(chosen)}.", *notes]
+
+
+def _drawn(pair: str) -> int:
+    """Return the place of a pair in a fixed random order."""
+    return crc32(pair.encode())
 
 
 def _qualify(
@@ -200,6 +238,7 @@ def _qualify(
     language: str,
     repeats: int,
     settings: Any,
+    notes: Sequence[str],
     *,
     progress: bool,
 ) -> Qualification:
@@ -218,10 +257,11 @@ def _qualify(
             return result
 
         results = _run_all(probes, answer, run, _WORKERS_PER_SLOT * settings["max_concurrency"])
-    words = _word_overlap_baseline(language)
+    hits = {item.id: _baseline_hits(item, language) for item in items}
+    baselines = {name: {item: own[name] for item, own in hits.items()} for name in ("words", "rules")}
     steps = {
         step: step_statistics(
-            step, [result for result in results if result.probe.item.step == step], words[step], step_run.meter.usage
+            step, [result for result in results if result.probe.item.step == step], baselines, step_run.meter.usage
         )
         for step, step_run in runs.items()
     }
@@ -235,7 +275,7 @@ def _qualify(
         steps=steps,
         verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
         reasons={metric: reason for metric, (_, reason) in verdicts.items()},
-        notes=[*_model_notes([examined, embeddings]), _PUBLIC_TEXTS],
+        notes=[*_model_notes([examined, embeddings]), *notes],
         date=datetime.now(UTC).date().isoformat(),
         examined=_examined_steps(examined, items),
     )
@@ -281,16 +321,16 @@ def _run_all(
     return [*first_results.values(), *run.threads.spread([partial(answer, probe) for probe in others], at_once)]
 
 
-@cache
-def _word_overlap_baseline(language: str) -> dict[str, float]:
-    """Return for each step the share of its labelled verdicts, from 0 to 1, that word overlap gets right."""
-    judge, embeddings, run = Judge(OfflineJudge()), HashingEmbeddings(), Run()
-    right: dict[str, list[bool]] = {}
-    for item in labelled_items(language):
-        result = ask_item(Probe(item), embeddings if item.step == EMBEDDING_STEP else judge, run)
-        verdicts = [answer.verdict in label.accepted for label, answer, _ in labelled_verdicts([result])]
-        right.setdefault(item.step, []).extend(verdicts)
-    return {step: sum(verdicts) / len(verdicts) for step, verdicts in right.items()}
+@lru_cache(maxsize=4096)
+def _baseline_hits(item: LabelledItem, language: str) -> dict[str, list[bool]]:
+    """Return whether word overlap and surface rules get each scored label of an item right."""
+    subject = HashingEmbeddings() if item.step == EMBEDDING_STEP else Judge(OfflineJudge())
+    words = [verdict.verdict for verdict in ask_item(Probe(item), subject, Run()).verdicts]
+    verdicts = {"words": words or [""] * len(item.labels), "rules": rule_verdicts(item, language)}
+    return {
+        name: [verdict in label.accepted for label, verdict in zip(item.labels, own, strict=True) if label.accepted]
+        for name, own in verdicts.items()
+    }
 
 
 def _model_notes(subjects: Sequence[Any]) -> list[str]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+from zlib import crc32
 
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.text.sentences import split_sentences
@@ -89,3 +93,34 @@ def _features(element: Element) -> dict[str, float]:
         "place of best sentence": shares.index(max(shares)) / max(1, len(shares) - 1),
         "lines": float(text.count("\n")),
     }
+
+
+@cache
+def _rules() -> dict[str, dict[str, list[Any]]]:
+    """Return by language and step two decision trees, each tuned on the pairs of one half."""
+    text = (files("langchain_rageval.trust") / "labelled_items" / "rules.json").read_text(encoding="utf-8")
+    rules: dict[str, dict[str, list[Any]]] = json.loads(text)
+    return rules
+
+
+def rule_half(pair: str) -> int:
+    """Return 0 or 1: the half of the pairs that a pair belongs to when rules are tuned."""
+    return crc32(pair.encode()) % 2
+
+
+def rule_verdicts(item: LabelledItem, language: str) -> list[str]:
+    """Return the verdicts of a judge of surface rules, which were tuned on the half without this pair.
+
+    `tests/benchmarks/rule_judge.py` tunes them. A rule is a tree of [feature, threshold, tree up to it, tree above it],
+    whose leaves are verdicts. "" if there are no rules for the step.
+    """
+    trees = _rules().get(language, _rules()["en"]).get(item.step, ["", ""])
+    return [follow_rule(trees[1 - rule_half(item.pair)], features) for features in surface_features(item)]
+
+
+def follow_rule(tree: Any, features: dict[str, float]) -> str:
+    """Return the verdict at the leaf of a decision tree."""
+    while not isinstance(tree, str):
+        feature, threshold, below, above = tree
+        tree = below if features[feature] <= threshold else above
+    return tree

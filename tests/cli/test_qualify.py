@@ -15,7 +15,7 @@ def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
         "regenerate_questions",
         "measure_similarity",
         "valid at once",
-        "aspect_critique cannot tell",
+        "aspect_critique unfit",
         "kind of item",
         "injection in context",
     ):
@@ -23,40 +23,54 @@ def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
     assert "…" not in told
     assert max(map(len, told.splitlines()[1:10])) <= 120
     assert "Judged offline by word overlap" in told
+    assert "A third of the labelled items was asked, " in told
     assert f"Written to {out}" in told
     assert json.loads(out.read_text(encoding="utf-8"))["language"] == "ru"
 
 
+def test_own_items_are_all_asked_unless_a_third_is_wanted(rageval, tmp_path):
+    own = tmp_path / "own.jsonl"
+    record = {"step": "regenerate_questions", "kind": "refusal", "answer": "I do not know that.", "gold": "evasive"}
+    own.write_text("".join(json.dumps({"id": f"own-{n}", **record}) + "\n" for n in range(6)), encoding="utf-8")
+    for words, asked in ((["--own", own], 6), (["--own", own, "--quick"], 2)):
+        code, told, _ = rageval("qualify", *words, "--repeats", 1, "--quiet", "--json")
+        assert (code, json.loads(told)["steps"]["regenerate_questions"]["right"]["of"]) == (0, asked)
+
+
 @pytest.mark.gate
 def test_json_on_stdout_has_the_right_verdicts_by_kind_of_item(rageval):
-    code, told, complaints = rageval("qualify", "--language", "en", "--repeats", 1, "--quiet", "--json")
+    code, told, complaints = rageval("qualify", "--language", "en", "--full", "--repeats", 1, "--quiet", "--json")
     assert (code, complaints) == (0, "")
     qualification = json.loads(told)
     assert qualification["layout"] == "contexts_first"
     tables = qualification["steps"]["verify_statements"]["right_by_kind"]["table"]
     assert tables.keys() == {"hits", "of", "value", "low", "high", "units"}
-    assert tables["of"] == 4
+    assert tables["of"] == 16
 
 
 @pytest.mark.gate
 def test_with_its_requirements_met_it_ends_with_0(rageval):
     words = ["qualify", "--language", "en", "--repeats", 1, "--quiet"]
-    assert rageval(*words, "--require", "answer_similarity=fit")[0] == 0
+    assert rageval(*words, "--require", "answer_similarity=care")[0] == 0
 
 
 @pytest.mark.gate
 def test_a_requirement_that_is_not_met_ends_with_1(rageval):
     words = ["qualify", "--language", "en", "--repeats", 1, "--quiet"]
-    code, told, complaints = rageval(*words, "--require", "context_precision=fit", "--require", "answer_similarity=fit")
+    code, told, complaints = rageval(
+        *words, "--require", "context_precision=fit", "--require", "answer_similarity=care"
+    )
     assert code == 1
     assert "grade_contexts" in told
-    assert complaints == "rageval: context_precision: required fit, got cannot tell\n"
+    assert complaints == "rageval: context_precision: required fit, got unfit\n"
 
 
 @pytest.mark.gate
 @each(
     ("words", "told"),
     [
+        (["--quick", "--full"], "--quick and --full exclude each other"),
+        (["--own", "nowhere.jsonl"], "nowhere.jsonl: labelled items could not be read"),
         (["--language", "tlh"], "language must be one of"),
         (["--language", "zh"], "labelled items come in en, ru"),
         (["--repeats", "0"], "repeats must be a whole number"),

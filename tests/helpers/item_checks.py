@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.words import stems_of
-from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS
+from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, holds_term
 from langchain_rageval.trust.items import CHUNK_STEPS, CRITERIA, LabelledItem
 
+COMPLETE = ("en", "ru")
+"""Languages whose items have their full number."""
 HEADLINE = (
     *("extract_statements", "verify_statements", "classify_statements", "grade_contexts", "select_sentences"),
     *("regenerate_questions", "grade_relevance", "grade_rubric"),
@@ -39,6 +41,16 @@ VERDICTS = {
     EMBEDDING_STEP: "nearer|farther",
 }
 """Verdicts of a step, apart from grades."""
+
+
+def options_of(item: LabelledItem) -> Sequence[str]:
+    """Return the verdicts that a label of an item can have; of grades the highest first."""
+    if item.step in _GRADES:
+        return _GRADES[item.step][::-1]
+    known = VERDICTS[item.step].split("|")
+    if item.step == "extract_statements":
+        return known[2:] if item.terms else known[:2]
+    return known
 
 
 def problems(items: Sequence[LabelledItem], language: str, *, complete: bool = True) -> list[str]:
@@ -77,6 +89,9 @@ def _item_problems(item: LabelledItem, language: str) -> Iterator[str]:
         yield from _term_problems(item)
 
 
+_NAMED = {"extract_statements": ("stated",), "rewrite_question": ("named",), "list_turn_facts": ("listed",)}
+
+
 def _evidence_problems(item: LabelledItem) -> Iterator[str]:
     sentences = NumberedContexts.of(item.contexts).sentences
     prose = [text for text in sentences.values() if not text.startswith("|")]  # tables may have the same head
@@ -91,6 +106,14 @@ def _evidence_problems(item: LabelledItem) -> Iterator[str]:
 
 
 def _term_problems(item: LabelledItem) -> Iterator[str]:
+    if item.step != "extract_statements" and not item.history:
+        yield "without a history, the step makes no call"
+    if not item.terms:
+        return
+    named = [term for term, label in zip(item.terms, item.labels, strict=True) if label.accepted == _NAMED[item.step]]
+    for term in {*item.terms} - {*named}:
+        if same := [one for one in named if holds_term(one.replace("/", " "), term)]:
+            yield f"{same[0]!r} and {term!r} are told apart by no first five letters"
     for term in item.terms:
         if item.step == "list_turn_facts" and term.partition(": ")[0] not in ("statements", "facts", "needs"):
             yield f"{term!r} does not begin with its list"

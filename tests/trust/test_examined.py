@@ -22,7 +22,7 @@ def report_by(judge):
 
 @pytest.fixture(scope="module")
 def qualification():
-    return qualify_judge(OfflineJudge(), language="en", repeats=1, progress=False)
+    return qualify_judge(OfflineJudge(), language="en", quick=True, repeats=1, progress=False)
 
 
 def test_a_qualification_is_bound_to_judge_and_prompts(qualification, tmp_path):

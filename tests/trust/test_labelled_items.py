@@ -9,7 +9,7 @@ from zlib import compress
 import pytest
 import yaml
 from helpers.each import each
-from helpers.item_checks import problems
+from helpers.item_checks import COMPLETE, problems
 
 import langchain_rageval
 from langchain_rageval import ConfigError
@@ -18,8 +18,6 @@ from langchain_rageval.trust.examination import EXAMINATIONS, pad_item, reverse_
 from langchain_rageval.trust.items import expand_record, labelled_items, load_items, read_items
 
 LANGUAGES = ("ru", "en")
-COMPLETE = ("en",)
-"""Languages whose items have their full number."""
 PLACE = Path(langchain_rageval.__file__).parent / "trust" / "labelled_items"
 README = (PLACE / "README.md").read_text(encoding="utf-8")
 

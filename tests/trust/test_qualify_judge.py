@@ -1,13 +1,15 @@
 """qualify_judge: good judges are fit; bad judges are unfit, each for its own reason."""
 
 import json
+import re
 from itertools import count
 from random import Random
 from threading import Lock
 
 import pytest
 from helpers.each import each
-from helpers.labelled import answer, coins, oracle, truth, yes
+from helpers.item_checks import COMPLETE
+from helpers.item_oracle import answer, coins, find_item, oracle, truth, yes
 from helpers.offline import offline
 from helpers.scripted import Vectors, answering, human_of
 from langchain_core.caches import InMemoryCache
@@ -16,13 +18,15 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval import ConfigError, HashingEmbeddings, Judge, OfflineJudge, RetryPolicy, jury, qualify_judge
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.trust.fitness import STEPS_OF
-from langchain_rageval.trust.items import labelled_items
+from langchain_rageval.trust.items import labelled_items, read_items
 
-JUDGED = ("faithfulness", "context_precision", "context_recall", "context_relevance")
-"""Metrics that depend on the judge alone."""
+HARD = "context_precision"
+"""Metric that depends on one step, whose items are a few hundred short questions."""
 
-OF_TEXTS = ("context_entity_recall", "abstention", "rubric", "aspect_critique", "llm_grader")
-"""Metrics and a grader whose labelled items were written for this project."""
+
+def items_of(*steps, language="en", half=None):
+    """Return the packaged items of some steps, of one half or both."""
+    return [i for i in labelled_items(language) if i.step in steps and half in (None, i.half)]
 
 
 class Knowing(Embeddings):
@@ -43,15 +47,20 @@ class Knowing(Embeddings):
         raise AssertionError(text)
 
 
-def qualified(judge, embeddings=None, language="ru", **options):
+def qualified(judge, embeddings=None, language="en", **options):
     return qualify_judge(judge, embeddings, language, progress=False, **{"retry": RetryPolicy(attempts=1), **options})
 
 
+def graded(judge, **options):
+    """Return the qualification of a judge by the items of `grade_contexts` alone, once each."""
+    return qualified(judge, items=items_of("grade_contexts"), **{"repeats": 1, **options})
+
+
 @pytest.mark.gate
-@pytest.mark.parametrize("language", ["ru", "en"])
+@pytest.mark.parametrize("language", COMPLETE)
 def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
-    found = qualified(oracle(), Knowing(), language)
-    assert found.verdict == dict.fromkeys(STEPS_OF, "fit")
+    found = qualified(oracle(), Knowing(), language, repeats=1)
+    assert found.verdict == dict.fromkeys(STEPS_OF, "fit"), found
     for step in found.steps.values():
         assert step.right.hits == step.right.of >= 24, step.step
         assert {share.value for share in step.right_by_kind.values()} == {1.0}, step.step
@@ -59,53 +68,47 @@ def test_a_judge_that_is_always_right_is_fit_for_all_that_is_labelled(language):
         assert step.error == ""
     verified = found.steps["verify_statements"]
     assert (verified.citations.precision.value, verified.citations.recall.value) == (1.0, 1.0)
-    assert (verified.valid.value, verified.flips.value, verified.rung) == (1.0, 0.0, "prompt")
-    assert (verified.order_bias.value, verified.length_bias.value) == (0.0, 0.0)
+    assert (verified.valid.value, verified.order_bias.value, verified.length_bias.value) == (1.0, 0.0, 0.0)
 
 
 @pytest.mark.gate
-@pytest.mark.parametrize("language", [pytest.param("ru", marks=pytest.mark.gate), "en"])
-def test_a_judge_that_always_says_yes_is_unfit_because_it_always_says_the_same(language):
-    found = qualified(oracle(yes), language=language)
-    for metric in (*JUDGED, *OF_TEXTS):
-        assert found.verdict[metric] == "unfit"
-        assert "every verdict was" in found.reasons[metric]
-    assert found.steps["grade_contexts"].said == {"useful": 72}
-    assert found.steps["grade_contexts"].right.hits == 24
-    assert found.steps["verify_statements"].flips.value == 0.0
+@pytest.mark.parametrize("language", COMPLETE)
+def test_a_judge_that_always_says_the_same_is_unfit_for_all_that_is_labelled(language):
+    found = qualified(oracle(yes), language=language, repeats=1)
+    asked = {metric for metric, steps in STEPS_OF.items() if {*steps} <= found.steps.keys()}
+    assert {found.verdict[metric] for metric in asked} == {"unfit"}
+    assert "every verdict was 'useful', no better on hard items than without reading" in found.reasons[HARD]
+    assert found.steps["grade_contexts"].hard.value == pytest.approx(0.5, abs=0.05)
 
 
-@pytest.mark.gate
+def test_a_judge_that_is_right_on_plain_items_and_guesses_on_pairs_is_unfit():
+    def simple(messages):
+        human = human_of(messages)
+        item = find_item("ContextVerdicts", {*read_inputs(human).values()})
+        return json.dumps(answer(human, truth if item.half == "plain" else yes))
+
+    found = graded(answering(simple))
+    assert (found.steps["grade_contexts"].plain.value, found.verdict[HARD]) == (1.0, "unfit")
+    assert found.steps["grade_contexts"].lead["unread"][0] == pytest.approx(0, abs=0.05)
+
+
 def test_a_judge_that_always_cites_the_first_chunk_is_unfit_because_of_what_it_cites():
-    found = qualified(oracle(cites="1.1"))
-    assert {metric: found.verdict[metric] for metric in JUDGED} == {
-        "faithfulness": "unfit",
-        "context_precision": "fit",
-        "context_recall": "unfit",
-        "context_relevance": "fit",
-    }
-    assert "relevant citations" in found.reasons["faithfulness"]
-    assert "100% are of the first chunk" in found.reasons["faithfulness"]
+    found = qualified(oracle(cites="1.1"), items=items_of("verify_statements"), repeats=1)
     verified = found.steps["verify_statements"]
-    assert verified.right.value == 1.0
-    assert verified.citations.first.value == 1.0
+    assert (verified.verdict, verified.right.value, verified.citations.first.value) == ("unfit", 1.0, 1.0)
+    assert "100% are of the first chunk" in found.reasons["faithfulness"]
     assert verified.citations.precision.high < 0.5
 
 
-@pytest.mark.gate
 def test_a_judge_that_flips_coins_is_unfit_because_it_flips():
-    found = qualified(oracle(coins(7)))
-    for metric in JUDGED:
-        assert found.verdict[metric] == "unfit", metric
-        assert "verdicts unchanged when asked again" in found.reasons[metric]
-    for metric in OF_TEXTS:  # 24 items a step: coins that fall well may leave it open
-        assert found.verdict[metric] in ("unfit", "cannot tell"), metric
-    graded = found.steps["grade_contexts"]
-    assert 0.3 < graded.flips.value < 0.7
-    assert 0.3 < graded.order_bias.value < 0.7
+    found = graded(oracle(coins(7)), repeats=2)
+    assert found.verdict[HARD] == "unfit"
+    assert "verdicts unchanged when asked again" in found.reasons[HARD]
+    step = found.steps["grade_contexts"]
+    assert 0.3 < step.flips.value < 0.7
+    assert 0.3 < step.order_bias.value < 0.7
 
 
-@pytest.mark.gate
 def test_replies_that_are_no_json_lower_the_valid_rate():
     random, lock = Random(3), Lock()
 
@@ -115,106 +118,87 @@ def test_replies_that_are_no_json_lower_the_valid_rate():
         made = json.dumps(answer(human_of(messages)), ensure_ascii=False)
         return made[: len(made) // 2] if breaks else made
 
-    found = qualified(answering(broken))
-    shares = [step.valid.value for step in found.steps.values()]
-    assert 0.5 < sum(shares) / len(shares) < 0.7
-    assert all(step.answered.value == step.right.value == 1.0 for step in found.steps.values())
-    assert {found.verdict[metric] for metric in JUDGED} == {"fit with care"}
-    assert "replies valid at once" in found.reasons["context_precision"]
-    assert sum(step.calls for step in found.steps.values()) > 450
+    found = graded(answering(broken))
+    step = found.steps["grade_contexts"]
+    assert 0.5 < step.valid.value < 0.7
+    assert step.answered.value == step.right.value == 1.0
+    assert found.verdict[HARD] == "fit with care"
+    assert "replies valid at once" in found.reasons[HARD]
+    assert step.calls > 250
 
 
-@pytest.mark.gate
 def test_a_missing_verdict_that_was_requested_again_is_not_valid_at_once():
     def incomplete(messages):
         made = answer(human_of(messages))
-        if "verdicts" in made and len(made["verdicts"]) > 1:
+        if len(made.get("verdicts", [])) > 1:
             made["verdicts"].pop()
         return json.dumps(made)
 
-    steps = qualified(answering(incomplete), repeats=1).steps
-    assert steps["verify_statements"].valid.value == 0.0
-    assert steps["verify_statements"].right.value == 1.0
+    steps = qualified(
+        answering(incomplete), items=items_of("grade_contexts", "select_sentences", half="plain"), repeats=1
+    ).steps
+    assert (steps["grade_contexts"].valid.value, steps["grade_contexts"].right.value) == (0.0, 1.0)
     assert steps["select_sentences"].valid.value == 1.0
 
 
-@pytest.mark.gate
 def test_slices_and_windows_do_not_count_as_repeated_requests():
-    found = qualified(Judge(OfflineJudge(), max_statements=1, max_context_tokens=100), repeats=1)
-    assert {step.valid.value for step in found.steps.values()} == {1.0}
-    assert found.steps["verify_statements"].calls > 200
+    judge = Judge(OfflineJudge(), max_statements=1, max_context_tokens=100)
+    step = qualified(judge, items=items_of("verify_statements", half="plain"), repeats=1).steps["verify_statements"]
+    assert step.valid.value == 1.0
+    assert step.calls > 200
 
 
-@pytest.mark.gate
 def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
-    found = qualified(Judge(answering(lambda _: "I would rather not."), attempts=2), repeats=1)
-    graded = found.steps["grade_contexts"]
-    assert (graded.verdict, graded.right.of, graded.answered.hits, graded.valid.hits) == ("unfit", 0, 0, 0)
-    assert graded.rung is None
-    assert "questions answered 0 of 72" in found.reasons["context_precision"]
+    found = graded(Judge(answering(lambda _: "I would rather not."), attempts=2))
+    step = found.steps["grade_contexts"]
+    assert (step.verdict, step.right.of, step.answered.hits, step.valid.hits, step.rung) == ("unfit", 0, 0, 0, None)
+    assert f"questions answered 0 of {3 * len(items_of('grade_contexts'))}" in found.reasons[HARD]
 
 
-@pytest.mark.gate
 def test_repeats_bypass_the_cache():
     judge = oracle(coins(1)).model_copy(update={"cache": InMemoryCache()})
-    assert qualified(judge).steps["grade_contexts"].flips.value > 0.3
+    assert graded(judge, repeats=2).steps["grade_contexts"].flips.value > 0.3
     calls = len(judge.asked)
-    found = qualified(judge)
+    found = graded(judge, repeats=2)
     assert len(judge.asked) - calls < calls / 2  # the first asks and the variants are there already
     assert found.steps["grade_contexts"].flips.value > 0.3
 
 
-@pytest.mark.gate
 def test_repeats_call_a_function_again():
     choose = coins(2)
-    found = qualified(lambda messages: json.dumps(answer(human_of(messages), choose)))
+    found = graded(lambda messages: json.dumps(answer(human_of(messages), choose)), repeats=2)
     assert found.steps["grade_contexts"].flips.value > 0.3
 
 
-@pytest.mark.gate
-def test_a_single_repeat_has_no_flip_rate():
-    found = qualified(oracle(), repeats=1)
-    assert found.steps["grade_contexts"].flips.value is None
-    assert found.verdict["context_precision"] == "fit"
-    assert found.steps["grade_contexts"].calls == 3 * 24
-
-
-@pytest.mark.gate
 def test_position_bias_and_length_bias_are_measured():
-    def vain(messages):
-        human = human_of(messages)
-        made = answer(human)
-        for verdict in made.get("verdicts", []):
-            if "context" in verdict:
-                verdict["useful"] = verdict["context"] == 1
-        return made
+    items, padding = items_of("grade_contexts", half="plain"), "The pool lends out towels."
+    items = [item.model_copy(update={"padding": padding}) for item in items]
 
-    found = qualified(answering(lambda messages: json.dumps(vain(messages))), repeats=1)
-    assert found.steps["grade_contexts"].order_bias.value == pytest.approx(2 / 3)
-    assert found.steps["grade_contexts"].length_bias.value == 0.0
-    assert found.verdict["context_precision"] == "unfit"
-    assert "in reverse order" in found.reasons["context_precision"]
+    def judge(change):
+        def reply(messages):
+            human = human_of(messages)
+            made = answer(human)
+            for verdict in made["verdicts"]:
+                verdict["useful"] = change(verdict, human)
+            return json.dumps(made)
 
-    def wordy(messages):
-        human = human_of(messages)
-        made = answer(human)
-        padded = sum(item.padding in human for item in labelled_items("ru") if item.padding)
-        for verdict in made.get("verdicts", []):
-            if "context" in verdict and padded:
-                verdict["useful"] = True
-        return made
+        return qualified(answering(reply), items=items, repeats=1)
 
-    graded = qualified(answering(lambda messages: json.dumps(wordy(messages))), repeats=1).steps["grade_contexts"]
-    assert graded.length_bias.value == pytest.approx(2 / 3)
-    assert graded.order_bias.value == 0.0
+    vain = judge(lambda verdict, _human: verdict["context"] == 1)
+    step = vain.steps["grade_contexts"]
+    assert step.order_bias.value > 0.5
+    assert (step.length_bias.value, vain.verdict[HARD]) == (0.0, "unfit")
+    assert "in reverse order" in vain.reasons[HARD]
+    wordy = judge(lambda verdict, human: verdict["useful"] or padding in human).steps["grade_contexts"]
+    assert wordy.length_bias.value > 0.5
+    assert wordy.order_bias.value == 0.0
 
 
-@pytest.mark.gate
 def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
     def judge(change):
         def changed(messages):
             made = answer(human_of(messages))
-            return json.dumps({**made, "statements": change(made["statements"])} if "statements" in made else made)
+            return json.dumps({**made, "statements": change(made["statements"])})
 
         return answering(changed)
 
@@ -223,44 +207,98 @@ def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
         "facts, numbers lost": lambda statements: ["Something."] if statements else [],
         "facts, not taken apart": lambda statements: [" ".join(statements)] if statements else [],
     }
+    items = items_of("extract_statements", half="plain")
+    facts = sum(item.labels[0].accepted == ("facts",) for item in items)
     for name, change in changes.items():
-        said = qualified(judge(change), repeats=1).steps["extract_statements"].said
-        assert said[name] + said.get("facts", 0) == 32
+        said = qualified(judge(change), items=items, repeats=1).steps["extract_statements"].said
+        assert said[name] + said.get("facts", 0) == facts
 
 
-@pytest.mark.gate
 def test_a_jury_is_examined_as_one_judge():
-    found = qualified(jury([oracle(), oracle(), oracle(coins(5))]), repeats=1)
-    assert found.verdict["context_precision"] == "fit"
-    assert found.steps["grade_contexts"].calls == 3 * 3 * 24
+    found = graded(jury([oracle(), oracle(), oracle(coins(5))]))
+    assert found.verdict[HARD] == "fit"
+    assert found.steps["grade_contexts"].calls == 3 * 3 * len(items_of("grade_contexts"))
     assert found.steps["grade_contexts"].valid.value == 1.0
 
 
-@pytest.mark.gate
 def test_the_judge_itself_is_not_changed():
     model = oracle()
     judge = Judge(model, draws=3)
-    found = qualified(judge, repeats=1)
-    assert found.steps["grade_contexts"].calls == 3 * 72
-    assert found.steps["extract_statements"].calls == 48
+    found = graded(judge)
+    assert found.steps["grade_contexts"].calls == 3 * 3 * len(items_of("grade_contexts"))
+    assert found.steps["grade_contexts"].flips.value is None
     assert (judge.model, judge.draws, model.cache) == (model, 3, None)
+
+
+# Items: a third of them, and own ones
+
+
+def test_quick_asks_a_third_of_the_pairs_of_each_half_and_says_so():
+    model = oracle()
+    found = graded(model, quick=True)
+    everything = items_of("grade_contexts")
+    pairs = {half: {i.pair for i in everything if i.half == half} for half in ("plain", "hard")}
+    step = found.steps["grade_contexts"]
+    asked = sum(-(-len(own) // 3) * (1 if half == "plain" else 2) for half, own in pairs.items())
+    assert step.calls == 3 * asked
+    assert found.notes == [f"A third of the labelled items was asked, {asked} of {len(everything)}."]
+    assert step.hard.units == -(-len(pairs["hard"]) // 3)
+
+
+OWN = {
+    "pair": "own",
+    "step": "grade_contexts",
+    "kind": "another year",
+    "contexts": ["In 2024 a ticket costs 5 euros.", "A ticket costs 6 euros in 2025."],
+    "a": {"question": "What does a ticket cost in 2024?", "gold": {"1": "useful", "2": "not useful"}},
+    "b": {"question": "What does a ticket cost in 2025?", "gold": {"1": "not useful", "2": "useful"}},
+}
+
+
+def test_own_items_replace_the_packaged_ones(tmp_path):
+    file = tmp_path / "own.jsonl"
+    file.write_text(json.dumps(OWN) + "\n", encoding="utf-8")
+    judge = oracle(items=read_items([OWN], "own"))
+    for items in ([OWN], str(file), file):
+        found = qualified(judge, items=items, repeats=1)
+        step = found.steps["grade_contexts"]
+        assert ([*found.steps], step.right.hits, step.hard.of) == (["grade_contexts"], 4, 4)
+        assert (found.verdict[HARD], found.notes) == ("cannot tell", [])
+        assert "perhaps no better on hard items than word overlap" in found.reasons[HARD]
+
+
+@each(
+    ("items", "problem"),
+    [
+        ([], "there are no labelled items"),
+        ([{**OWN, "step": "grade_beauty"}], "no step is named grade_beauty; the steps are extract_statements, "),
+        ([{"id": "x"}], "items: record 1 is no labelled item"),
+        ("nowhere.jsonl", "nowhere.jsonl: labelled items could not be read"),
+    ],
+)
+def test_own_items_that_are_not_in_the_form_raise_before_any_call(items, problem):
+    judge = oracle()
+    with pytest.raises(ConfigError) as raised:
+        qualified(judge, items=items)
+    assert problem in str(raised.value)
+    assert judge.asked == []
 
 
 # Embeddings
 
 
-@pytest.mark.gate
 def test_without_embeddings_metrics_that_compare_cannot_be_judged():
-    found = qualified(oracle(), repeats=1)
-    assert "measure_similarity" not in found.steps
+    found = qualified(oracle(), items=items_of("regenerate_questions", "measure_similarity", half="plain"), repeats=1)
+    assert [*found.steps] == ["regenerate_questions"]
     for metric in ("answer_relevance", "answer_similarity", "answer_correctness"):
         assert found.verdict[metric] == "cannot tell"
         assert "no embeddings were examined" in found.reasons[metric]
 
 
-@pytest.mark.gate
-def test_embeddings_that_give_equal_vectors_are_unfit():
-    found = qualified(oracle(), Vectors(answer=lambda _: [1.0, 0.0]), repeats=1)
+def test_embeddings_that_know_are_fit_and_those_that_give_equal_vectors_are_unfit():
+    items = items_of("measure_similarity")
+    assert qualified(oracle(), Knowing(), items=items, repeats=1).verdict["answer_similarity"] == "fit"
+    found = qualified(oracle(), Vectors(answer=lambda _: [1.0, 0.0]), items=items, repeats=1)
     assert found.steps["measure_similarity"].said == {"as near": 40}
     assert {found.verdict[metric] for metric in STEPS_OF if "answer" in metric} == {"unfit"}
 
@@ -288,19 +326,17 @@ def test_a_judge_that_is_down_is_an_error_and_not_unfit():
     assert len(calls) == 1
 
 
-@pytest.mark.gate
 def test_a_judge_that_goes_down_midway_cannot_be_judged():
     calls = count(1)
 
     def fading(messages):
-        if next(calls) > 80:
+        if next(calls) > 40:
             raise ConnectionError("gone")
         return answer(human_of(messages))
 
-    found = qualified(answering(lambda messages: json.dumps(fading(messages))), repeats=1)
-    assert found.verdict["context_relevance"] == "cannot tell"
-    assert "60 of 60 questions failed in transport: ConnectionError: gone" in found.reasons["context_relevance"]
-    assert found.steps["extract_statements"].verdict == "fit"
+    found = graded(answering(lambda messages: json.dumps(fading(messages))))
+    assert found.verdict[HARD] == "cannot tell"
+    assert re.search(r"\d+ of \d+ questions failed in transport: ConnectionError: gone", found.reasons[HARD])
 
 
 @each(
@@ -324,39 +360,42 @@ def test_invalid_options_raise_before_any_call(options, told):
 # Output
 
 
-@pytest.mark.gate
-def test_every_judge_is_shown_beside_the_word_overlap_baseline():
-    offline_found = qualified(OfflineJudge(), HashingEmbeddings())
-    found = qualified(oracle(), Knowing(), repeats=1)
-    for name, step in offline_found.steps.items():
-        assert found.steps[name].words == step.words == step.right.value
-    assert "fit" not in {offline_found.verdict[metric] for metric in JUDGED}
+def test_every_judge_is_shown_beside_three_baselines():
+    items = items_of("grade_contexts", "measure_similarity")
+    offline_found = qualified(OfflineJudge(), HashingEmbeddings(), items=items, repeats=1)
+    found = qualified(oracle(), Knowing(), items=items, repeats=1)
+    step, other = found.steps["grade_contexts"], offline_found.steps["grade_contexts"]
+    assert (step.words, step.rules, step.unread) == (other.words, other.rules, other.unread)
+    assert other.words == other.hard.value
+    assert offline_found.verdict[HARD] == "unfit"
+    assert "no better on hard items than word overlap" in offline_found.reasons[HARD]
     assert offline_found.notes[0].startswith("Judged offline by word overlap")
-    assert offline_found.notes[-1].startswith("The texts are public")
 
 
 def test_output_as_text_html_and_json(tmp_path):
-    found = qualified(OfflineJudge(), HashingEmbeddings(), "en", repeats=1)
+    items = items_of("grade_contexts", "verify_statements", half="plain")
+    found = qualified(OfflineJudge(), HashingEmbeddings(), items=items, repeats=1)
     assert str(found).startswith(
         "OfflineJudge(), HashingEmbeddings(size=512) in 'en', each question asked once, layout contexts_first\n"
     )
-    assert "context_precision: cannot tell. grade_contexts: right verdicts" in str(found)
+    assert "context_precision: unfit. grade_contexts: " in str(found)
     shown = found._repr_html_()
     assert shown.count("<table>") == 4
-    assert "<td>grade_contexts</td><td>cannot tell</td>" in shown
+    assert "<td>grade_contexts</td><td>unfit</td>" in shown
     found.to_json(tmp_path / "q.json")
     read = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))
-    assert read == found.to_dict()
-    assert read["verdict"]["context_precision"] == "cannot tell"
-    assert read["steps"]["verify_statements"]["citations"]["precision"]["value"] > 0.8
+    assert read == json.loads(json.dumps(found.to_dict()))
+    assert read["verdict"]["context_precision"] == "unfit"
+    assert read["steps"]["verify_statements"]["lead"].keys() == {"unread", "words", "rules"}
 
 
 @pytest.mark.gate
 async def test_a_model_over_http_uses_its_best_rung(endpoint):
-    found = qualified(endpoint.model(endpoint.server(offline)), repeats=1)
+    items = items_of("grade_contexts", "verify_statements", "grade_relevance", half="plain")
+    found = qualified(endpoint.model(endpoint.server(offline)), items=items, repeats=1)
     best = {"openai": "json_schema", "gigachat": "function_calling"}[endpoint.name]
     assert {step.rung for step in found.steps.values()} == {best}
-    expected = qualified(OfflineJudge(), repeats=1)
+    expected = qualified(OfflineJudge(), items=items, repeats=1)
     for name, step in found.steps.items():
         assert step.right == expected.steps[name].right
         assert step.citations == expected.steps[name].citations
@@ -365,39 +404,27 @@ async def test_a_model_over_http_uses_its_best_rung(endpoint):
     assert found.verdict == expected.verdict
 
 
-# Kinds of item
-
-
-@pytest.mark.gate
-@pytest.mark.parametrize("language", [pytest.param("ru", marks=pytest.mark.gate), "en"])
-def test_a_judge_that_fails_on_tables_is_weak_on_tables_alone(language):
-    tables = [context for item in labelled_items(language) if item.kind == "table" for context in item.contexts]
+def test_a_judge_that_fails_on_tables_is_weak_on_tables_alone():
+    items = items_of("verify_statements", half="plain")
 
     def judge(messages):
         human = human_of(messages)
-        shows_table = any(json.dumps(line)[1:-1] in json.dumps(human) for text in tables for line in text.splitlines())
-        return json.dumps(answer(human, yes if shows_table and "statements" in read_inputs(human) else truth))
+        item = find_item("Verdicts", {*(asked["text"] for asked in read_inputs(human)["statements"])})
+        return json.dumps(answer(human, yes if item.kind == "table" else truth))
 
-    found = qualified(answering(judge), language=language, repeats=1)
+    found = qualified(answering(judge), items=items, repeats=1)
     verified = found.steps["verify_statements"]
-    weak = [kind for kind, share in verified.right_by_kind.items() if share.value < 1.0]
-    assert weak == ["table", "injection in answer"]  # one item of the second kind is about the same table
-    assert (verified.right_by_kind["table"].hits, verified.right_by_kind["table"].of) == (2, 4)
+    assert [kind for kind, share in verified.right_by_kind.items() if share.value < 1.0] == ["table"]
     assert verified.weakest_kinds[0][0] == "table"
-    others = [step for name, step in found.steps.items() if name != "verify_statements"]
-    assert {share.value for step in others for share in step.right_by_kind.values()} == {1.0}
     assert "verify_statements: table 2 of 4 in 1 item, 50% [" in str(found)
     assert ["verify_statements", "table", "2/4", "50%"] in [cells[:4] for cells in found.kind_cells()]
     assert "<td>table</td><td>2/4</td><td>50%</td>" in found._repr_html_()
     assert found.to_dict()["steps"]["verify_statements"]["right_by_kind"]["table"]["hits"] == 2
 
 
-# Layouts
-
-
-@pytest.mark.gate
 def test_layouts_are_compared_and_each_qualification_names_its_own():
-    compared = qualified(OfflineJudge(), language="en", repeats=1, layouts=["handbook", "contexts_first"])
+    items = items_of("verify_statements", half="plain")
+    compared = qualified(OfflineJudge(), items=items, repeats=1, layouts=["handbook", "contexts_first"])
     assert list(compared) == ["handbook", "contexts_first"]
     for layout, qualification in compared.items():
         assert qualification.layout == layout
@@ -410,11 +437,9 @@ def test_layouts_are_compared_and_each_qualification_names_its_own():
     )
     assert "<td>handbook</td>" in compared._repr_html_()
     assert compared.to_dict()["handbook"]["layout"] == "handbook"
-
-
-@pytest.mark.gate
-def test_without_layouts_the_judges_own_is_used_and_named():
-    assert qualified(Judge(OfflineJudge(), layout="instruction_first"), repeats=1).layout == "instruction_first"
+    assert qualified(Judge(OfflineJudge(), layout="instruction_first"), items=items, repeats=1).layout == (
+        "instruction_first"
+    )
 
 
 @pytest.mark.parametrize("layouts", [[], "handbook", ["auto"], [1]])

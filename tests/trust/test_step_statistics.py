@@ -24,7 +24,8 @@ def result(*verdicts, variant="plain", repeat=0, cites=("2.1",), **more):
 
 
 def statistics(*results):
-    return step_statistics("verify_statements", results, 0.5, Usage(calls=len(results), input_tokens=7, seconds=1.5))
+    hits = {name: {item: [True, False] for item in "ijkab"} for name in ("words", "rules")}
+    return step_statistics("verify_statements", results, hits, Usage(calls=len(results), input_tokens=7, seconds=1.5))
 
 
 def test_right_counts_the_labelled_verdicts_of_the_first_repeat():
@@ -86,3 +87,23 @@ def test_right_verdicts_are_counted_by_kind_of_item():
     shares = {kind: (share.hits, share.of, share.value) for kind, share in found.right_by_kind.items()}
     assert shares == {"table": (2, 2, 1.0), "how-to": (1, 2, 0.5), "list": (0, 0, None)}
     assert [kind for kind, _ in found.weakest_kinds] == ["list", "how-to", "table"]
+
+
+def test_the_hard_half_is_compared_with_each_baseline_by_pairs():
+    found = statistics(
+        result("supported", "absent", "absent"),
+        *(
+            ProbeResult(Probe(ITEM.model_copy(update={"id": name, "pair": "p", "half": "hard"})), verdicts)
+            for name, verdicts in {
+                "a": [CitedVerdict("supported"), CitedVerdict("absent"), CitedVerdict("absent")],
+                "b": [CitedVerdict("supported"), CitedVerdict("supported"), CitedVerdict("absent")],
+            }.items()
+        ),
+    )
+    assert (found.plain.hits, found.plain.of, found.hard.hits, found.hard.of, found.hard.units) == (2, 2, 3, 4, 1)
+    assert (found.right.of, found.unread, found.words, found.rules) == (6, 0.5, 0.5, 0.5)
+    assert found.lead.keys() == {"unread", "words", "rules"}
+    assert {mean for mean, *_ in found.lead.values()} == {0.25}
+    assert all(low < 0.25 < high for _, low, high in found.lead.values())
+    plain_only = statistics(result("supported", "absent", "absent"))
+    assert (plain_only.hard.of, {mean for mean, *_ in plain_only.lead.values()}) == (0, {0.5})
