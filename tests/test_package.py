@@ -276,7 +276,7 @@ def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
     own = [
         path.relative_to(ROOT).as_posix()
         for path in PACKAGE.rglob("*")
-        if path.suffix in (".py", ".pyi", ".yaml", ".jsonl", *PAGE)
+        if path.suffix in (".py", ".pyi", ".yaml", ".json", ".jsonl", *PAGE)
     ]
     assert set(own) <= shipped
     prompts = {f"{NAME}/prompts/{language}/{step}.yaml" for language in OWN for step in ("common", *OWN[language])}
@@ -286,7 +286,16 @@ def test_the_wheel_holds_types_prompts_and_the_demo(shipped):
 
 def test_the_wheel_holds_nothing_else(shipped):
     assert {path for path in shipped if not path.startswith(f"{NAME}/")} == set()
-    assert {Path(path).suffix for path in shipped} == {".py", ".pyi", ".yaml", ".jsonl", ".md", ".typed", *PAGE}
+    assert {Path(path).suffix for path in shipped} == {
+        ".py",
+        ".pyi",
+        ".yaml",
+        ".json",
+        ".jsonl",
+        ".md",
+        ".typed",
+        *PAGE,
+    }
 
 
 def repository() -> list[Path]:

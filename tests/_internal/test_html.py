@@ -121,7 +121,8 @@ def test_prompts_show_the_first_line_of_each_step():
     texts = Tags(PromptSet.default("ru")._repr_html_()).texts
     prompts = PromptSet.default("ru")
     assert f"Prompts in ru: {len(prompts.prompts)} steps" in texts
-    assert {prompt.instruction.strip().split("\n")[0] for prompt in prompts.prompts.values()} <= set(texts)
+    shown = list(prompts.prompts.values())[:50]  # a table in a notebook has no more rows
+    assert {prompt.instruction.strip().split("\n")[0] for prompt in shown} <= set(texts)
 
 
 def test_a_question_shows_how_it_came_about():

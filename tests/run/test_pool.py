@@ -128,7 +128,7 @@ class TestTooManyCalls:
 
 @BOTH
 async def test_the_report_notes_rejected_calls(chat_openai, door):
-    with Narrow(4, after="0.1", latency=0.01) as server:
+    with Narrow(1, after="0.1", latency=0.05) as server:
         metric, samples = asking(chat_openai(server)), rag_samples(20)
         if door == "evaluate":
             report = evaluate(samples, metric, progress=False)
