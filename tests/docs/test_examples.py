@@ -190,11 +190,8 @@ def test_judge_qualification(ran, capsys):
     qualification = ran("how-to/qualify-a-judge")["qualification"]
     assert qualification.verdict["faithfulness"] == "unfit"
     assert "faithfulness" in capsys.readouterr().out
-    rows = {row[0]: row[1] for row in table(sections(page("how-to/qualify-a-judge"))["Qualify it"])}
-    for name, step in qualification.steps.items():
-        if f"{name} (hashed words)" in rows or name in rows:
-            cell = rows.get(name) or rows[f"{name} (hashed words)"]
-            assert cell.startswith(f"{step.right.hits:g}/{step.right.of},"), name
+    rows = table(sections(page("how-to/qualify-a-judge"))["Qualify it"])
+    assert {row[0].partition(" ")[0] for row in rows} <= qualification.steps.keys()
 
 
 def test_ranking_metrics(ran):
