@@ -319,7 +319,7 @@ def test_a_reviewed_test_set_opens_with_its_decisions_and_records_them_once(open
 def test_the_words_of_the_reference_are_marked_in_the_passages(opened):
     rows = [
         row(0),
-        row(1, reference="It lies on the river Isar; Dresden lies on the Elbe."),
+        row(1, evidence=["It lies on the Isar.", "Dresden lies on the Elbe."]),
         row(2, answerable=False, reference="The documents do not say when Munich was founded."),
     ]
     page = opened(Testset(rows))
