@@ -112,7 +112,9 @@ def _term_problems(item: LabelledItem) -> Iterator[str]:
         return
     named = [term for term, label in zip(item.terms, item.labels, strict=True) if label.accepted == _NAMED[item.step]]
     for term in {*item.terms} - {*named}:
-        if same := [one for one in named if holds_term(one.replace("/", " "), term)]:
+        place, _, rest = term.rpartition(": ")
+        others = [one for one in named if one.rpartition(": ")[0] == place]
+        if same := [one for one in others if holds_term(one.replace("/", " "), rest)]:
             yield f"{same[0]!r} and {term!r} are told apart by no first five letters"
     for term in item.terms:
         if item.step == "list_turn_facts" and term.partition(": ")[0] not in ("statements", "facts", "needs"):
