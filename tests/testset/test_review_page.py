@@ -329,7 +329,7 @@ def test_the_words_of_the_reference_are_marked_in_the_passages(opened):
         "[2] dresden.md, characters 0–49d",
     ]
     page.keyboard.press("j")
-    assert page.locator("mark").all_inner_texts() == ["It lies on the Isar.", "Dresden lies on the Elbe."]
+    assert page.locator("mark").all_inner_texts() == ["It lies on the Isar", "Dresden lies on the Elbe"]
     page.keyboard.press("j")
     assert page.locator("mark").count() == 0
     expect(page.locator(".row-facts")).to_contain_text("the documents do not answer it")
