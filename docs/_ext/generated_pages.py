@@ -16,8 +16,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sphinx.addnodes import toctree
-
 import langchain_rageval
 from langchain_rageval.cli import main
 
@@ -59,6 +57,8 @@ def write_llms_txt(app: Sphinx, error: Exception | None) -> None:
     """Write `llms.txt`, a list of all pages with their titles for language models, into the built site."""
     if error or app.builder.name != "html":
         return
+    from sphinx.addnodes import toctree  # the tests import this file without Sphinx
+
     lines = ["# langchain-rageval", "", f"> {langchain_rageval.__doc__.splitlines()[0]}"]
     for tree in app.env.get_doctree("index").findall(toctree):
         lines += ["", f"## {tree['caption']}", ""]
