@@ -86,7 +86,7 @@ class TestTooManyCalls:
         ],
     )
     async def test_a_server_with_four_slots_rejects_few_calls(self, chat_openai, door, status, after):
-        with Narrow(4, status=status, after=after, latency=0.02) as server:
+        with Narrow(4, status=status, after=after, latency=0.15) as server:
             slots = await slots_after(door, rag_samples(60), asking(chat_openai(server)), server)
         assert server.calls == 120
         assert 0 < server.rejections <= 36  # without halving 40 to 59
@@ -95,7 +95,7 @@ class TestTooManyCalls:
     @pytest.mark.gate  # quick, with less: the next test
     @BOTH
     async def test_the_slots_grow_back_when_the_server_has_room_again(self, chat_openai, door):
-        with Narrow(4, after="0.1", until=80, latency=0.01) as server:
+        with Narrow(4, after="0.1", until=80, latency=0.1) as server:
             slots = await slots_after(door, rag_samples(150), asking(chat_openai(server)))
         assert server.rejections
         assert slots.lowest_size <= 8
