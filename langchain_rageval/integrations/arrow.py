@@ -41,7 +41,7 @@ LISTS = (
     *("retrieved", "retrieved_ids"),
 )
 JSON = ("relevance", "metadata")
-COLUMNS = ("index", *TEXTS, *LISTS, *JSON, "scores", "notes")
+COLUMNS = ("index", *TEXTS, *LISTS, *JSON, "scores", "notes")  # and `asked`, which earlier versions lack
 _METRIC_SUFFIXES = ("", "_reason", "_unscored", "_failure")
 _SCORES = TypeAdapter(dict[str, Score])
 _MOST_SCORERS = 4  # in a process
@@ -138,7 +138,7 @@ class BatchScorer:
         job = self.evaluation.part(self.evaluation.run.metered())
         with closing(job.rows(_distinct(parsed))) as rows:
             report = job.build_report(list(rows))
-        scores = {row.index: row.scores for row in report.rows}
+        rows_by_place = {row.index: row for row in report.rows}
         stopped = next((note for note in report.notes if code_of(note) in STOPPED), "")
         recomputed = {*job.notes_on_rows()}  # by `report_of_table`, over all batches
         notes = [note for note in report.notes if note not in recomputed and code_of(note) not in _COUNTED]
@@ -147,8 +147,9 @@ class BatchScorer:
         lines = []
         for number, ((sample, _), place) in enumerate(zip(parsed, places, strict=True)):
             left_out = {name for at, name in job.left_out if at == number}
-            whole = self._complete(scores.get(number, {}), stopped, left_out)
-            lines.append(_line(whole, sample, place) | {"notes": notes})
+            row = rows_by_place.get(number)
+            whole = self._complete(row.scores if row else {}, stopped, left_out)
+            lines.append(_line(whole, sample, place) | {"asked": row.asked if row else [], "notes": notes})
         names = list(dict.fromkeys([*self._names, *(name for row in report.rows for name in row.scores)]))
         return pyarrow.Table.from_pylist(lines, _schema(names))
 
@@ -214,7 +215,12 @@ def report_of_tables(tables: Iterable[pyarrow.Table]) -> Report:
         mixed.add(row)
     notes = dict.fromkeys(note for record in records for note in record["notes"])
     complete = [row for row in rows if row.scores]
-    return Report(complete, [*notes, *mixed.notes(), *FreeChecks(complete).notes()], left_out=left_out)
+    stopped = any(
+        score.failure and score.failure.error == JudgeUnavailable.__name__
+        for row in complete
+        for score in row.scores.values()
+    )
+    return Report(complete, [*notes, *mixed.notes(), *FreeChecks(complete).notes()], not stopped, left_out)
 
 
 def _pop_index(record: dict[str, Any], index: str) -> int:
@@ -244,7 +250,8 @@ def _row(record: Mapping[str, Any], place: int) -> Row:
         decoded = {name: from_json(record[name]) for name in JSON}
         sample = Sample(**{name: record[name] for name in (*TEXTS, *LISTS)} | decoded)
         index = place if record["index"] is None else record["index"]
-        return Row(index=index, sample=sample, scores=_SCORES.validate_json(record["scores"]))
+        scores, asked = _SCORES.validate_json(record["scores"]), record.get("asked") or []
+        return Row(index=index, sample=sample, scores=scores, asked=asked)
     except ValueError as error:
         raise ConfigError(f"row {record['id']!r} does not come from a table of scores: {error}") from error
 
@@ -270,9 +277,9 @@ def _schema(metrics: Iterable[str]) -> pyarrow.Schema:
     columns |= dict.fromkeys(JSON, text)
     for metric in metrics:
         metric_columns = dict(zip(_columns(metric), (pyarrow.float64(), text, text, text), strict=True))
-        if repeated := sorted(metric_columns.keys() & (columns.keys() | {"scores", "notes"})):
+        if repeated := sorted(metric_columns.keys() & (columns.keys() | {"scores", "asked", "notes"})):
             raise ConfigError(
                 f"{metric} needs a column {', '.join(repeated)}, which already exists; rename it with name=..."
             )
         columns |= metric_columns
-    return pyarrow.schema(list((columns | {"scores": text, "notes": texts}).items()))
+    return pyarrow.schema(list((columns | {"scores": text, "asked": texts, "notes": texts}).items()))

@@ -18,7 +18,7 @@ from langchain_rageval.evaluation.options import StreamOptions
 from langchain_rageval.integrations.arrow import BatchScorer, MakeMetrics, options_of, report_of_tables
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget, Cost
-from langchain_rageval.run.governor import Lease, LeasingGovernor, Ledger, LocalGovernor
+from langchain_rageval.run.governor import Governor, Lease, LeasingGovernor, Ledger
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, fill_defaults
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def evaluate_dataset(
       `reference_context_ids`, `retrieved`, `retrieved_ids`: fields of the sample; `relevance` and `metadata` as JSON;
     * for each metric a column with its name for the value, null if there is none, and columns with the suffixes
       `_reason`, `_unscored` and `_failure` for the texts;
-    * `scores`: the complete scores as JSON; `notes`: caveats for the reader.
+    * `scores`: the complete scores as JSON; `asked`: names of those whose models were asked anew; `notes`: caveats.
 
     Budget, price and limits of the model calls are those of all workers together. An actor gives them out in leases,
     one message for many calls: calls never exceed the budget, and tokens only by the calls under way. A score that did
@@ -65,8 +65,9 @@ def evaluate_dataset(
     A worker processes two batches at a time, so that calls do not wait for the slowest sample of a batch; it holds
     about four batches in memory. A worker that dies is restarted and repeats its batches, except for scores in the
     journal. A row that cannot be read or scored becomes a failure. If the judge is down, the workers wait for it. After
-    `patience` seconds the run ends with the judge's last error; the journal keeps the finished scores. After permanent
-    errors, as of a wrong key, the judge is not called any more, and the remaining rows are failures that name it.
+    `patience` seconds, or after a few permanent errors in a row, as of a wrong key, it is not called any more: the
+    finished rows are delivered, and the others are failures with the judge's last error. A run in which a judge that is
+    down has answered nothing ends with that error.
 
     Args:
         dataset: rows in any vocabulary that `Sample.parse` reads.
@@ -185,7 +186,7 @@ class EvaluationWorker(BatchScorer):
         super().__init__(make_metrics, options, fields, index)
         run = self.evaluation.run
         budget, limit = run.governor.budget, options.get("max_concurrency", CALL_DEFAULTS["max_concurrency"])
-        governor = LocalGovernor(budget, run.meter, limit, patience=patience)
+        governor = Governor(budget, run.meter, limit, patience=patience)
         if ledger is not None:
             lease = partial(_lease, ledger, uuid4().hex)
             governor = LeasingGovernor(lease, budget, run.meter, limit, patience=patience)
@@ -196,10 +197,10 @@ class EvaluationWorker(BatchScorer):
         """Return the rows of a batch with scores, in the same order, as Ray requires when it repeats a batch.
 
         Raises:
-            JudgeUnavailable: if the judge was down for longer than the workers wait.
+            JudgeUnavailable: if the judge was down for longer than the workers wait, and has answered none of them.
         """
         table = super().__call__(batch)
-        if self._governor.is_impatient:
+        if self._governor.is_impatient and not self._governor.is_answered:
             notes = (note for notes in table["notes"].to_pylist() for note in notes)
             raise JudgeUnavailable(next(notes, "a judge is down"))
         return table

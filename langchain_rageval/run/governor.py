@@ -13,7 +13,6 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import astuple, dataclass
 from functools import reduce
 from math import inf
-from typing import Protocol
 
 from langchain_rageval._internal.redaction import LONGEST_MESSAGE, cut_middle, redact_secrets
 from langchain_rageval.data.schema import Failure
@@ -43,109 +42,6 @@ class Outage:
 
     failures: int
     cause: Failure
-
-
-class Governor(Protocol):
-    """Interface of what limits the work of a run.
-
-    An endpoint is identified by an object: the capabilities of a judge's endpoint, embeddings, a cross-encoder or a
-    chain.
-    """
-
-    @property
-    def limiter(self) -> AdaptiveLimiter:
-        """Limit of the model calls under way; each call holds one slot."""
-
-    @property
-    def budget(self) -> Budget | None:
-        """Bounds on the cost; None for no bounds."""
-
-    @property
-    def exhausted(self) -> bool:
-        """True once a task was rejected, or a cost refused.
-
-        From then on every task that costs something is rejected, so that the finished tasks are the first of the list
-        and not the cheap ones.
-        """
-
-    def admit(self, kind: Hashable, guess: Callable[[], Cost]) -> Cost | None:
-        """Admit a task if its expected cost still fits the budget.
-
-        Args:
-            kind: tasks of one kind have similar costs.
-            guess: returns the expected cost; used until a task of the kind has had a cost.
-
-        Returns:
-            The reserved cost, to be passed to `settle` when the task is finished; None if the task is rejected.
-        """
-
-    def settle(self, kind: Hashable, reserved: Cost, cost: Cost) -> None:
-        """Replace the reserved cost of a finished task by its actual cost."""
-
-    def begin_call(self) -> None:
-        """Hold room in the budget for a model call; raise BudgetExceeded if there is none, or the tokens are spent."""
-
-    def end_call(self, charge: Callable[[], None]) -> None:
-        """Release the room of a model call that has ended.
-
-        Args:
-            charge: adds the call to the run's meter. It is counted either as under way or as spent at any time.
-        """
-
-    def spend(self, cost: Cost, charge: Callable[[], None]) -> None:
-        """Charge a cost; raise BudgetExceeded if it does not fit the budget.
-
-        Args:
-            cost: the cost.
-            charge: adds the cost to the run's meter.
-        """
-
-    def check_cost(self, cost: Cost, spent: Cost | None = None) -> None:
-        """Raise BudgetExceeded if a cost does not fit the budget.
-
-        Args:
-            cost: the further cost.
-            spent: the cost so far; None for that of the run's meter.
-        """
-
-    def record_rejection(self, slot: Slot, error: Exception) -> None:
-        """Record a call that the endpoint rejected because of too many calls, and the limits that it states."""
-
-    def begin_scores(self) -> None:
-        """Ignore the calls so far, which belong to no score, when failed scores are counted."""
-
-    def check_endpoint(self, endpoint: object) -> None:
-        """Note a call to an endpoint; raise JudgeUnavailable if no further calls are sent to it."""
-
-    def record_try(self, endpoint: object, error: Exception | None, *, is_valid: bool = False) -> None:
-        """Record the outcome of a call.
-
-        Args:
-            endpoint: the endpoint.
-            error: error in transit; None if there was a reply.
-            is_valid: True if the reply was parsed and is valid.
-        """
-
-    def allows_retry(self, endpoint: object) -> bool:
-        """Return False if each further call fails at its first error, because too many in a row failed in transit."""
-
-    def pause(self, endpoint: object, error: Exception) -> float | None:
-        """Return the seconds to wait for an endpoint that is down; None if the error is final.
-
-        Args:
-            endpoint: the endpoint.
-            error: error of the last try.
-        """
-
-    def record_failed_score(self, endpoints: Iterable[object], failure: Failure) -> bool:
-        """Count a failed score against those of its endpoints that were called and gave no valid reply in the run.
-
-        Returns:
-            True if an endpoint is not called any more from now on.
-        """
-
-    def outage(self, endpoint: object) -> Outage | None:
-        """Return why an endpoint is not called any more; None if it is."""
 
 
 @dataclass
@@ -225,11 +121,13 @@ class Lease:
         granted: cost that the process may spend in all.
         slots: model calls that it may have under way; None for no limit.
         share: its share of what the endpoint allows.
+        is_answered: True if an endpoint has answered any process.
     """
 
     granted: Cost
     slots: int | None
     share: float
+    is_answered: bool
 
 
 class Ledger:
@@ -272,7 +170,7 @@ class Ledger:
         self._granted[worker] = granted
         place = list(self._seen).index(worker)
         slots = self._limit // count + (place < self._limit % count)
-        return Lease(granted, max(1, slots), 1 / count)
+        return Lease(granted, max(1, slots), 1 / count, any(cost.tokens for cost in self._spent.values()))
 
 
 def _grant(bound: float | None, taken: float, granted: float, wanted: float, workers: int) -> float:
@@ -290,8 +188,11 @@ _MOST_CALLS = 64  # times what a process wants at the moment
 _RENEWAL = 5.0  # seconds
 
 
-class LocalGovernor:
-    """Governor of a run in one process. Usable from threads and event loops.
+class Governor:
+    """Limits of the work of a run in one process. Usable from threads and event loops.
+
+    An endpoint is identified by an object: the capabilities of a judge's endpoint, embeddings, a cross-encoder or a
+    chain.
 
     Args:
         budget: bounds on the cost; None for no bounds.
@@ -302,7 +203,8 @@ class LocalGovernor:
 
     Attributes:
         budget: as given.
-        exhausted: see `Governor`.
+        exhausted: True once a task was rejected, or a cost refused. From then on every task that costs something is
+            rejected, so that the finished tasks are the first of the list and not the cheap ones.
         limiter: limit of the model calls under way.
         share: this process's share of the calls that the endpoint allows.
         is_impatient: True once an endpoint was down for longer than `patience`.
@@ -329,7 +231,15 @@ class LocalGovernor:
         self._call_lock = threading.Lock()  # calls begin and end while the cost of a task is guessed
 
     def admit(self, kind: Hashable, guess: Callable[[], Cost]) -> Cost | None:
-        """Admit a task if its expected cost still fits the budget; see `Governor`."""
+        """Admit a task if its expected cost still fits the budget.
+
+        Args:
+            kind: tasks of one kind have similar costs.
+            guess: returns the expected cost; used until a task of the kind has had a cost.
+
+        Returns:
+            The reserved cost, to be passed to `settle` when the task is finished; None if the task is rejected.
+        """
         if self.budget is None:
             return _FREE
         with self._lock:
@@ -362,19 +272,33 @@ class LocalGovernor:
             self._under_way += 1
 
     def end_call(self, charge: Callable[[], None]) -> None:
-        """Release the room of a model call that has ended; see `Governor`."""
+        """Release the room of a model call that has ended.
+
+        Args:
+            charge: adds the call to the run's meter. It is counted either as under way or as spent at any time.
+        """
         with self._call_lock:
             charge()
             self._under_way -= 1
 
     def spend(self, cost: Cost, charge: Callable[[], None]) -> None:
-        """Charge a cost; raise BudgetExceeded if it does not fit the budget; see `Governor`."""
+        """Charge a cost; raise BudgetExceeded if it does not fit the budget.
+
+        Args:
+            cost: the cost.
+            charge: adds the cost to the run's meter.
+        """
         with self._call_lock:
             self.check_cost(cost)
             charge()
 
     def check_cost(self, cost: Cost, spent: Cost | None = None) -> None:
-        """Raise BudgetExceeded if a cost does not fit the budget; see `Governor`."""
+        """Raise BudgetExceeded if a cost does not fit the budget.
+
+        Args:
+            cost: the further cost.
+            spent: the cost so far; None for that of the run's meter.
+        """
         if not self._fits(cost, self._spent if spent is None else spent):
             self.exhausted = True
             raise self._exceeded()
@@ -390,7 +314,7 @@ class LocalGovernor:
         return self._breakers.setdefault(id(endpoint), _Breaker())
 
     def begin_scores(self) -> None:
-        """Ignore the calls so far when failed scores are counted; see `Governor`."""
+        """Ignore the calls so far, which belong to no score, when failed scores are counted."""
         for breaker in self._breakers.values():
             breaker.called = breaker.valid = False
 
@@ -404,7 +328,7 @@ class LocalGovernor:
             )
 
     def record_rejection(self, slot: Slot, error: Exception) -> None:
-        """Record a call that the endpoint rejected because of too many calls; see `Governor`."""
+        """Record a call that the endpoint rejected because of too many calls, and the limits that it states."""
         requests, tokens = stated_limits(error)
         usage = self._meter.usage
         if tokens is not None and usage.calls:
@@ -415,7 +339,13 @@ class LocalGovernor:
         self.limiter.record_rejection(slot, retry_after(error))
 
     def record_try(self, endpoint: object, error: Exception | None, *, is_valid: bool = False) -> None:
-        """Record the outcome of a call; see `Governor`."""
+        """Record the outcome of a call.
+
+        Args:
+            endpoint: the endpoint.
+            error: error in transit; None if there was a reply.
+            is_valid: True if the reply was parsed and is valid.
+        """
         with self._call_lock:
             breaker = self._breaker(endpoint)
             breaker.answered = breaker.answered or error is None
@@ -428,12 +358,17 @@ class LocalGovernor:
                 breaker.give_up(breaker.refusals, error)
 
     def allows_retry(self, endpoint: object) -> bool:
-        """Return False if each further call fails at its first error; see `Governor`."""
+        """Return False if each further call fails at its first error, because too many in a row failed in transit."""
         breaker = self._breaker(endpoint)
         return breaker.cause is None and breaker.failed_tries < _FAILED_TRIES
 
     def pause(self, endpoint: object, error: Exception) -> float | None:
-        """Return the seconds to wait for an endpoint that is down; see `Governor`."""
+        """Return the seconds to wait for an endpoint that is down; None if the error is final.
+
+        Args:
+            endpoint: the endpoint.
+            error: error of the last try.
+        """
         if not self.patience or not is_transient(error):
             return None
         with self._call_lock:
@@ -447,11 +382,20 @@ class LocalGovernor:
         return None
 
     def record_failed_score(self, endpoints: Iterable[object], failure: Failure) -> bool:
-        """Count a failed score against its endpoints; see `Governor`."""
+        """Count a failed score against those of its endpoints that were called and gave no valid reply in the run.
+
+        Returns:
+            True if an endpoint is not called any more from now on.
+        """
         breakers = {id(endpoint): self._breaker(endpoint) for endpoint in endpoints}
         with self._call_lock:
             opened = [breaker.record_failed_score(failure) for breaker in breakers.values()]
         return any(opened)
+
+    @property
+    def is_answered(self) -> bool:
+        """True if an endpoint has answered a call of the run, in any of its processes: a reply costs tokens."""
+        return self._spent.tokens > 0
 
     def outage(self, endpoint: object) -> Outage | None:
         """Return why an endpoint is not called any more; None if it is."""
@@ -459,7 +403,7 @@ class LocalGovernor:
         return None if breaker.cause is None else Outage(breaker.failed_scores, breaker.cause)
 
 
-class LeasingGovernor(LocalGovernor):
+class LeasingGovernor(Governor):
     """Governor of one process of several, whose budget and concurrency a `Ledger` gives out.
 
     Args:
@@ -467,7 +411,7 @@ class LeasingGovernor(LocalGovernor):
         budget: bounds on the cost of all processes.
         meter: meter of this process.
         limit: largest number of model calls at a time, of all processes.
-        patience: as for `LocalGovernor`.
+        patience: as for `Governor`.
     """
 
     def __init__(
@@ -481,14 +425,20 @@ class LeasingGovernor(LocalGovernor):
     ) -> None:
         super().__init__(budget, meter, limit, patience=patience)
         self._lease, self._granted, self._renewed = lease, Cost(), 0.0
+        self._renewal = min(_RENEWAL, patience / 4 or _RENEWAL)  # all know of the others' replies before they give up
         self._lease_lock = threading.Lock()
         self._renew(Cost())
 
     def begin_call(self) -> None:
-        """Hold room in the budget for a model call; see `Governor`. Renews the lease from time to time."""
-        if time.monotonic() - self._renewed > _RENEWAL:
+        """Hold room in the budget for a model call, and renew the lease from time to time."""
+        if time.monotonic() - self._renewed > self._renewal:
             self._renew(Cost())
         super().begin_call()
+
+    @property
+    def is_answered(self) -> bool:
+        """True if an endpoint has answered a call of the run, in any of its processes."""
+        return self._renew(Cost()).is_answered
 
     def _fits(self, cost: Cost, after: Cost) -> bool:
         """Return True if a further cost stays within the lease, or within a larger one."""
@@ -501,8 +451,9 @@ class LeasingGovernor(LocalGovernor):
         costs = zip(astuple(cost), astuple(after), astuple(self._granted), strict=True)
         return all(not extra or so_far + extra <= granted for extra, so_far, granted in costs)
 
-    def _renew(self, wanted: Cost) -> None:
+    def _renew(self, wanted: Cost) -> Lease:
         with self._lease_lock:
             lease, self._renewed = self._lease(self._spent, wanted), time.monotonic()
             self._granted, self.share = lease.granted, lease.share
             self.limiter.set_limit(lease.slots)
+            return lease

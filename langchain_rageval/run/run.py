@@ -19,7 +19,7 @@ from langchain_rageval.errors import ConfigError, did_you_mean
 from langchain_rageval.run.batch.recorder import Recording
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.embedding import EmbeddingQueues
-from langchain_rageval.run.governor import Governor, LocalGovernor
+from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.retry import RetryPolicy, is_timeout
 from langchain_rageval.run.single_flight import SingleFlight
@@ -48,7 +48,7 @@ class Run:
         recording: answers calls from the replies of batches, and records the others; None without a batch API.
     """
 
-    governor: Governor = field(default_factory=LocalGovernor)
+    governor: Governor = field(default_factory=Governor)
     retry: RetryPolicy = field(default_factory=lambda: RetryPolicy(attempts=1))
     timeout: float | None = None
     meter: UsageMeter = field(default_factory=UsageMeter)
@@ -264,7 +264,7 @@ def build_run(options: CallOptions, budget: Budget | None = None) -> Run:
     check_options(options)
     complete: CallOptions = {**CALL_DEFAULTS, **options}
     meter = UsageMeter(prices=PriceList.of(complete["price"]))
-    governor, retry = LocalGovernor(budget, meter, complete["max_concurrency"]), complete["retry"] or RetryPolicy()
+    governor, retry = Governor(budget, meter, complete["max_concurrency"]), complete["retry"] or RetryPolicy()
     return Run(governor=governor, retry=retry, timeout=complete["timeout"], meter=meter)
 
 

@@ -30,7 +30,7 @@ from langchain_rageval.data.schema import Usage
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.drivers import astream_results
-from langchain_rageval.run.governor import LocalGovernor
+from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.run import CallOptions, Run, build_run
 from langchain_rageval.run.usage import tokens_in
@@ -126,7 +126,7 @@ class Generation:
         names = ("max_concurrency", "timeout", "retry", "price")
         self.run = build_run(cast(CallOptions, {name: getattr(settings, name) for name in names}))
         self.embed_run = self.run.metered()
-        self._ledger = LocalGovernor(settings.budget, self.run.meter)
+        self._ledger = Governor(settings.budget, self.run.meter)
         self._owns_journal = isinstance(settings.journal, str | Path)
         self.journal = Journal(settings.journal) if isinstance(settings.journal, str | Path) else settings.journal
         self._plan_rows()

@@ -19,7 +19,7 @@ from langchain_rageval.judge.ladder import client_family, inner_models
 from langchain_rageval.judge.probe import EndpointProbe
 from langchain_rageval.metrics.structure import score_sample
 from langchain_rageval.run.budget import Budget
-from langchain_rageval.run.governor import LocalGovernor
+from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.retry import RetryPolicy, limits_in
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage import UsageMeter
@@ -60,7 +60,7 @@ def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
     model = _with_headers(judge.model)
     options: dict[str, Any] = {"attempts": 1, "draws": 1, "probabilities": True, "grammar": True, "probe": None}
     asked, meter, replies = replace(judge, model=model, **options), UsageMeter(), _Replies()
-    governor = LocalGovernor(Budget(calls=_REQUESTS), meter, 1)
+    governor = Governor(Budget(calls=_REQUESTS), meter, 1)
     run = Run(governor=governor, retry=RetryPolicy(attempts=1), timeout=timeout, meter=meter)
     metric, scores = canary_metric(asked), list[Score]()
     for statement, facts in zip((*_FACTS, _FACTS[0]), (_FACTS[:1], _FACTS, _FACTS), strict=True):

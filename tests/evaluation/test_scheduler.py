@@ -9,7 +9,7 @@ from helpers.scripted import scripted
 from langchain_rageval import Sample, claim_metrics, context_precision, faithfulness
 from langchain_rageval.evaluation.inputs import flatten_metrics
 from langchain_rageval.evaluation.scheduler import Scheduler
-from langchain_rageval.run.governor import LocalGovernor
+from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.run import Run
 
 SAMPLES = [Sample(id=str(n), question="?", answer="a", contexts=["c"], references=["r"]) for n in range(6)]
@@ -18,7 +18,7 @@ METRICS = [context_precision(JUDGE), faithfulness(JUDGE)]
 
 
 def tasks(metrics=METRICS, slots=4):
-    return Scheduler(metrics, Run(LocalGovernor(limit=slots)), True, len(metrics))
+    return Scheduler(metrics, Run(Governor(limit=slots)), True, len(metrics))
 
 
 class Unhurried:

@@ -31,6 +31,10 @@ def test_the_scores_are_those_of_evaluate_in_the_same_order_and_columns():
     local = evaluate(ROWS, two_metrics(), progress=False)
     assert scored["faithfulness"].to_pylist() == [row.scores["faithfulness"].value for row in local.rows]
     assert scored["question"].to_pylist() == [row["question"] for row in ROWS]
+    assert scored["asked"].to_pylist() == [row.asked for row in local.rows]
+    assert [row.asked for row in report_of_tables([scored]).rows] == [row.asked for row in local.rows]
+    assert any(row.asked for row in local.rows)
+    assert len(report_of_tables([scored.drop_columns("asked")]).rows) == len(ROWS)  # of an earlier version
     report = report_of_tables([scored.slice(0, 3), scored.slice(3)])
     assert {name: metric.mean for name, metric in report.summary().items()} == {
         name: metric.mean for name, metric in local.summary().items()
@@ -66,6 +70,7 @@ def test_a_judge_that_never_answers_makes_failures_that_name_the_cause_and_is_no
         assert len(failures) == 60
         assert all("Incorrect API key" in failure for failure in failures)
         assert scored["faithfulness"].null_count == 60
+        assert not report_of_tables([scored]).complete
     assert len(calls) < 40
 
 

@@ -280,12 +280,18 @@ def test_a_wrong_key_ends_the_calls_at_once_and_every_row_names_it(ray, openai_s
 
 
 @pytest.mark.gate
-def test_an_outage_pauses_the_workers_and_beyond_the_patience_ends_the_job_with_its_error(ray, openai_server):
+def test_an_outage_pauses_the_workers_and_beyond_the_patience_finished_rows_are_delivered(ray, openai_server):
     options = {"concurrency": 1, "batch_size": 6, "index": "place", "retry": RetryPolicy(attempts=2, initial=0.01)}
     dataset = ray.data.from_items(numbered(QUESTIONS[:6]), override_num_blocks=1)
     passing = openai_server(offline, faults=Faults.script(["500"] * 30))
     report = report_of(evaluate_dataset(dataset, over_http(passing.url), patience=2.0, **options))
     assert [row.scores["faithfulness"].value for row in report.rows] == [0.5] * 6
+    dying = openai_server(offline, faults=Faults.script([None] * 4 + ["500"] * 1000))
+    report = report_of(evaluate_dataset(dataset, over_http(dying.url), patience=0.3, max_concurrency=1, **options))
+    scores = [row.scores["faithfulness"] for row in report.rows]
+    assert [score.value for score in scores].count(0.5) >= 1
+    assert all(score.value == 0.5 or "500" in str(score.failure) for score in scores)
+    assert (len(scores), report.complete) == (6, False)
     dead = openai_server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
     with pytest.raises(Exception, match="500"):
         evaluate_dataset(dataset, over_http(dead.url), patience=0.3, **options).materialize()

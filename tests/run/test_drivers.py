@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 from langchain_rageval.run.drivers import adrive, astream_results, drive
-from langchain_rageval.run.governor import LocalGovernor
+from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.requests import Call, Gather, InvokeChild, Locked, Pause, Shared
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
@@ -128,7 +128,7 @@ def test_an_error_is_raised_in_the_operation_that_made_the_request(do):
 def test_waiting_between_two_tries_holds_no_slot(monkeypatch):
     other_ended = threading.Event()
     pauses = Pauses(monkeypatch, over=other_ended.is_set)
-    run = Run(LocalGovernor(limit=1), retry=RetryPolicy(attempts=2))
+    run = Run(Governor(limit=1), retry=RetryPolicy(attempts=2))
     waiting = run.threads.submit(lambda: driven(asks(Model(TimeoutError(), "late").call()), run))
     until(lambda: pauses.seconds)
     assert driven(asks(Model("soon").call()), run).text == "soon"
@@ -176,14 +176,14 @@ def threads_of_works_together(number, limit):
         return "done"
 
     works = [asks(Call(RunnableLambda(call), [HumanMessage("?")])) for _ in range(number)]
-    driven(asks(Gather(works)), Run(LocalGovernor(limit=limit)))
+    driven(asks(Gather(works)), Run(Governor(limit=limit)))
     return seen
 
 
 def test_in_threads_gathered_operations_overlap_while_slots_are_idle():
     meeting = threading.Barrier(3)
     call = Call(RunnableLambda(lambda _messages: str(meeting.wait(PATIENCE) >= 0)), [HumanMessage("?")])
-    replies = driven(asks(Gather([asks(call), asks(call), asks(call)])), Run(LocalGovernor(limit=3)))
+    replies = driven(asks(Gather([asks(call), asks(call), asks(call)])), Run(Governor(limit=3)))
     assert [reply.text for reply in replies] == ["True"] * 3
 
 
@@ -256,7 +256,7 @@ async def test_on_a_loop_a_call_that_takes_too_long_is_cancelled():
 
 @BOTH
 def test_a_slot_is_free_again_after_a_call_that_failed(do):
-    run = Run(LocalGovernor(limit=1))
+    run = Run(Governor(limit=1))
     with pytest.raises(ValueError, match="no"):
         do(asks(Model(ValueError("no")).call()), run)
     assert do(asks(Model("a").call()), run).text == "a"

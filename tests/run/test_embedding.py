@@ -20,7 +20,7 @@ from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.run import embedding
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.embedding import _MAX_CACHED, BATCH_SIZE, EmbeddingQueue
-from langchain_rageval.run.governor import LocalGovernor
+from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.requests import Embed, Gather
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
@@ -113,7 +113,7 @@ def test_a_text_is_charged_to_its_first_caller():
 @pytest.mark.parametrize("do", [embedded, lambda *a: asyncio.run(aembedded(*a))], ids=["sync", "async"])
 def test_a_budget_refuses_texts_beyond_it_and_none_that_have_their_vectors(do):
     meter, own = UsageMeter(), Own()
-    run = Run(LocalGovernor(Budget(embeddings=3), meter), meter=meter)
+    run = Run(Governor(Budget(embeddings=3), meter), meter=meter)
     do(run, own, "a", "bb")
     with pytest.raises(BudgetExceeded):
         do(run, own, "a", "ccc", "dddd")
@@ -496,7 +496,7 @@ class TestCancelling:
 class TestTogether:
     @pytest.mark.parametrize("latency", [0.0, 0.002])
     def test_threads_that_hammer_get_their_vectors_and_each_text_is_sent_once(self, latency):
-        own, run, hurry = Own(lambda texts: time.sleep(latency)), Run(LocalGovernor(limit=4)), threading.Barrier(16)
+        own, run, hurry = Own(lambda texts: time.sleep(latency)), Run(Governor(limit=4)), threading.Barrier(16)
 
         def hammer(who):
             hurry.wait(PATIENCE)
@@ -519,7 +519,7 @@ class TestTogether:
             await asyncio.sleep(0.001)
             flying.pop()
 
-        own, run = Async(before), Run(LocalGovernor(limit=4))
+        own, run = Async(before), Run(Governor(limit=4))
 
         async def hammer(who):
             for turn in range(20):
@@ -554,7 +554,7 @@ class TestTogether:
 
     @pytest.mark.parametrize("do", [embedded, lambda *a: asyncio.run(aembedded(*a))], ids=["sync", "async"])
     def test_embedding_waits_until_a_slot_is_free(self, do):
-        run, own = Run(LocalGovernor(limit=1)), Own()
+        run, own = Run(Governor(limit=1)), Own()
         with run.governor.limiter.slot():
             job = run.threads.submit(lambda: do(run, own, "a"))
             until(lambda: run.embedding_queues.queue_for(own)._sent)
@@ -563,7 +563,7 @@ class TestTogether:
 
     def test_waiting_for_a_vector_holds_no_slot(self):
         """Or 16 samples that wait for one batch would leave it no slot to be sent in."""
-        run, own = Run(LocalGovernor(limit=1)), Own(lambda texts: time.sleep(0.01))
+        run, own = Run(Governor(limit=1)), Own(lambda texts: time.sleep(0.01))
         jobs = [run.threads.submit(lambda n=n: embedded(run, own, str(n))) for n in range(8)]
         assert [len(job.result(PATIENCE)) for job in jobs] == [1] * 8
 

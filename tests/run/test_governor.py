@@ -18,7 +18,7 @@ from langchain_rageval import Budget, BudgetExceeded
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import JudgeUnavailable
 from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.governor import LeasingGovernor, Ledger, LocalGovernor, Outage
+from langchain_rageval.run.governor import Governor, LeasingGovernor, Ledger, Outage
 from langchain_rageval.run.usage import UsageMeter
 
 SPENT = "the budget of {} is spent; the score was begun and cannot be finished"
@@ -30,14 +30,14 @@ def nothing():
 
 
 def test_without_a_budget_every_task_is_admitted():
-    governor = LocalGovernor()
+    governor = Governor()
     assert all(governor.admit("m", lambda: Cost(10**9)) for _ in range(3))
     governor.settle("m", Cost(), Cost(5))
     assert not governor.exhausted
 
 
 def test_the_guess_is_reserved_until_a_task_is_settled():
-    governor = LocalGovernor(Budget(calls=4))
+    governor = Governor(Budget(calls=4))
     first = governor.admit("m", lambda: Cost(2))
     assert first == Cost(2)
     assert governor.admit("m", lambda: Cost(2)) == Cost(2)
@@ -46,7 +46,7 @@ def test_the_guess_is_reserved_until_a_task_is_settled():
 
 
 def test_the_mean_cost_of_the_kind_replaces_the_guess():
-    governor = LocalGovernor(Budget(calls=10))
+    governor = Governor(Budget(calls=10))
     for cost in (Cost(1), Cost(3)):
         reserved = governor.admit("m", lambda: Cost(5))
         governor.settle("m", reserved, cost)
@@ -55,7 +55,7 @@ def test_the_mean_cost_of_the_kind_replaces_the_guess():
 
 
 def test_after_the_first_rejection_only_free_tasks_are_admitted():
-    governor = LocalGovernor(Budget(calls=4))
+    governor = Governor(Budget(calls=4))
     assert governor.admit("dear", lambda: Cost(9)) is None
     assert governor.admit("cheap", lambda: Cost(1)) is None
     assert governor.admit("free", lambda: Cost(0, 100, 100)) == Cost(0, 100, 100)
@@ -64,7 +64,7 @@ def test_after_the_first_rejection_only_free_tasks_are_admitted():
 def test_the_meter_counts_before_a_task_is_settled():
     """Calls of a work under way, above what was reserved for it."""
     meter = UsageMeter()
-    governor = LocalGovernor(Budget(calls=10, tokens=100), meter)
+    governor = Governor(Budget(calls=10, tokens=100), meter)
     assert governor.admit("m", lambda: Cost(1))
     meter.add(calls=1, unreported=80)
     assert governor.admit("m", lambda: Cost(1, 20))
@@ -74,14 +74,14 @@ def test_the_meter_counts_before_a_task_is_settled():
 
 @each("bound", ["calls", "tokens", "embeddings"])
 def test_each_bound_is_enforced_separately(bound):
-    governor = LocalGovernor(Budget(**{bound: 3}))
+    governor = Governor(Budget(**{bound: 3}))
     cost = Cost(**{bound: 2})
     assert governor.admit("m", lambda: cost)
     assert governor.admit("m", lambda: cost) is None
 
 
 def test_free_tasks_do_not_lower_the_mean_cost_of_their_kind():
-    governor = LocalGovernor(Budget(calls=10, embeddings=10))
+    governor = Governor(Budget(calls=10, embeddings=10))
     for cost in (Cost(), Cost(4), Cost(), Cost(2, embeddings=5)):
         governor.settle("m", Cost(), cost)
     assert governor.admit("m", nothing) == Cost(3, embeddings=5)
@@ -94,7 +94,7 @@ def test_the_guess_is_used_until_a_bounded_cost_is_known():
         guesses.append(1)
         return Cost(1, 7, 2)
 
-    governor = LocalGovernor(Budget(calls=100, embeddings=100))
+    governor = Governor(Budget(calls=100, embeddings=100))
     for cost, expected in ((Cost(), Cost(1, 7, 2)), (Cost(3), Cost(1, 7, 2)), (Cost(3, 0, 4), Cost(3, 7, 2))):
         assert governor.admit("m", guess) == expected
         governor.settle("m", expected, cost)
@@ -105,7 +105,7 @@ def test_the_guess_is_used_until_a_bounded_cost_is_known():
 
 def test_calls_under_way_hold_room_for_themselves():
     meter = UsageMeter()
-    governor = LocalGovernor(Budget(calls=3), meter)
+    governor = Governor(Budget(calls=3), meter)
     governor.begin_call()
     governor.begin_call()
     governor.end_call(lambda: meter.add(calls=1))
@@ -121,7 +121,7 @@ def test_calls_under_way_hold_room_for_themselves():
 @given(st.integers(0, 6), st.lists(st.sampled_from(["begin", "end", "end from the cache"])))
 def test_a_call_is_refused_exactly_if_spent_calls_and_those_under_way_reach_the_bound(bound, events):
     meter = UsageMeter()
-    governor, spent, under_way = LocalGovernor(Budget(calls=bound), meter), 0, 0
+    governor, spent, under_way = Governor(Budget(calls=bound), meter), 0, 0
     for event in events:
         if event == "begin":
             try:
@@ -177,7 +177,7 @@ class YieldingFailure(Failure):
 
 def test_calls_of_many_threads_reach_the_bound_and_do_not_exceed_it():
     meter = YieldingMeter()
-    governor = LocalGovernor(Budget(calls=100), meter)
+    governor = Governor(Budget(calls=100), meter)
 
     def call():
         try:
@@ -192,7 +192,7 @@ def test_calls_of_many_threads_reach_the_bound_and_do_not_exceed_it():
 
 def test_a_call_whose_charging_is_under_way_is_counted_once():
     meter, begins = UsageMeter(), threading.Event()
-    governor = LocalGovernor(Budget(calls=2), meter)
+    governor = Governor(Budget(calls=2), meter)
     governor.begin_call()
 
     def begin_another():
@@ -213,7 +213,7 @@ def test_a_call_whose_charging_is_under_way_is_counted_once():
 
 def test_texts_of_many_threads_reach_the_bound_and_do_not_exceed_it():
     meter = YieldingMeter()
-    governor = LocalGovernor(Budget(embeddings=300), meter)
+    governor = Governor(Budget(embeddings=300), meter)
 
     def embed():
         try:
@@ -226,7 +226,7 @@ def test_texts_of_many_threads_reach_the_bound_and_do_not_exceed_it():
 
 
 def test_failures_of_many_threads_are_each_counted_once():
-    governor, failure = LocalGovernor(), YieldingFailure(step="verify", error="Rejected", message="no")
+    governor, failure = Governor(), YieldingFailure(step="verify", error="Rejected", message="no")
     governor.check_endpoint(ENDPOINT)
     assert hammer(lambda: governor.record_failed_score([ENDPOINT], failure)) == 1
     assert governor.outage(ENDPOINT) == Outage(20, failure)
@@ -243,7 +243,7 @@ def test_failures_of_many_threads_are_each_counted_once():
 )
 def test_a_call_is_refused_once_calls_or_tokens_are_spent(budget, spent, fits):
     meter = UsageMeter()
-    governor = LocalGovernor(budget, meter)
+    governor = Governor(budget, meter)
     meter.add(**spent)
     try:
         governor.begin_call()
@@ -254,7 +254,7 @@ def test_a_call_is_refused_once_calls_or_tokens_are_spent(budget, spent, fits):
 
 
 def test_a_refused_call_ends_the_admission_of_tasks():
-    governor = LocalGovernor(Budget(calls=4, embeddings=1))
+    governor = Governor(Budget(calls=4, embeddings=1))
     governor.check_cost(Cost(embeddings=1))
     with pytest.raises(BudgetExceeded):
         governor.check_cost(Cost(embeddings=1), Cost(embeddings=1))
@@ -263,7 +263,7 @@ def test_a_refused_call_ends_the_admission_of_tasks():
 
 
 def test_retries_end_after_fifty_connection_failures_of_an_endpoint_in_a_row():
-    governor = LocalGovernor()
+    governor = Governor()
     governor.record_try(OTHER, None)
     for _ in range(49):
         governor.record_try(ENDPOINT, ConnectionRefusedError())
@@ -276,7 +276,7 @@ def test_retries_end_after_fifty_connection_failures_of_an_endpoint_in_a_row():
 
 def test_a_success_or_another_error_allows_retries_again():
     for outcome in (None, ValueError()):
-        governor = LocalGovernor()
+        governor = Governor()
         for _ in range(50):
             governor.record_try(ENDPOINT, ConnectionRefusedError())
         governor.record_try(ENDPOINT, outcome)
@@ -290,7 +290,7 @@ def failed_scores(governor, number, error="Rejected"):
 
 
 def test_calls_end_after_twenty_scores_in_a_row_that_failed_alike():
-    governor = LocalGovernor()
+    governor = Governor()
     governor.check_endpoint(ENDPOINT)
     assert not failed_scores(governor, 19)
     assert not failed_scores(governor, 19, "another")
@@ -305,7 +305,7 @@ def test_calls_end_after_twenty_scores_in_a_row_that_failed_alike():
 
 
 def test_failed_scores_of_an_endpoint_with_a_valid_reply_end_nothing():
-    governor = LocalGovernor()
+    governor = Governor()
     governor.check_endpoint(ENDPOINT)
     governor.record_try(ENDPOINT, None)
     assert not failed_scores(governor, 19)
@@ -314,7 +314,7 @@ def test_failed_scores_of_an_endpoint_with_a_valid_reply_end_nothing():
 
 
 def test_calls_before_the_scores_are_not_held_for_those_of_a_score():
-    governor = LocalGovernor()
+    governor = Governor()
     for endpoint in (ENDPOINT, OTHER):
         governor.check_endpoint(endpoint)
         governor.record_try(endpoint, None, is_valid=True)
@@ -396,7 +396,7 @@ def from_headers(headers, status=429):
 def test_a_stated_limit_of_tokens_is_a_pace_by_the_tokens_of_a_call():
     meter = UsageMeter()
     meter.add(calls=10, input_tokens=900, output_tokens=100)
-    governor = LocalGovernor(meter=meter, limit=4)
+    governor = Governor(meter=meter, limit=4)
     headers = {"anthropic-ratelimit-requests-limit": "6000", "anthropic-ratelimit-tokens-limit": "6000"}
     with governor.limiter.slot() as slot:
         governor.record_rejection(slot, from_headers(headers))
@@ -406,7 +406,7 @@ def test_a_stated_limit_of_tokens_is_a_pace_by_the_tokens_of_a_call():
 def test_an_endpoint_that_is_down_is_waited_for_until_the_patience_is_spent(monkeypatch):
     now = SimpleNamespace(seconds=50.0)
     monkeypatch.setattr("langchain_rageval.run.governor.time", SimpleNamespace(monotonic=lambda: now.seconds))
-    governor, lost = LocalGovernor(patience=60), ConnectionRefusedError("[Errno 111] Connection refused")
+    governor, lost = Governor(patience=60), ConnectionRefusedError("[Errno 111] Connection refused")
     governor.record_try(ENDPOINT, lost)
     assert governor.pause(ENDPOINT, lost) == 5
     assert governor.pause(ENDPOINT, ValueError("no")) is None
@@ -419,13 +419,13 @@ def test_an_endpoint_that_is_down_is_waited_for_until_the_patience_is_spent(monk
     now.seconds += 1
     assert governor.pause(ENDPOINT, lost) is None
     assert (governor.is_impatient, governor.outage(ENDPOINT).cause.message) == (True, str(lost))
-    assert LocalGovernor().pause(ENDPOINT, lost) is None
+    assert Governor().pause(ENDPOINT, lost) is None
 
 
 def test_with_patience_a_few_permanent_errors_end_the_calls():
     wrong = openai.AuthenticationError("Incorrect key", response=from_headers({}, 401).response, body=None)
     for patience, cause in ((60, "Incorrect key"), (0, None)):
-        governor = LocalGovernor(patience=patience)
+        governor = Governor(patience=patience)
         for _ in range(5):
             assert governor.outage(ENDPOINT) is None
             governor.record_try(ENDPOINT, wrong)
