@@ -4,7 +4,7 @@
     python tests/benchmarks/people.py --mtrag FILE --judge gigachat:GigaChat-2-Max   # and of our metrics by this judge
     python tests/benchmarks/people.py --faithbench FOLDER                   # verdicts of compare, juries, labels
     python tests/benchmarks/people.py --trec FOLDER                         # audits
-    python tests/benchmarks/people.py --attribution FILE --ragtruth FILE    # word overlap
+    python tests/benchmarks/people.py --attribution FILE --ragtruth FILE    # word overlap, and the --judge
     python tests/benchmarks/people.py … --write                             # replace the tables in the page
 
 Files: `reference_subset_with_human_evaluations.json` of IBM/mt-rag-benchmark (Apache-2.0); `data_for_release` of
@@ -26,15 +26,29 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from table_in_document import ROOT, write_between
 
-from langchain_rageval import OfflineJudge, Report, Row, Sample, Score, agreement, calibrate, evaluate, faithfulness
+from langchain_rageval import (
+    Judge,
+    OfflineJudge,
+    Report,
+    Row,
+    Sample,
+    Score,
+    agreement,
+    calibrate,
+    evaluate,
+    faithfulness,
+)
 from langchain_rageval.models.loading import load_judge
+from langchain_rageval.report.audit import MetricAudit
 from langchain_rageval.report.people import corrected
+from langchain_rageval.statistics import prediction_powered_mean
 from langchain_rageval.trust.agreement import Agreement
 
 PAGE = ROOT / "docs" / "explanation" / "against-people.md"
-DRAWS, AUDITS = 200, 1_000
+DRAWS, AUDITS, AUDITED = 200, 10_000, 200
 NOT_RUN = "not run"
 
 
@@ -47,9 +61,9 @@ def scored(name: str, samples: Sequence[Sample], values: Sequence[float]) -> Rep
     return Report(rows)
 
 
-def by_word_overlap(samples: Sequence[Sample]) -> list[float | None]:
-    """Return the faithfulness of each sample by the offline judge."""
-    report = evaluate(samples, faithfulness(OfflineJudge()), progress=False)
+def by_judge(samples: Sequence[Sample], judge: Judge | None = None) -> list[float | None]:
+    """Return the faithfulness of each sample by a judge, by default by word overlap."""
+    report = evaluate(samples, faithfulness(judge or OfflineJudge()), progress=judge is not None)
     return [row.scores["faithfulness"].value for row in report.rows]
 
 
@@ -90,7 +104,7 @@ def mtrag(path: Path) -> tuple[list[Sample], list[dict[str, Any]]]:
 @cache
 def mtrag_overlap(path: Path) -> list[float | None]:
     """Return the word overlap of each answer."""
-    return by_word_overlap(mtrag(path)[0])
+    return by_judge(mtrag(path)[0])
 
 
 def recorded(annotations: Sequence[Mapping[str, Any]], name: str) -> list[float | None]:
@@ -104,16 +118,16 @@ def grades_of(annotations: Sequence[Mapping[str, Any]], name: str = "faithfulnes
     return [[float(one["value"]) for one in own[name].values()] for own in annotations]
 
 
-def mtrag_agreement(path: Path, judge: str | None) -> Iterator[list[str]]:
+def mtrag_agreement(path: Path, judge: Judge | None, name: str) -> Iterator[list[str]]:
     """Yield a row for each score: its correlation with the mean grade of the people."""
     samples, annotations = mtrag(path)
     grades = grades_of(annotations)
     people = [fmean(own) for own in grades]
     tasks = [sample.id for sample in samples]
 
-    def row(name: str, values: Sequence[float | None], labels: Sequence[float], units: Sequence[str]) -> list[str]:
+    def row(what: str, values: Sequence[float | None], labels: Sequence[float], units: Sequence[str]) -> list[str]:
         found = agreement(values, labels, "ordinal", cluster=units)
-        return [name, str(found.pairs), estimate(found, "spearman"), estimate(found, "pearson")]
+        return [what, str(found.pairs), estimate(found, "spearman"), estimate(found, "pearson")]
 
     own = [values[place] for values in grades for place in range(len(values))]
     others = [fmean(values[:place] + values[place + 1 :]) for values in grades for place in range(len(values))]
@@ -130,9 +144,7 @@ def mtrag_agreement(path: Path, judge: str | None) -> Iterator[list[str]]:
     if judge is None:
         yield ["our `faithfulness` by a judge: `--judge NAME`", NOT_RUN, NOT_RUN, NOT_RUN]
         return
-    report = evaluate(samples, faithfulness(load_judge(judge)))
-    values = [one.scores["faithfulness"].value for one in report.rows]
-    yield row(f"our `faithfulness` by {judge}", values, people, tasks)
+    yield row(f"our `faithfulness` by {name}", by_judge(samples, judge), people, tasks)
 
 
 # Verdicts of compare, and what labels make of them
@@ -244,7 +256,7 @@ def faithbench(folder: Path) -> tuple[list[Sample], dict[str, list[float]], dict
         answers = [
             sample.model_copy(update={"answer": by_source[sample.contexts[0]][name]["summary"]}) for sample in samples
         ]
-        judged["word overlap"][name] = [value or 0.0 for value in by_word_overlap(answers)]
+        judged["word overlap"][name] = [value or 0.0 for value in by_judge(answers)]
     jury = ("GPT-4o", "GPT-4-turbo", "TrueTeacher")
     judged["jury of GPT-4o, GPT-4-turbo, TrueTeacher"] = {
         name: [float(sum(votes) > 1.5) for votes in zip(*(judged[one][name] for one in jury), strict=True)]
@@ -344,31 +356,41 @@ def grades(path: Path) -> dict[tuple[str, str], float]:
 
 
 def audits(folder: Path) -> Iterator[list[str]]:
-    """Yield a row for each cheaper judge: how often the audit of 2,000 judgements covers the stronger judge's mean."""
+    """Yield a row for each cheaper judge: how often the audit of 2,000 judgements covers the stronger judge's mean.
+
+    The mean is that of all judgements, from which the 2,000 are drawn: an audit estimates the mean of samples like
+    those of the run. The estimate is computed as `Report.audit` does, which the first draw verifies.
+    """
     files = {path.name.split("umbrela-")[1].removesuffix(".qrels"): path for path in sorted(folder.rglob("*.qrels"))}
     strong = grades(next(path for name, path in files.items() if name.startswith("codex")))
-    mean = fmean(strong.values())
     for name, path in files.items():
         if name.startswith("codex"):
             continue
         cheap = grades(path)
-        rows = []
-        for n, key in enumerate(strong.keys() & cheap.keys()):
-            sample = Sample(id=f"{key[0]}-{key[1]}", question=key[0])
-            scores = [Score(metric="relevance", aspect="ranking", value=by[key]) for by in (cheap, strong)]
-            row = Row(index=n, sample=sample, scores={"relevance": scores[0]})
-            rows.append((row, row.model_copy(update={"audit": {"relevance": scores[1]}})))
-        rows.sort(key=lambda pair: pair[0].sample.id)
-        random, hits, widths = Random(2), [], []
-        for _ in range(AUDITS):
-            drawn = random.sample(rows, 2_000)
-            audited = set(random.sample(range(2_000), 200))
-            report = Report([pair[n in audited] for n, pair in enumerate(drawn)])
-            found = report.audit["relevance"]
+        keys = sorted(strong.keys() & cheap.keys())
+        judges = [np.array([by[key] for key in keys]) for by in (cheap, strong)]
+        mean, rng = float(judges[1].mean()), np.random.default_rng(2)
+        hits, widths = [], []
+        for number in range(AUDITS):
+            drawn = rng.choice(len(keys), 2_000, replace=False)
+            own, its = (values[drawn].tolist() for values in judges)
+            found = prediction_powered_mean(its[:AUDITED], own[:AUDITED], own[AUDITED:])
+            if not number:
+                audit = audit_of(own, its[:AUDITED])
+                assert np.allclose((found.low, found.high), (audit.low, audit.high))
             hits.append(found.low <= mean <= found.high)
             widths.append(found.high - found.low)
-        own = fmean(cheap[key] for key in strong if key in cheap)
-        yield [name, f"{own:.3f}", f"{mean:.3f}", f"{fmean(hits):.3f}", f"{fmean(widths):.3f}"]
+        error = 1.96 * (fmean(hits) * (1 - fmean(hits)) / AUDITS) ** 0.5
+        shown = (f"{judges[0].mean():.3f}", f"{mean:.3f}", f"{fmean(hits):.3f} ± {error:.3f}", f"{fmean(widths):.3f}")
+        yield [name, *shown]
+
+
+def audit_of(values: Sequence[float], audited: Sequence[float]) -> MetricAudit:
+    """Return the audit of a report of recorded values, of which the strong judge scored the first ones."""
+    report = scored("ranking", [Sample(question=f"{n}?") for n in range(len(values))], values)
+    strong = ({"metric": Score(metric="metric", aspect="ranking", value=value)} for value in audited)
+    rows = [row.model_copy(update={"audit": next(strong, {})}) for row in report.rows]
+    return Report(rows).audit["metric"]
 
 
 # Word overlap on sets that ask for a model
@@ -396,10 +418,11 @@ def ragtruth(path: Path) -> tuple[list[Sample], list[float]]:
     return samples, labels
 
 
-def overlap(name: str, samples: Sequence[Sample], labels: Sequence[float]) -> list[str]:
-    """Return a row about word overlap on a set of binary labels."""
-    found = agreement(by_word_overlap(samples), labels)
-    return [name, str(found.pairs), f"{fmean(labels):.3f}", estimate(found, "auc"), NOT_RUN]
+def overlap(name: str, samples: Sequence[Sample], labels: Sequence[float], judge: Judge | None) -> list[str]:
+    """Return a row about word overlap and about a judge on a set of binary labels."""
+    found = agreement(by_judge(samples), labels)
+    live = NOT_RUN if judge is None else f"{estimate(agreement(by_judge(samples, judge), labels), 'auc')}"
+    return [name, str(found.pairs), f"{fmean(labels):.3f}", estimate(found, "auc"), live]
 
 
 def table(headings: Sequence[str], rows: Iterable[list[str]]) -> list[str]:
@@ -413,15 +436,17 @@ def main(words: Sequence[str] | None = None) -> None:
     for name in ("mtrag", "faithbench", "trec", "attribution", "ragtruth"):
         parser.add_argument(f"--{name}", type=Path)
     parser.add_argument("--judge", help="judge of our metrics, named as in `rageval evaluate --judge`")
+    parser.add_argument("--base-url", help="its server, such as http://localhost:8000/v1")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(words)
+    judge = load_judge(given.judge, base_url=given.base_url) if given.judge else None
     decided = ("pairs of systems", "judge decides", "people agree", "people say the contrary", "people do not decide")
     labelled = ("of {} labels: ever contradict people", "confirm people's decisions")
     sixty, hundred = ([one.format(count) for one in labelled] for count in (60, 100))
     parts = {
         "mtrag": (
             ("score", "answers", "Spearman", "Pearson"),
-            given.mtrag and mtrag_agreement(given.mtrag, given.judge),
+            given.mtrag and mtrag_agreement(given.mtrag, judge, given.judge),
         ),
         "faithbench": (
             ("judge", "mean score", "mean label", "AUC", "kappa"),
@@ -440,7 +465,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "overlap": (
             ("set", "answers", "share supported", "AUC of word overlap", "our metrics by a judge"),
             (
-                overlap(name, *read(path))
+                overlap(name, *read(path), judge)
                 for name, read, path in (
                     ("AttributionBench, test", attribution, given.attribution),
                     ("RAGTruth, question answering", ragtruth, given.ragtruth),
