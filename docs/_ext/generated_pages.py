@@ -1,8 +1,8 @@
 """Pages made from the package when the documentation is built: API, command line, notebooks, `llms.txt`.
 
 The API pages hold what users import: the names of `langchain_rageval/__init__.pyi`, grouped by folder, and the public
-modules. The pages of the command line hold what `--help` prints. Both are written beside the pages in the repository
-and ignored by git.
+modules. The pages of the command line hold what `--help-all` prints. All are written beside the pages in the
+repository and ignored by git.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import langchain_rageval
 from langchain_rageval.cli import main
+from langchain_rageval.cli.commands import whole_help
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -126,13 +127,13 @@ def _slug(title: str) -> str:
 
 
 def command_line() -> str:
-    """Return the page of the command line: what `--help` prints for the program and for each command."""
+    """Return the page of the command line: what `--help-all` prints for the program and for each command."""
     os.environ["COLUMNS"] = "100"
     parser = main._parser()
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    lines = ["# Command line", "", COMMAND_LINE, "```text", parser.format_help().rstrip(), "```", ""]
+    lines = ["# Command line", "", COMMAND_LINE, "```text", whole_help(parser).rstrip(), "```", ""]
     for name, command in commands.choices.items():
-        lines += [f"## rageval {name}", "", "```text", command.format_help().rstrip(), "```", ""]
+        lines += [f"## rageval {name}", "", "```text", whole_help(command).rstrip(), "```", ""]
     return "\n".join(lines)
 
 

@@ -1,11 +1,9 @@
-"""`rageval evaluate`, `rageval ci` and `rageval resume`: score samples, gate a merge request, and continue a run."""
+"""`rageval evaluate` and `rageval ci`: score samples, and gate a merge request."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,20 +11,22 @@ from typing import Any
 from langchain_core.globals import get_llm_cache, set_llm_cache
 from langchain_core.runnables import Runnable
 
-from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
-from langchain_rageval.cli.commands import build_parser, named_options
+from langchain_rageval.cli.chains import ask_chain
 from langchain_rageval.cli.inputs import (
     build_audit,
     build_budget,
     check_writable,
     describe_fields,
-    load_inputs,
+    load_samples,
     notice_for,
     parse_allow,
     parse_numbers,
     parse_prices,
     parse_require,
+    scorable_metrics,
+    selected_metrics,
 )
+from langchain_rageval.cli.recorded import record_command
 from langchain_rageval.cli.report_view import (
     check_not_all_failed,
     report_object,
@@ -34,7 +34,7 @@ from langchain_rageval.cli.report_view import (
     show_report,
     warn_about_failures,
 )
-from langchain_rageval.cli.selection import parse_metric_names, score_names, search_in_folder
+from langchain_rageval.cli.selection import parse_metric_names, score_names
 from langchain_rageval.cli.terminal import PIPE, check_single_stdout, console, json_stdout, show_or_write, write_message
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.errors import ConfigError, RagevalError
@@ -50,12 +50,8 @@ from langchain_rageval.report.gates import Gate, check_gates
 from langchain_rageval.report.joining import join_reports
 from langchain_rageval.report.markdown import markdown_of, write_junit
 from langchain_rageval.report.report import Report
-from langchain_rageval.run.journal import Journal
 from langchain_rageval.statistics.paired import pairs_to_show
 from langchain_rageval.trust.examined import judge_gates
-
-COMMAND = "command"
-"""Key under which a journal holds the command line that wrote it."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +85,10 @@ def _evaluate(options: argparse.Namespace) -> EndedRun:
     until = stopping_rule(options, gates)
     budget = build_budget(options)
     check_writable("--out", options.out, options.file)
-    samples, metrics = load_inputs(options)
-    _check_judge_is_named(options, metrics, gates)
+    metrics = selected_metrics(options)
+    _check_judge_is_named(options, metrics, gates)  # before a chain is asked
+    samples = ask_chain(options) if getattr(options, "questions", None) else load_samples(options)
+    metrics = scorable_metrics(options, metrics, samples)
     if options.judge != "offline":  # before the first paid call
         notice_for(options)(f"first sample: {describe_fields(samples[0])}")
     record_command(options)
@@ -245,7 +243,7 @@ def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> De
 
 def _with_earlier_scores(report: Report, options: argparse.Namespace) -> Report:
     """Return the report, with the scores of the report that was the input, if it was one."""
-    if options.file == PIPE or options.fields or not is_report(options.file):
+    if options.file == PIPE or options.fields or getattr(options, "questions", None) or not is_report(options.file):
         return report
     return join_reports(Report.load(options.file), report)
 
@@ -286,6 +284,10 @@ def run_ci(options: argparse.Namespace) -> int:
         raise ConfigError("--labels are of two reports: add --baseline REPORT")
     if options.out == PIPE:
         raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
+    if options.questions:
+        options.chain, options.file, options.unreadable = options.file, options.questions, 0
+    elif ":" in options.file and not Path(options.file).exists():
+        raise ConfigError(f"{options.file} is a chain: name its questions too, as in rageval ci app:chain q.jsonl")
     for name in ("markdown", "junit", "html"):
         check_writable(f"--{name}", getattr(options, name), options.file)
     outcome, comparison, gates = EndedRun(), None, list[Gate]()
@@ -324,65 +326,3 @@ def _load_baseline(options: argparse.Namespace) -> Report | None:
     write_message(f"{options.baseline} does not exist, so nothing is compared")
     options.baseline = None
     return None
-
-
-_PATHS = ("file", "out", "html", "qrels", "topics", "baseline", "markdown", "junit", "labels", "require_judge")
-"""Options that name files."""
-
-
-def run_resume(options: argparse.Namespace) -> int:
-    """Repeat the command that is recorded in the journal; its scores or answers are reused."""
-    command = recorded_command(options.journal)
-    if not command:
-        raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")
-    if command["words"][0] == "requests":
-        raise ConfigError(
-            f"{options.journal} was written by `rageval requests`; continue with `rageval replies FILE --journal "
-            f"{options.journal}`"
-        )
-    command["words"] += options.options
-    repeated = repeated_options(command, options.journal)
-    for name, value in vars(repeated).items():
-        if isinstance(value, str) and HIDDEN in value:
-            option = "--" + name.replace("_", "-")
-            raise ConfigError(
-                f"{options.journal} does not store the key in {option} {value!r}; add {option} with the full value"
-            )
-    repeated.resume = repeated.retry_failed = True  # of `rageval run`
-    repeated.words, repeated.named = None, named_options(command["words"])
-    return int(repeated.run(repeated))
-
-
-def recorded_command(journal: str, given: str = "--journal") -> dict[str, Any]:
-    """Return the words and the folder of the command line that a journal holds; {} if there is none.
-
-    Raises:
-        ConfigError: if there is no such file; the message names the option that it was given to.
-    """
-    if not Path(journal).is_file():
-        raise ConfigError(f"{journal} is not a file; pass the file that was given to {given}")
-    with closing(Journal(journal)) as opened:
-        command: dict[str, Any] = json.loads(opened.get(COMMAND) or "{}")
-    return command
-
-
-def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Namespace:
-    """Return the options of a recorded command; its files and modules are those of the folder that it ran in."""
-    repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
-    folder = Path(command["folder"])
-    search_in_folder(folder)  # for metrics and chains of the user
-    for option in _PATHS:
-        path = getattr(repeated, option, None)
-        if path not in (None, PIPE):
-            setattr(repeated, option, str(folder / path))
-    repeated.journal = journal
-    return repeated
-
-
-def record_command(options: argparse.Namespace) -> None:
-    """Store the command line without the secrets of its addresses in the journal that the options name, if any."""
-    if options.journal and options.words is not None:
-        words = [redact_secrets(word, word) for word in options.words]
-        command = {"words": words, "folder": str(Path.cwd())}
-        with closing(Journal(options.journal)) as journal:
-            journal.put(COMMAND, json.dumps(command))

@@ -38,18 +38,32 @@ from langchain_rageval.run.budget import Budget
 
 
 def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
-    """Load the samples, or those of a report, and build the metrics that the options select."""
+    """Build the metrics that the options select, and load the samples, or those of a report."""
+    metrics = selected_metrics(options)
+    samples = load_samples(options)
+    return samples, scorable_metrics(options, metrics, samples)
+
+
+def selected_metrics(options: argparse.Namespace) -> list[Metric]:
+    """Build the metrics that the options select."""
     names = parse_metric_names(options.metrics)
-    samples = _load_samples(options)
-    grader = options.grader or ("labels" if options.qrels else "ids")
     gated = {one.partition("=")[0].strip() for one in getattr(options, "fail_under", None) or ()}
     optional = names_of_presets(options.metrics) - gated
-    metrics = build_metrics(options, names, optional=optional, grader=grader, gain=options.gain)
-    check_gradable(metrics, samples, grader)
-    return samples, select_scorable(metrics, samples)
+    return build_metrics(options, names, optional=optional, grader=_grader(options), gain=options.gain)
 
 
-def _load_samples(options: argparse.Namespace) -> Sequence[Sample]:
+def scorable_metrics(options: argparse.Namespace, metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
+    """Return the metrics that can score at least one of the samples, after a check of the grader."""
+    check_gradable(metrics, samples, _grader(options))
+    return select_scorable(metrics, samples)
+
+
+def _grader(options: argparse.Namespace) -> str:
+    return options.grader or ("labels" if options.qrels else "ids")
+
+
+def load_samples(options: argparse.Namespace) -> Sequence[Sample]:
+    """Load the samples of the file that the options name, or of its report; `options.unreadable` counts bad lines."""
     fields = parse_pairs(options.fields.split(","), "--fields")
     skipped: list[SampleError] = []
     if options.file == PIPE and (options.qrels or options.topics):

@@ -86,8 +86,9 @@ def _stdout_that_may_close(descriptor: int, encoding: str) -> io.TextIOWrapper:
 
 def _parser() -> argparse.ArgumentParser:
     parser = build_parser(
+        usage="rageval [--help] [--help-all] [--version] COMMAND ...",
         description="Evaluate RAG systems with an LLM judge.",
-        epilog="To start, run: rageval demo. For options and examples of a command: rageval COMMAND --help.",
+        epilog="To start: rageval demo. Options and examples: rageval COMMAND --help. All commands: rageval --help-all",
     )
     parser.add_argument("--version", action="version", version=f"rageval {__version__}")
     return parser

@@ -1,9 +1,8 @@
-"""`rageval generate`, `plan`, `run`, `review` and `diff`: make, plan, ask, review and compare test sets."""
+"""`rageval generate`, `plan`, `review` and `diff`: make, plan, review and compare test sets."""
 
 from __future__ import annotations
 
 import argparse
-import inspect
 import operator
 import re
 from collections.abc import Iterable, Sequence
@@ -15,14 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from langchain_rageval._internal.page import pluralize, printable
-from langchain_rageval.chains.answering import Answering
-from langchain_rageval.cli.evaluate import parse_gates, record_command, stopping_rule
+from langchain_rageval.cli.evaluate import parse_gates, stopping_rule
 from langchain_rageval.cli.inputs import (
     build_audit,
     build_budget,
     check_writable,
     load_inputs,
-    notice_for,
     parse_pairs,
     parse_prices,
 )
@@ -39,11 +36,8 @@ from langchain_rageval.cli.terminal import (
     show_or_write,
     show_path,
     table_of,
-    write_message,
 )
 from langchain_rageval.data.documents import load_documents
-from langchain_rageval.data.loading import read_samples, valid_samples
-from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.planning import Plan, plan, plan_table
@@ -57,7 +51,7 @@ from langchain_rageval.testset.generator import TestsetGenerator
 from langchain_rageval.testset.plan import GenerationPlan, generation_table
 from langchain_rageval.testset.review_page import reviewed_name
 from langchain_rageval.testset.row import TestsetDiff
-from langchain_rageval.testset.testset import Testset, is_testset_file, usage_line
+from langchain_rageval.testset.testset import Testset, usage_line
 
 _PERSONA = "persona"
 _OF_AN_EVALUATION = ("audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")
@@ -337,86 +331,3 @@ def _show_plan(plan: Plan | GenerationPlan, headings: Iterable[str], rows: Itera
     out = console()
     out.print(table_of(headings, rows, title=plan.title, total=True))
     show_notes(plan.notes, out)
-
-
-def run_run(options: argparse.Namespace) -> int:
-    """Check all options before the first call, then ask every question, write the answers and show their number."""
-    check_writable("--out", options.out, options.file)
-    chain, samples = _load_chain(options.chain), _load_questions(options)
-    answering = Answering(
-        samples,
-        chain,
-        {
-            "max_concurrency": options.max_concurrency,
-            "timeout": options.timeout,
-            "journal": options.journal,
-            "version": options.version,
-            "resume": options.resume,
-            "retry_failed": options.retry_failed,
-            "progress": not options.quiet,
-        },
-    )
-    record_command(options)
-    try:
-        answering.run()
-    finally:
-        answered = answering.answered
-        if answered:
-            _write_answers(answered, options.out)
-            _show_answers(answered, len(samples), options.out)
-    failed = _failed(answered)
-    if len(failed) == len(answered):
-        raise ConfigError(f"every question failed ({len(failed)}); first error: {_describe(failed[0])}")
-    return 0
-
-
-def _load_chain(place: str) -> Any:
-    if not all(place.partition(":")):
-        raise ConfigError(f"name the chain as MODULE:CHAIN, such as app:chain; got {place}")
-    chain = import_object(place, "the chain")
-    is_builder = inspect.isfunction(chain) and not inspect.signature(chain).parameters
-    return chain() if is_builder else chain
-
-
-def _load_questions(options: argparse.Namespace) -> Sequence[Sample]:
-    if is_testset_file(options.file):
-        samples: Sequence[Sample] = Testset.load(options.file).to_samples()
-    else:
-        fields = parse_pairs(options.fields.split(","), "--fields")
-        samples = list(valid_samples(read_samples(options.file, fields, notice=notice_for(options)), skips=False))
-    if not samples:
-        raise ConfigError(f"{options.file} contains no questions")
-    return samples
-
-
-def _write_answers(answered: Sequence[Sample], out: str) -> None:
-    text = "".join(f"{sample.model_dump_json(fallback=str)}\n" for sample in answered)
-    if out == PIPE:
-        json_stdout().write(text)
-        return
-    try:
-        Path(out).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{out} cannot be written: {error.strerror}; choose another path") from None
-
-
-def _show_answers(answered: Sequence[Sample], total: int, out: str) -> None:
-    """Print the number of answers, and warn of questions on which the chain failed."""
-    failed = _failed(answered)
-    n_with_contexts = sum(sample.contexts is not None for sample in answered)
-    asked = pluralize(total, "question") if len(answered) == total else f"{len(answered)} of {total} questions"
-    counts = f"{asked} asked: {len(answered) - len(failed)} without an error, "
-    stream = console(stderr=out == PIPE)
-    stream.print(f"{counts}{n_with_contexts} with contexts", soft_wrap=True)
-    if out != PIPE:
-        stream.print(f"Answers written to {out}", markup=False, soft_wrap=True)
-    if failed and len(failed) < len(answered):
-        write_message(f"failed questions: {len(failed)}; first error: {_describe(failed[0])}")
-
-
-def _failed(answered: Sequence[Sample]) -> list[Sample]:
-    return [sample for sample in answered if "error" in sample.metadata]
-
-
-def _describe(sample: Sample) -> str:
-    return f"{sample.metadata['error']} (question {sample.question!r})"

@@ -13,7 +13,7 @@ def one_metric(request, monkeypatch):
     A test that asks for the fixture `default_metrics` gets the real default, the preset core.
     """
     if "default_metrics" not in request.fixturenames:
-        shared = next(part for part in load_commands()["plan"]["options"] if isinstance(part, list))
+        shared = load_commands()["plan"]["options"][0]["samples and metrics"]
         option = next(one["--metrics"] for one in shared if "--metrics" in one)
         monkeypatch.setitem(option, "default", "faithfulness")
 

@@ -315,13 +315,6 @@ def test_the_version(rageval):
     assert rageval("--version") == (0, f"rageval {__version__}\n", "")
 
 
-@each("command", [[], ["evaluate"], ["metrics"], ["demo"]])
-def test_help_names_the_options(rageval, command):
-    code, told, _ = rageval(*command, "--help")
-    assert code == 0
-    assert told.startswith("usage: rageval")
-
-
 # Gates
 
 

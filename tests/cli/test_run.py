@@ -8,7 +8,7 @@ import pytest
 from helpers.each import each
 from helpers.samples import CONTEXTS, QUESTION
 
-from langchain_rageval import load_samples
+from langchain_rageval import Report, load_samples
 from langchain_rageval.testset import Testset
 from langchain_rageval.testset.row import TestsetRow
 
@@ -208,3 +208,45 @@ def test_wrong_usage_is_reported_before_a_question_is_asked(rageval, app, testse
     code, told, complaints = rageval("run", *words, "--quiet", "--journal", "answers.db")
     assert (code, told, complaints) == (2, "", f"rageval: {problem}\n")
     assert not (tmp_path / "answers.db").exists()
+
+
+def test_ci_asks_a_chain_scores_its_answers_and_gates_them(rageval, app, testset, tmp_path):
+    words = ["ci", "munich_app:ask", testset, "--judge", "offline", "--fail-under", "faithfulness=0.8", "--quiet"]
+    assert rageval(*words, "--out", "main.jsonl")[0] == 0
+    for row in (report := Report.load("main.jsonl")).rows:
+        assert (row.sample.answer, row.sample.references) == (CONTEXTS[0], ["1158"])
+    assert report.name == "testset"
+    again = ["--markdown", "m.md", "--journal", "run.db"]
+    app().FAILS.append(SECOND)  # a failed question is no answer: the gate counts it as the worst value
+    code, _, complaints = rageval(*words, *again)
+    assert code == 1, complaints
+    assert "failed questions: 1; first error: ConnectionError: no index" in complaints
+    assert "no index" in (tmp_path / "m.md").read_text(encoding="utf-8")
+    app().FAILS.clear()
+    app().asked.clear()
+    assert rageval("resume", "run.db")[0] == 0
+    assert app().asked == [SECOND]
+    app().FAILS.append("*")
+    code, _, complaints = rageval(*words, *again[:2])
+    assert (code, "every question failed (2)" in complaints) == (2, True)
+    assert "every question failed" in (tmp_path / "m.md").read_text(encoding="utf-8")
+
+
+@each(
+    ("words", "problem"),
+    [
+        (["munich_app:ask"], "munich_app:ask is a chain: name its questions too, as in rageval ci app:chain q.jsonl"),
+        (["munich_app:ask", "testset.jsonl", "--fail-under", "nothing=1"], "--fail-under nothing: not among --metrics"),
+        (["munich_app:ask", "testset.jsonl", "--out", "testset.jsonl"], "--out testset.jsonl is the input file"),
+        (["munich_app:ask", "none.jsonl"], "none.jsonl does not exist: pass the path of an existing file"),
+        (["munich_app:none", "testset.jsonl"], "the chain munich_app:none cannot be imported"),
+    ],
+)
+def test_ci_checks_everything_before_it_asks_a_chain(rageval, app, testset, words, problem):
+    assert rageval("run", "munich_app:chain", testset, "--quiet")[0] == 0  # imports the module
+    app().asked.clear()
+    words = ["ci", *words, "--judge", "offline", "--fail-under", "faithfulness=0.8", "--quiet"]
+    code, _, complaints = rageval(*words)
+    assert (code, app().asked) == (2, [])
+    assert problem in complaints
+    assert (rageval(*words[:2], "testset.jsonl", "--fail-under", "faithfulness=0.8")[0], app().asked) == (2, [])

@@ -74,7 +74,7 @@ OTHER_OPTIONS = {"--dist", "--upgrade"}
 def test_every_option_in_the_text_exists(capsys):
     for command in load_commands():
         with pytest.raises(SystemExit):
-            main.run([command, "--help"])
+            main.run([command, "--help-all"])
     helps = capsys.readouterr().out
     named = set(re.findall(r"`?(--[a-z][a-z-]*)", prose(TEXT))) - OTHER_OPTIONS
     assert [option for option in sorted(named) if option not in helps] == []

@@ -1,0 +1,93 @@
+"""Command lines that journals record, and `rageval resume`, which repeats them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from langchain_rageval._internal.redaction import HIDDEN, redact_secrets
+from langchain_rageval.cli.commands import build_parser, named_options
+from langchain_rageval.cli.selection import search_in_folder
+from langchain_rageval.cli.terminal import PIPE
+from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.journal import Journal
+
+COMMAND = "command"
+"""Key under which a journal holds the command line that wrote it."""
+_PATHS = (
+    "file",
+    "out",
+    "html",
+    "qrels",
+    "topics",
+    "baseline",
+    "markdown",
+    "junit",
+    "labels",
+    "require_judge",
+    "questions",
+)
+"""Options that name files."""
+
+
+def run_resume(options: argparse.Namespace) -> int:
+    """Repeat the command that is recorded in the journal; its scores or answers are reused."""
+    command = recorded_command(options.journal)
+    if not command:
+        raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")
+    if command["words"][0] == "requests":
+        raise ConfigError(
+            f"{options.journal} was written by `rageval requests`; continue with `rageval replies FILE --journal "
+            f"{options.journal}`"
+        )
+    command["words"] += options.options
+    repeated = repeated_options(command, options.journal)
+    for name, value in vars(repeated).items():
+        if isinstance(value, str) and HIDDEN in value:
+            option = "--" + name.replace("_", "-")
+            raise ConfigError(
+                f"{options.journal} does not store the key in {option} {value!r}; add {option} with the full value"
+            )
+    repeated.resume = repeated.retry_failed = True  # of `rageval run`
+    repeated.words, repeated.named = None, named_options(command["words"])
+    return int(repeated.run(repeated))
+
+
+def recorded_command(journal: str, given: str = "--journal") -> dict[str, Any]:
+    """Return the words and the folder of the command line that a journal holds; {} if there is none.
+
+    Raises:
+        ConfigError: if there is no such file; the message names the option that it was given to.
+    """
+    if not Path(journal).is_file():
+        raise ConfigError(f"{journal} is not a file; pass the file that was given to {given}")
+    with closing(Journal(journal)) as opened:
+        command: dict[str, Any] = json.loads(opened.get(COMMAND) or "{}")
+    return command
+
+
+def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Namespace:
+    """Return the options of a recorded command; its files and modules are those of the folder that it ran in."""
+    repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
+    folder = Path(command["folder"])
+    search_in_folder(folder)  # for metrics and chains of the user
+    for option in _PATHS:
+        path = getattr(repeated, option, None)
+        is_chain = option == "file" and getattr(repeated, "questions", None)
+        if path not in (None, PIPE) and not is_chain:
+            setattr(repeated, option, str(folder / path))
+    repeated.journal = journal
+    return repeated
+
+
+def record_command(options: argparse.Namespace) -> None:
+    """Store the command line without the secrets of its addresses in the journal that the options name, if any."""
+    if options.journal and options.words is not None:
+        words = [redact_secrets(word, word) for word in options.words]
+        command = {"words": words, "folder": str(Path.cwd())}
+        with closing(Journal(options.journal)) as journal:
+            journal.put(COMMAND, json.dumps(command))
