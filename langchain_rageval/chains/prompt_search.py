@@ -169,10 +169,11 @@ class _Prompt:
 
 
 class Part(NamedTuple):
-    """Chunk as it was read: the whole chunk, and the text that was read of it."""
+    """Chunk as it was read: the whole chunk, the text that was read of it, and the line of the prompt before it."""
 
     chunk: Chunk
     text: str
+    heading: str = ""
 
 
 def find_read(
@@ -196,11 +197,22 @@ def find_read(
     Returns:
         The chunks; `[]` if no call wrote the answer, or no prompt holds a chunk.
     """
-    finished = sorted((call for call in calls if call.ended < inf), key=lambda call: call.started)
-    run = _Run(question, chunks, {call: _Words(call.output) for call in finished}, [*queries], examples)
+    run = _Run(question, chunks, _outputs_of(calls), [*queries], examples)
     first = _writers_of(answer, run.outputs) if chunks else []
     attempts = ((_SHORTEST, False), (1, False), (1, True))
     return next((parts for shortest, is_own in attempts if (parts := run.read(first, shortest, is_own=is_own))), [])
+
+
+def find_writer(answer: str, calls: Iterable[ModelCall]) -> ModelCall | None:
+    """Return the call that wrote an answer; None if there is not exactly one."""
+    writers = _writers_of(answer, _outputs_of(calls))
+    return writers[0] if len(writers) == 1 else None
+
+
+def _outputs_of(calls: Iterable[ModelCall]) -> dict[ModelCall, _Words]:
+    """Return the outputs of the calls that have ended, in the order of their starts."""
+    finished = sorted((call for call in calls if call.ended < inf), key=lambda call: call.started)
+    return {call: _Words(call.output) for call in finished}
 
 
 class _Run:
@@ -375,7 +387,7 @@ def _place(
             most = len(texts[number].text) * _covered(found) / len(texts[number].words)
             sizes[number] = min(most, sum(run.end - run.start for run in found))
     taken = [*prompt.blocked]
-    parts: list[tuple[int, Part]] = []
+    parts: list[tuple[int, int, Part]] = []
     for number in sorted(sizes, key=lambda number: -sizes[number]):
         chunk, text = chunks[number], texts[number]
         barred = [block for block in taken if chunk.seen < block.whole]
@@ -389,8 +401,13 @@ def _place(
                 continue
             places, part = [(run.start, run.end) for run in left], _part(chunk, text, left)
         taken += [_Block(*place) for place in places]
-        parts.append((min(places)[0], part))
-    return [part for _, part in sorted(parts, key=lambda placed: placed[0])]
+        parts.append((min(places)[0], max(place[1] for place in places), part))
+    parts.sort(key=lambda placed: placed[0])
+    ends = [0, *(end for _, end, _ in parts)]
+    between = [prompt.text.text[end:start].rstrip() for end, (start, _, _) in zip(ends, parts, strict=False)]
+    return [
+        part._replace(heading=text[text.rfind("\n") + 1 :]) for text, (_, _, part) in zip(between, parts, strict=True)
+    ]
 
 
 def _once(runs: Sequence[_Stretch], size: int) -> list[_Stretch]:

@@ -20,7 +20,7 @@ from langchain_core.load.serializable import Serializable
 from pydantic import BaseModel
 
 from langchain_rageval.chains.prompt_search import ModelCall
-from langchain_rageval.data.messages import without_score
+from langchain_rageval.data.messages import unwrap_text, without_score
 
 RunType = Literal["chain", "retriever", "tool", "model"]
 RunRecord = dict[str, Any]
@@ -28,6 +28,7 @@ RunRecord = dict[str, Any]
 
 _MESSAGES = ("messages", "chat_history", "history")  # names in the inputs of steps
 _EXAMPLES = re.compile(r"example|few_?shot|demonstration|^(?:shots|demos)$", re.IGNORECASE)
+_ROUTES = re.compile(r"rout(?:e|ing)|intent", re.IGNORECASE)
 _MAX_OPEN = 100_000  # bounds memory if the ends of runs are never reported
 _MAX_CANCELLED = 1_000
 
@@ -50,6 +51,9 @@ class RootRun:
         calls: calls of models by run.
         queries: inputs of retrievers and tools, with the time of the event.
         examples: examples (few-shot) in the inputs of steps, by the name of the input.
+        examples_by_run: retrievals of examples or routes, as the names of their retrievers say.
+        dropped: what a step was given and found, if it returned none of it, with the time of the event.
+        filled: inputs and outputs of prompt templates.
         tick: returns the next time on the clock of the run, which counts events.
         open_steps: number of steps, other than models, that have started and not ended.
         sources: tool and id of the call by retrieval, for retrievals of tools.
@@ -72,6 +76,9 @@ class RootRun:
     calls: dict[UUID, ModelCall] = field(default_factory=dict)
     queries: list[tuple[Any, int]] = field(default_factory=list)
     examples: list[str] = field(default_factory=list)
+    examples_by_run: set[UUID] = field(default_factory=set)
+    dropped: list[tuple[list[Any], int]] = field(default_factory=list)
+    filled: list[tuple[Any, Any]] = field(default_factory=list)
     tick: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
     open_steps: int = 0
     sources: dict[UUID, str] = field(default_factory=dict)
@@ -116,6 +123,13 @@ class RootRun:
                 texts = (getattr(value, "page_content", value) for value in values)
                 self.examples += [text for text in texts if isinstance(text, str) and text.strip()]
 
+    def see_drop(self, given: Any, retrievals: Sequence[UUID]) -> None:
+        """Record what a step was given, and what was retrieved in it: it returned nothing."""
+        texts = given if isinstance(given, list) and all(isinstance(item, str) for item in given) else []
+        found = [document for run_id in retrievals for document in self.retrieved.get(run_id) or ()]
+        if dropped := [*texts, *find_documents(given), *found]:
+            self.dropped.append((dropped, self.tick()))
+
     @property
     def tools_by_text(self) -> dict[str, str]:
         """Tool and id of the call that returned a Document, by the text of the Document."""
@@ -132,6 +146,7 @@ class _Node:
     run_type: RunType = "chain"
     record: RunRecord | None = None
     retrievals: list[UUID] = field(default_factory=list)  # runs within this run that returned Documents
+    inputs: Any = None
 
 
 _UNSAMPLED = _Node(None)
@@ -231,8 +246,11 @@ class RunTrees:
             root.queries.append((inputs, root.tick()))
             if not _is_within_retriever(parent):
                 root.retrieved[run_id] = None
+            if run_type == "retriever" and (_EXAMPLES.search(name or "") or _ROUTES.search(name or "")):
+                root.examples_by_run.add(run_id)
         else:
-            root.see_inputs(record_fields(inputs))
+            node.inputs = record_fields(inputs)
+            root.see_inputs(node.inputs)
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
@@ -256,8 +274,13 @@ class RunTrees:
         if node.parent is None:
             return root
         if node.run_type == "chain":
+            given, result = record_fields(inputs) or node.inputs, record_fields(outputs)
             root.see_inputs(record_fields(inputs))  # those of a stream are known at its end
-            root.documents = root.see(find_documents(record_fields(outputs))) or root.documents
+            root.documents = root.see(find_documents(result)) or root.documents
+            if hasattr(result, "to_messages"):
+                root.filled.append((given, result))
+            elif _holds_nothing(given, result):
+                root.see_drop(given, node.retrievals)
         else:
             self._record_documents(run_id, node, root, outputs)
         return None
@@ -268,6 +291,8 @@ class RunTrees:
         documents = list(outputs) if is_retriever else _tool_documents(outputs)
         source = None if is_retriever else _tool_source(outputs)
         root.see(documents or [])
+        if node.retrievals and not unwrap_text(outputs):
+            root.see_drop(None, node.retrievals)
         if run_id not in root.retrieved:
             return
         if source is not None:
@@ -330,6 +355,22 @@ def find_documents(value: Any) -> list[Any]:
         return []
     items = [*map(without_score, value)]
     return items if all(hasattr(item, "page_content") for item in items) else []
+
+
+def _holds_nothing(given: Any, result: Any) -> bool:
+    """Return True if the result of a step is empty, or holds no Documents under a name under which it was given some.
+
+    A step that was given none may have found them itself, and return them under any name.
+    """
+    if not isinstance(result, Mapping):
+        return result == [] or (isinstance(result, str) and not result.strip())
+    given = given if isinstance(given, Mapping) else {}
+    had = [name for name, value in given.items() if isinstance(value, list) and find_documents(value)]
+    if had:
+        return any(result.get(name) == [] for name in had)
+    return any(value == [] for value in result.values()) and all(
+        not value or value == given.get(name) for name, value in result.items()
+    )
 
 
 def find_messages(value: Any) -> list[Any] | None:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
+from uuid import UUID
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages
 from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import BaseModel
 
-from langchain_rageval.chains.prompt_search import Chunk, Part, find_read
+from langchain_rageval.chains.prompt_search import Chunk, ModelCall, Part, find_read, find_writer
 from langchain_rageval.chains.run_trees import RootRun, find_documents, record_fields
 from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
 from langchain_rageval.data.foreign_records import flatten_record
 from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
-from langchain_rageval.data.messages import media_of
+from langchain_rageval.data.messages import media_of, unwrap_text
 from langchain_rageval.data.schema import Sample, Turn, without_surrogates
 from langchain_rageval.errors import SampleError
 
@@ -60,6 +62,19 @@ CONTEXT_NOTES = (SOURCES, SPANS, CONTEXTS_FROM, NO_CONTEXTS)
 
 _NO_RETRIEVER = "no retriever ran: return the documents"
 
+_EXAMPLE_HEADING = re.compile(
+    r"(?:^|[\W_])(?:examples?|few[- _]?shots?|demonstrations?|shots|примеры?|образцы?|образец)(?![^\W_])[^.]{0,60}$",
+    re.I,
+)
+_CONTEXT_HEADING = re.compile(
+    r"context|document|passage|source|excerpt|faq|knowledge|контекст|документ|фрагмент|выдержк|источник|справк|база",
+    re.I,
+)
+_PAIR = re.compile(
+    r"\W*(?:q|question|input|user|human|customer|query|вопрос|запрос|клиент|пользователь|ввод|в)\b[^:\n]{0,12}:.+"
+    r"(?:^|[\W_])(?:a|answer|output|assistant|ai|agent|response|reply|topic|label|ответ|вывод|тема|о)\b[^:\n]{0,12}:",
+    re.IGNORECASE | re.DOTALL,
+)
 _STRUCTURED = "structured_response"  # name in the state of an agent with a `response_format`
 _ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
 
@@ -100,30 +115,34 @@ def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> Sample:
     messages = inputs.get("messages") if isinstance(inputs, Mapping) else inputs
     if not sample.question.strip() and isinstance(messages, list) and messages and (media := media_of(messages[-1])):
         raise SampleError(f"the message of the user has no text that could be a question, only {media}")
-    sample = _with_read_contexts(root, _with_turn(root, sample), tools)
+    chunks = _chunks_of(root, sample, tools)
+    calls = [*root.calls.values()]  # a step that was abandoned may go on
+    parts = [] if sample.answer is None else _parts_read(root, sample, chunks, calls)
+    if found := _example_runs(root, parts):
+        root.examples_by_run |= found
+        sample = _read(root, fields, tools)
+    sample, examples = _with_turn(root, sample), _examples_of(root)
+    parts = [part for part in parts if part.chunk.text not in examples]
+    if parts:
+        parts = [part._replace(chunk=_origin(part.chunk, chunks)) for part in parts]
+        columns = _columns(part.chunk._replace(text=part.text) for part in parts)
+        sources = [part.chunk.source for part in parts]
+        sample = _with_places(sample, "prompt", *columns, sources, [*map(_span_of_part, parts)])
+    elif _has_read_nothing(root, sample, chunks, calls):
+        sample = _with_places(sample, "prompt", [], [], [], [])
+    elif sample.contexts is None and sample.answer is not None:
+        sample = sample.model_copy(update={"metadata": {NO_CONTEXTS: _NO_RETRIEVER} | sample.metadata})
     texts, ids = (None, None) if root.contexts is None else _columns(map(_chunk, root.contexts))
     if texts is None or texts == sample.contexts:
         return sample
     return sample.model_copy(update={"retrieved": texts, "retrieved_ids": ids})
 
 
-def _with_read_contexts(root: RootRun, sample: Sample, tools: Mapping[str, str]) -> Sample:
-    """Return a sample with the chunks that the model which wrote the answer has read, if its prompt shows them."""
-    if sample.answer is None:
-        return sample
-    chunks = _chunks_of(root, sample, tools)
+def _parts_read(root: RootRun, sample: Sample, chunks: Sequence[Chunk], calls: Sequence[ModelCall]) -> list[Part]:
+    """Return the chunks that the model which wrote the answer of a sample has read, if its prompt shows them."""
     alone = [chunk for chunk in chunks if chunk.id is not None or not _joins(chunk, chunks)]
     queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
-    calls = [*root.calls.values()]  # a step that was abandoned may go on
-    parts = find_read(sample.answer, sample.question, alone, calls, queries, root.examples)
-    if not parts:
-        metadata = {} if sample.contexts is not None else {NO_CONTEXTS: _NO_RETRIEVER}
-        return sample.model_copy(update={"metadata": metadata | sample.metadata})
-    parts = [part._replace(chunk=_origin(part.chunk, chunks)) for part in parts]
-    texts, ids = _columns(part.chunk._replace(text=part.text) for part in parts)
-    sample = sample.model_copy(update={"contexts": texts, "context_ids": ids})
-    sources = [part.chunk.source for part in parts]
-    return _with_places(sample, "prompt", sources, [*map(_span_of_part, parts)])
+    return find_read(sample.answer or "", sample.question, alone, calls, queries, root.examples)
 
 
 def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sample:
@@ -137,14 +156,15 @@ def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sa
         if contexts is not None and not documents:
             return sample.model_copy(update={"metadata": {**sample.metadata, CONTEXTS_FROM: origin}})
     if contexts is None:
-        contexts, origin = root.documents or find_documents(outputs) or None, "retriever"
+        passed = root.documents or find_documents(outputs)
+        contexts, origin = [one for one in passed if _may_be_context(root, one)] or None, "retriever"
     if contexts is None:
         return Sample.parse(fields)
     by_text = {document.page_content: document for document in documents}
     contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
     sample = Sample.parse(_stated_ids(outputs, contexts) | fields | {"contexts": contexts})
     sources = [_source_of(context) or tools.get(_text_of(context)) for context in contexts]
-    return _with_places(sample, origin, sources, [*map(_span_of, contexts)])
+    return _with_places(sample, origin, sample.contexts, sample.context_ids, sources, [*map(_span_of, contexts)])
 
 
 def _origin_of(sample: Sample, inputs: Any) -> str:
@@ -153,12 +173,13 @@ def _origin_of(sample: Sample, inputs: Any) -> str:
     return "given" if sample.contexts and texts.issuperset(sample.contexts) else "output"
 
 
-def _with_places(sample: Sample, origin: str, sources: list[str | None], spans: list[Any]) -> Sample:
-    """Return a sample with the origin, the sources and the places of its contexts in its metadata."""
+def _with_places(sample: Sample, origin: str, texts: Any, ids: Any, sources: Any, spans: Any) -> Sample:
+    """Return a sample with contexts and their ids, and with their origin, sources and places in its metadata."""
     metadata = {name: value for name, value in sample.metadata.items() if name not in CONTEXT_NOTES}
     places: dict[str, list[Any]] = {SOURCES: sources, SPANS: spans}
     known = {name: values for name, values in places.items() if any(values)}
-    return sample.model_copy(update={"metadata": metadata | known | {CONTEXTS_FROM: origin}})
+    metadata |= {**known, CONTEXTS_FROM: origin}
+    return sample.model_copy(update={"contexts": texts, "context_ids": ids, "metadata": metadata})
 
 
 def _chunk(document: Any, tools: Mapping[str, str] | None = None, seen: int = 0) -> Chunk:
@@ -189,6 +210,65 @@ def _chunks_of(root: RootRun, sample: Sample, tools: Mapping[str, str]) -> list[
     for text, id, source, span in zip_longest(contexts, ids, sources, spans):
         chunks.setdefault(text, Chunk(text, id, source, span))
     return [*chunks.values()]
+
+
+def _example_runs(root: RootRun, parts: Sequence[Part]) -> set[UUID]:
+    """Return the retrievals of examples (few-shot), beside another retrieval, that a prompt shows to be that.
+
+    Their first chunk has such a heading; or all their Documents are pairs of question and answer, no Document of the
+    other retrievals is one, and no heading says that they are contexts.
+    """
+    runs = {run_id: [*map(_text_of, documents)] for run_id, documents in root.retrieved.items() if documents}
+    pairs = {run_id: [bool(_PAIR.match(text)) for text in texts] for run_id, texts in runs.items()}
+    of_text = {text: run_id for run_id, texts in runs.items() for text in texts}
+    headings: dict[Any, str] = {}
+    for part in parts:
+        headings.setdefault(of_text.get(part.chunk.text), part.heading)
+    found = set()
+    for run_id, heading in headings.items():
+        others = [is_pair for other, of_run in pairs.items() if other != run_id for is_pair in of_run]
+        has_form = all(pairs.get(run_id, [False])) and others and not any(others)
+        if not _CONTEXT_HEADING.search(heading) and (_EXAMPLE_HEADING.search(heading) or has_form):
+            found.add(run_id)
+    return found if found < runs.keys() else set()
+
+
+def _examples_of(root: RootRun) -> set[str]:
+    """Return the texts of retrievals of examples and routes."""
+    return {_text_of(one) for run_id in root.examples_by_run for one in root.retrieved.get(run_id) or ()}
+
+
+def _may_be_context(root: RootRun, document: Any) -> bool:
+    """Return False for a Document, or a text, of a retrieval of examples or routes, and for a named example."""
+    text = _text_of(document)
+    return text not in _examples_of(root) and not any(text in example for example in root.examples)
+
+
+def _has_read_nothing(root: RootRun, sample: Sample, chunks: Sequence[Chunk], calls: Sequence[ModelCall]) -> bool:
+    """Return True if it is certain that the model which wrote an answer was given no chunk, since a step dropped all.
+
+    Either each chunk that the run handled before was given to a step that returned nothing, or the prompt was filled
+    with nothing but the question. A chunk in a form that is not recognized, such as a translation, may be read.
+    """
+    writer = find_writer(sample.answer or "", calls)
+    if writer is None:
+        return False
+    known = {chunk.text for chunk in chunks if 0 < chunk.seen < writer.started and _may_be_context(root, chunk.text)}
+    dropped = {_text_of(one) for items, time in root.dropped if time < writer.started for one in items}
+    is_filled_alone = any(
+        [message.content for message in output.to_messages()] == [content for content, _ in writer.prompt]
+        and not any(_may_hold_chunk(value, output.to_string(), sample.question) for value in _values(inputs))
+        for inputs, output in root.filled
+    )
+    return bool(known) and (known <= dropped or is_filled_alone)
+
+
+def _may_hold_chunk(value: Any, prompt: str, question: str) -> bool:
+    """Return True if a value with which a prompt was filled may hold a chunk in any form."""
+    if isinstance(value, list) and value and all(isinstance(item, BaseMessage) for item in value):
+        return any(not isinstance(item, AIMessage) and unwrap_text(item).strip() not in question for item in value)
+    text = str(value).strip()
+    return bool(value) and bool(text) and text not in question and text in prompt
 
 
 def _joins(chunk: Chunk, others: Sequence[Chunk]) -> bool:
@@ -258,9 +338,9 @@ def _with_turn(root: RootRun, sample: Sample) -> Sample:
 def _contexts(root: RootRun, inputs: Any, outputs: Any) -> tuple[Sequence[Any] | None, str]:
     """Return the contexts that the outputs state or the retrievers found, and which; None if there are neither."""
     stated = None if _is_text(outputs) else read_fields({"outputs": outputs}).get("contexts")
-    retrieved = root.contexts
+    retrieved = None if root.contexts is None else [one for one in root.contexts if _may_be_context(root, one)]
     if stated is None:
-        return retrieved, "retriever"
+        return (None if root.contexts and not retrieved else retrieved), "retriever"
     found = root.documents if retrieved is None else retrieved
     texts = [document.page_content for document in found]
     if _has_joins(stated, texts):

@@ -3,7 +3,7 @@
 from urllib.parse import quote
 
 import pytest
-from helpers.asking_chains import CHATS, MORE, TEXTS, TURNS
+from helpers.asking_chains import CHATS, MORE, TEXTS, TURNS, say
 from helpers.doors import SINGLE, batch, stream
 from helpers.each import each
 from helpers.reading_chains import (
@@ -54,7 +54,16 @@ from langchain_rageval.chains.chain_input import input_builder
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
 CHAINS = TABLE | MORE
-QUICK = ("RAG-Fusion", "a graph that hides its state", "an agent", "refine", "examples in the prompt", "cut")
+QUICK = (
+    "RAG-Fusion",
+    "pairs before the chunks",
+    "a tool that drops all",
+    "a graph that hides its state",
+    "an agent",
+    "refine",
+    "examples in the prompt",
+    "cut",
+)
 
 
 def ids(texts):
@@ -161,7 +170,11 @@ def quoted(question):
 NOTED = {
     "a search that shows no documents": (searched, None, {"no_contexts": "no retriever ran: return the documents"}),
     "a form that is not read": (quoted, ALL, {"contexts_from": "retriever"}),
-    "a model that reads no chunk": (rag(keep()), ALL, {"contexts_from": "retriever"}),
+    "a function that drops all": (
+        RunnableLambda(lambda question: say(f"From {joined(keep()(SEARCH.invoke(question)))} answer {question}")),
+        ALL,
+        {"contexts_from": "retriever"},
+    ),
     "no search": (create_agent(Model(), []), None, {"no_contexts": "no retriever ran: return the documents"}),
 }
 
@@ -174,7 +187,7 @@ def test_what_cannot_be_seen_is_noted(name):
     assert noted.items() <= sample.metadata.items()
 
 
-KEEPS, DROPS = keep("gold"), keep("river", "zoo")
+KEEPS, DROPS, EMPTIES = keep("gold"), keep("river", "zoo"), keep()
 RERANKERS = {
     "a function": lambda rerank: rag(rerank),
     "a graph that hides its state": graph,
@@ -194,7 +207,8 @@ RERANKERS = {
 def test_an_a_b_test_of_rerankers_shows_what_they_do(kind):
     reference = "Munich was founded by Henry the Lion in 1158."
     metrics = [mrr_at(5), precision_at(1), recall_at(5), faithfulness(OfflineJudge()), context_recall(OfflineJudge())]
-    for rerank, expected in ((KEEPS, [1, 1, 1, 1, 1]), (DROPS, [0, 0, 0, 0, 0]), (reordered, [1 / 2, 0, 1, 1, 1])):
+    rerankers = {KEEPS: [1, 1, 1, 1, 1], DROPS: [0] * 5, EMPTIES: [0] * 5, reordered: [1 / 2, 0, 1, 1, 1]}
+    for rerank, expected in rerankers.items():
         sample = ask(RERANKERS[kind](rerank), references=[reference], reference_context_ids=["gold"])
         report = evaluate([sample.model_copy(update={"answer": reference})], metrics, progress=False)
         values = [score.value for score in report.rows[0].scores.values()]
@@ -215,16 +229,11 @@ def test_the_text_of_a_tool_beside_chunks_with_ids_has_its_call_as_its_id():
     assert [score.value for score in report.rows[0].scores.values()] == [0, 1 / 3]
 
 
-def test_without_a_chunk_in_the_prompt_contexts_are_what_was_retrieved_and_the_row_says_so():
-    assert read(ask(rag(keep()))) == (ANSWER, ALL, None, "retriever")
+def test_without_a_prompt_contexts_are_what_the_output_states_or_what_was_retrieved_and_the_row_says_so():
     hidden = RunnableLambda(lambda question: SEARCH.invoke(question) and ANSWER)  # its model is not one of LangChain
     assert read(ask(hidden)) == (ANSWER, ALL, None, "retriever")
     stated = RunnableLambda(lambda question: {"answer": ANSWER, "context": SEARCH.invoke(question)[2:]})
     assert read(ask(stated)) == (ANSWER, ["gold"], ALL, "output")
-    assert read(ask(RunnableParallel({"answer": rag(keep()), "context": SEARCH | KEEPS}))) == (
-        *(ANSWER, ["gold"], [*ALL, *ALL]),
-        "output",
-    )
     empty = ask(rag(search=Search(documents=[])))
     assert (empty.contexts, empty.retrieved, empty.metadata["contexts_from"]) == ([], None, "retriever")
 

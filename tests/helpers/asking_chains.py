@@ -263,6 +263,22 @@ def few_shot() -> Any:
     return inputs | prompt | Model() | StrOutputParser()
 
 
+def with_texts(form: str, search: Any, rerank: Any = list) -> Any:
+    """Return a function whose prompt holds what a second retriever found, in front of the chunks."""
+    return RunnableLambda(
+        lambda question: say(form.format(joined(search.invoke(question)), joined(rerank(SEARCH.invoke(question)))))
+    )
+
+
+def emptied_agent() -> Any:
+    @tool
+    def search(query: str) -> str:
+        """Search, and keep nothing."""
+        return joined(keep()(SEARCH.invoke(query)))
+
+    return create_agent(Agent(), [search])
+
+
 def streaming() -> Any:
     def run(question: str) -> Any:
         for part in Model().stream(f"{joined(keep('gold')(SEARCH.invoke(question)))} {question}"):
@@ -305,14 +321,60 @@ VERSIONS = [
     for number, price in ((1, 10), (2, 12), (3, 15))
 ]
 FACTS = [Document(text, id=text) for text in ("Founded: 1158", "Founded: 1844", "River: Isar")]
+PAIR = Document("Question: Who pays the postage of returns?\nAnswer: The customer, but not for faulty goods.", id="qa")
+STYLE = Document("It opened in 1844, says the gazette of the town, which is a short reply.", id="style")
 PARTS = [
     Document(f"{GOLD.page_content} {RIVER.page_content}"[start:end], id=id)
     for id, start, end in (("p1", 0, 150), ("p2", 90, None))
 ]
-TEXTS = {document.page_content: document.id for document in [*FOUND, EXAMPLE, WEB, *VERSIONS, *FACTS, *PARTS]}
+TEXTS = {
+    document.page_content: document.id for document in [*FOUND, EXAMPLE, WEB, PAIR, STYLE, *VERSIONS, *FACTS, *PARTS]
+}
 """Ids of all chunks, by their texts."""
 
 MORE: dict[str, tuple[Any, Any, Any, str]] = {
+    "pairs before the chunks": (with_texts("{}\n{}", Search(documents=[PAIR])), ALL, ["qa", *ALL], ANSWER),
+    "pairs among prose": (rag(search=Search(documents=[PAIR, GOLD])), ["qa", "gold"], None, ANSWER),
+    "pairs that are contexts": (
+        with_texts("FAQ:\n{}\nManual:\n{}", Search(documents=[PAIR])),
+        ["qa", *ALL],
+        None,
+        ANSWER,
+    ),
+    "examples under a heading": (
+        with_texts("Write as in these examples:\n{}\nFrom:\n{}", Search(documents=[STYLE])),
+        ALL,
+        ["style", *ALL],
+        ANSWER,
+    ),
+    "a retriever of examples": (
+        with_texts("{}\n{}", Search(documents=[STYLE]).with_config(run_name="few_shot")),
+        ALL,
+        ["style", *ALL],
+        ANSWER,
+    ),
+    "a function that drops all": (rag(keep()), [], ALL, ANSWER),
+    "a function that drops all, and says so": (
+        rag(keep(), form=lambda documents: joined(documents) or "There is no document."),
+        [],
+        ALL,
+        ANSWER,
+    ),
+    "a function that drops all texts": (
+        rag(lambda found: [one.page_content for one in found], lambda _: [], form=str),
+        [],
+        ALL,
+        ANSWER,
+    ),
+    "a function that searches and drops all": (
+        rag(search=RunnableLambda(lambda question: keep()(SEARCH.invoke(question)))),
+        [],
+        ALL,
+        ANSWER,
+    ),
+    "a graph that drops all": (graph(keep()), [], ALL, ANSWER),
+    "a tool that drops all": (emptied_agent(), [], ALL, ANSWER),
+    "a web search after all were dropped": (graph(lambda found: keep()(found) or [WEB]), ["web"], ALL, ANSWER),
     "a hypothetical document": (
         asking("gold", before=lambda q: say(f"Write a passage, as {EXAMPLE.page_content}", GUESS)),
         ["gold"],
