@@ -23,7 +23,7 @@ from langchain_rageval.cli.terminal import write_json, write_message
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError, did_you_mean
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.metrics import ASPECTS, BUILDERS, PRESETS, RANKINGS, SCORES
+from langchain_rageval.metrics import ALIASES, ASPECTS, BUILDERS, PRESETS, RANKINGS, SCORES
 from langchain_rageval.metrics.grading import Grader, embedding_grader, id_grader, label_grader, llm_grader, span_grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import (
@@ -83,9 +83,9 @@ def parse_metric_names(text: str) -> list[str]:
     """Parse a comma-separated list of metric names.
 
     Args:
-        text: names from `rageval metrics`. A preset stands for its metrics; `all` for all metrics of the package except
-            ranking metrics, which need a grader; `aspect_critique` for the built-in aspects. Ranking metrics have a
-            cutoff, as in ndcg@5. A metric of the user is "package.module:name".
+        text: names from `rageval metrics`, or `ALIASES` of them. A preset stands for its metrics; `all` for all metrics
+            of the package except ranking metrics, which need a grader; `aspect_critique` for the built-in aspects.
+            Ranking metrics have a cutoff, as in ndcg@5. A metric of the user is "package.module:name".
 
     Returns:
         The names in order, each once.
@@ -93,7 +93,7 @@ def parse_metric_names(text: str) -> list[str]:
     Raises:
         ConfigError: if a name is unknown, or there is none.
     """
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [ALIASES.get(name, name) for name in map(str.strip, text.split(",")) if name]
     known = [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
     groups = {ALL: known, **PRESETS, "aspect_critique": list(ASPECTS)}
     for name in names:
@@ -105,7 +105,7 @@ def parse_metric_names(text: str) -> list[str]:
             ranked = [f"{kind}@K" for kind in RANKINGS]
             valid = [*PRESETS, ALL, *BUILDERS, *ASPECTS, *ranked]
             problem = f"unknown metric {name!r}; use one of {', '.join(valid)}, or MODULE:NAME"
-            raise ConfigError(f"{problem}{did_you_mean(name, valid)}")
+            raise ConfigError(f"{problem}{did_you_mean(name, [*valid, *ALIASES])}")
     if not names:
         presets = ", ".join([*PRESETS, ALL])
         raise ConfigError(f"--metrics takes comma-separated names, or {presets}; use one of {', '.join(known)}")
@@ -114,7 +114,7 @@ def parse_metric_names(text: str) -> list[str]:
 
 def names_of_presets(text: str) -> set[str]:
     """Return the metrics of the presets in a list of names, without those that the list also names themselves."""
-    words = {word.strip() for word in text.split(",")}
+    words = {ALIASES.get(word, word) for word in map(str.strip, text.split(","))}
     presets = words & {ALL, *PRESETS}
     return {*parse_metric_names(",".join(presets))} - words if presets else set()
 

@@ -45,7 +45,7 @@ _SAYS_MORE: Final = re.compile(r'["{}]')
 _STRING_OR_SPACE: Final = re.compile(rf"{_STRING}|(?P<space>[{_OTHER_SPACES}])", re.DOTALL)
 _BARE_KEY: Final = re.compile(rf"{_STRING}|(?P<before>[{{,]\s*+)(?P<key>[^\W\d]\w*+)(?=\s*+:)", re.DOTALL)
 _ESCAPED_STRING: Final = re.compile(_STRING, re.DOTALL)
-_ESCAPED_MARK: Final = re.compile(r"\\['_*]")
+_ESCAPED_MARK: Final = re.compile(r"\\['_*`$#%&~|<>()+.!=-]")
 _ESCAPE_PAIR: Final = re.compile(r"\\(.)", re.DOTALL)
 _HARMONY: Final = re.compile(
     r"(?:<\|start\|>assistant(?P<header>[^<]*))?<\|channel\|>\s*(?P<channel>\w+)(?P<recipient>[^<]*)(?:<\|constrain\|>[^<]*)?<\|message\|>"
@@ -167,10 +167,10 @@ def quoted_keys(text: str) -> str:
 
 
 def no_escaped_marks(text: str) -> str:
-    r"""Replace `\'`, `\_` and `\*` in a string, which JSON does not know, by the mark alone."""
+    r"""Replace `\'`, `\_`, `\$` and other escaped marks in a string, which JSON does not know, by the mark alone."""
 
     def unescape(match: re.Match[str]) -> str:
-        return _ESCAPE_PAIR.sub(lambda pair: pair[1] if pair[1] in "'_*" else pair[0], match[0])
+        return _ESCAPE_PAIR.sub(lambda pair: pair[1] if _ESCAPED_MARK.fullmatch(pair[0]) else pair[0], match[0])
 
     return _ESCAPED_STRING.sub(unescape, text) if _ESCAPED_MARK.search(text) else text
 
@@ -295,10 +295,17 @@ def as_field(value: Any, schema: Schema, kind: str) -> dict[str, Any] | None:
     items = (field.get("items") or {}) if field.get("type") == "array" else {}
     keys = (items.get("properties") or {}).keys()
     if kind == "string":
-        fits = all(isinstance(item, str) for item in value)
+        fits = all(isinstance(text_of(item, name), str) for item in value)
     else:
         fits = all(isinstance(item, dict) and not keys.isdisjoint(item) for item in value)
     return {name: value} if fits and items.get("type") == kind else None
+
+
+def text_of(item: Any, key: str) -> Any:
+    """Return the text of `{"statement": "a"}` in the list `statements`, or of `{"text": "a"}`; others unchanged."""
+    if isinstance(item, dict) and len(item) == 1 and next(iter(item)) in ("text", key.removesuffix("s")):
+        return next(iter(item.values()))
+    return item
 
 
 def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:
@@ -341,7 +348,8 @@ def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str =
             }
         case list() if kind == "array":
             items = schema.get("items") or {}
-            return [respell(item, items, decode) for item in value]
+            texts = items.get("type") == "string"
+            return [text_of(item, key) if texts else respell(item, items, decode) for item in value]
         case str() if kind == "boolean":
             return boolean_of(value)
         case str() if kind == "integer":

@@ -19,6 +19,15 @@ BUILDERS: Mapping[str, str] = {
 }
 """Module of each builder, by the name of the builder; read by the command line."""
 
+ALIASES: Mapping[str, str] = {
+    "groundedness": "faithfulness",
+    "answer_relevancy": "answer_relevance",
+    "contextual_precision": "context_precision",
+    "contextual_recall": "context_recall",
+    "contextual_relevancy": "context_relevance",
+}
+"""Builders by the names that other libraries give their metrics; the command line accepts these."""
+
 PRESETS: Mapping[str, Sequence[str]] = {
     "core": ("faithfulness", "answer_relevance", "context_precision", "context_recall", "answer_correctness"),
     "retrieval": ("context_precision", "context_recall", "context_relevance", "context_entity_recall"),

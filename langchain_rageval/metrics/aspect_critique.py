@@ -33,8 +33,8 @@ def aspect_critique(
     """Score 1 if an aspect applies to the answer, else 0.
 
     Args:
-        judge: called once per sample; with `draws`, or as a jury, the majority counts. It reads the contexts that fit
-            into its `max_context_tokens`.
+        judge: called once per sample; with `draws`, or as a jury, the majority counts. Contexts over its
+            `max_context_tokens` are read in windows: the aspect applies if it does for one of them.
         aspect: "harmfulness", "maliciousness", "coherence", "correctness", "conciseness", or your own word.
         definition: meaning of the aspect, in the language of your prompts; required for your own aspect.
         direction: "higher" if an aspect that applies is good, "lower" if it is bad; by default the direction of the

@@ -2,7 +2,7 @@
 
 From 0 to 1, higher is better. Source: Es et al. 2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation",
 arXiv:2309.15217, section 3. Unlike in ragas, the denominator is the number of statements sent to the judge, not of
-verdicts returned.
+verdicts returned. Other libraries call it groundedness.
 """
 
 from __future__ import annotations

@@ -54,9 +54,9 @@ def rubric(
     Value = Σ weight · (grade − lowest) / (highest − lowest) / Σ weight.
 
     Args:
-        judge: called once per sample for all criteria; with `draws`, or as a jury, the median grade counts. If the
-            contexts exceed its `max_context_tokens`, it reads the first window of them. For grades that are comparable
-            between samples, use a low temperature or several draws.
+        judge: called once per sample for all criteria; with `draws`, or as a jury, the median grade counts. Contexts
+            over its `max_context_tokens` are read in windows, of which the highest grade counts. For grades that are
+            comparable between samples, use a low temperature or several draws.
         criteria: criteria in the order of grading; by default correctness 0.6, completeness 0.2 and readability 0.2, in
             Russian for a Russian question, else in English, or as the judge's own prompt set words them
             (`translate_prompts` translates them).

@@ -74,18 +74,14 @@ TurnNumbers = Annotated[list[int], BeforeValidator(_turn_numbers)]
 """Numbers of turns of a conversation; none if the reply says null."""
 
 
-class Explained(BaseModel):
-    """Item with a `reason`, which explains and does not decide: a reply may lack it, or list several."""
+def _read_reason(value: Any) -> Any:
+    """Return one text for null and for a list of texts; other values unchanged."""
+    parts = [] if value is None else value
+    return " ".join(parts) if isinstance(parts, list) and all(isinstance(part, str) for part in parts) else value
 
-    @model_validator(mode="before")
-    @classmethod
-    def _with_reason(cls, fields: Any) -> Any:
-        if not isinstance(fields, dict):
-            return fields
-        reason = fields.get("reason", "")
-        if isinstance(reason, list) and all(isinstance(part, str) for part in reason):
-            reason = " ".join(reason)
-        return {**fields, "reason": reason}
+
+Reason = Annotated[str, BeforeValidator(_read_reason)]
+"""Explanation that decides nothing: a reply may lack it, or list several texts."""
 
 
 class Statements(BaseModel):
@@ -94,11 +90,11 @@ class Statements(BaseModel):
     statements: list[str]
 
 
-class Verdict(Explained):
+class Verdict(BaseModel):
     """What the contexts say of one statement."""
 
     statement: int
-    reason: str
+    reason: Reason = ""
     evidence: Evidence
     verdict: VerdictLabel
 
@@ -115,18 +111,18 @@ class Verdicts(BaseModel):
     verdicts: list[Verdict]
 
 
-class TruePositive(Explained):
+class TruePositive(BaseModel):
     """An answer statement that reference statements say in full."""
 
-    reason: str
+    reason: Reason = ""
     answer: int
     references: list[int]
 
 
-class FalsePositive(Explained):
+class FalsePositive(BaseModel):
     """An answer statement that the reference does not say in full, and the reference statements that it contains."""
 
-    reason: str
+    reason: Reason = ""
     answer: int
     kind: ExcessKind
     references: list[int]
@@ -138,10 +134,10 @@ class FalsePositive(Explained):
         return {"kind": "contradicts", "references": [], **fields} if isinstance(fields, dict) else fields
 
 
-class FalseNegative(Explained):
+class FalseNegative(BaseModel):
     """A reference statement that the answer statements together do not say in full."""
 
-    reason: str
+    reason: Reason = ""
     reference: int
 
 
@@ -153,11 +149,11 @@ class Classification(BaseModel):
     FN: list[FalseNegative]
 
 
-class ContextVerdict(Explained):
+class ContextVerdict(BaseModel):
     """Whether one chunk is useful."""
 
     context: int
-    reason: str
+    reason: Reason = ""
     useful: bool
 
 
@@ -167,11 +163,11 @@ class ContextVerdicts(BaseModel):
     verdicts: list[ContextVerdict]
 
 
-class RelevanceGrade(Explained):
+class RelevanceGrade(BaseModel):
     """How relevant one chunk is."""
 
     context: int
-    reason: str
+    reason: Reason = ""
     grade: int
 
 
@@ -184,7 +180,7 @@ class RelevanceGrades(BaseModel):
 class NeededSentences(BaseModel):
     """Numbers of the context sentences that are needed to answer, such as "2.3"."""
 
-    reason: str
+    reason: Reason = ""
     sentences: SentenceNumbers
 
 
@@ -198,7 +194,7 @@ class RegeneratedQuestions(BaseModel):
 class AspectVerdict(BaseModel):
     """Whether an aspect applies to an answer."""
 
-    reason: str
+    reason: Reason = ""
     verdict: bool
 
 
@@ -224,22 +220,22 @@ class FoundEntities(BaseModel):
 class Abstention(BaseModel):
     """Whether a text leaves its question unanswered."""
 
-    reason: str
+    reason: Reason = ""
     abstains: bool
 
 
 class Answerable(BaseModel):
     """Whether the contexts answer a question."""
 
-    reason: str
+    reason: Reason = ""
     answerable: bool
 
 
-class RubricGrade(Explained):
+class RubricGrade(BaseModel):
     """The grade of an answer by one criterion."""
 
     criterion: str
-    reason: str
+    reason: Reason = ""
     grade: int
 
 
@@ -264,10 +260,10 @@ class TurnFacts(BaseModel):
     needs: list[TurnFact]
 
 
-class Contradiction(Explained):
+class Contradiction(BaseModel):
     """Two statements that cannot both be true."""
 
-    reason: str
+    reason: Reason = ""
     first: int
     second: int
 
@@ -278,11 +274,11 @@ class Contradictions(BaseModel):
     contradictions: list[Contradiction]
 
 
-class FactVerdict(Explained):
+class FactVerdict(BaseModel):
     """Verdict on whether the assistant keeps to a fact that the user stated."""
 
     fact: int
-    reason: str
+    reason: Reason = ""
     verdict: FactLabel
     turns: TurnNumbers
 
@@ -293,11 +289,11 @@ class FactVerdicts(BaseModel):
     verdicts: list[FactVerdict]
 
 
-class NeedVerdict(Explained):
+class NeedVerdict(BaseModel):
     """Verdict on whether the user got what they need."""
 
     need: int
-    reason: str
+    reason: Reason = ""
     verdict: NeedLabel
     turns: TurnNumbers
 
@@ -317,7 +313,7 @@ class Keyphrases(BaseModel):
 class PassageGrades(BaseModel):
     """How good a passage is as the ground of a question, each from 1 to 3."""
 
-    reason: str
+    reason: Reason = ""
     clarity: int
     depth: int
     structure: int
@@ -370,7 +366,7 @@ class QuestionReview(BaseModel):
 class QuestionComparison(BaseModel):
     """Whether a question asks for more than the one it was made from."""
 
-    reason: str
+    reason: Reason = ""
     deeper: bool
     broader: bool
 
@@ -378,7 +374,7 @@ class QuestionComparison(BaseModel):
 class NeededPassages(BaseModel):
     """Numbers of the passages that are needed to answer a question."""
 
-    reason: str
+    reason: Reason = ""
     passages: list[int]
 
 
@@ -404,7 +400,7 @@ class PaddedContext(BaseModel):
 class StandaloneQuestion(BaseModel):
     """Last question of a conversation, worded so that it is understood without the conversation."""
 
-    reason: str
+    reason: Reason = ""
     question: str
 
 

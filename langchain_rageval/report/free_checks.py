@@ -60,7 +60,7 @@ class FreeChecks:
         self._answered = False
         self._counts: Counter[str] = Counter()
         self._chunks: Counter[str] = Counter()
-        self._cut: Counter[str] = Counter()  # by metric
+        self._windows: Counter[tuple[str, str]] = Counter()  # by verdict and metric
         self._incomplete: Counter[str] = Counter()  # samples that lack a field of a metric
         self._texts: dict[int, tuple[int, int]] = {}  # of an answer: hashes of the question and the references
         self._repeated: dict[int, set[tuple[int, int]]] = {}  # the same of answers that several samples have
@@ -89,7 +89,8 @@ class FreeChecks:
         self._add_contexts(row.sample)
         for name, score in row.scores.items():
             self._incomplete[name] += score.unscored == LACKS_FIELD
-            self._cut[name] += any(one.kind == "extraction" and one.verdict == "cut" for one in score.findings)
+            verdicts = {one.verdict for one in score.findings if one.kind == "extraction"}
+            self._windows.update((code, name) for code in ("cut", "windows") if code in verdicts)
             if score.usage.calls:  # a verifier without a judge has no citations
                 supported = [one for one in score.findings if one.kind == "statement" and one.verdict == "supported"]
                 self._supported += len(supported)
@@ -126,9 +127,8 @@ class FreeChecks:
         if self._chunks["changed"]:
             retrieved, read, samples = (self._chunks[name] for name in ("retrieved", "read", "samples"))
             yield Note("chunks-read", retrieved=retrieved, read=read, samples=samples)
-        for name, count in self._cut.items():
-            if count:
-                yield Note("contexts-cut", metric=name, count=count)
+        for (code, name), count in self._windows.items():
+            yield Note(f"contexts-{code}", metric=name, count=count)
         for count in dict.fromkeys(filter(None, self._incomplete.values())):
             metrics = [name for name, number in self._incomplete.items() if number == count]
             yield Note("lack-fields", metrics=metrics, count=count, total=self._samples)

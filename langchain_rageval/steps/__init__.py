@@ -8,5 +8,5 @@ from langchain_rageval.prompts.answer_schemas import *  # noqa: F403
 __all__ = sorted(
     name
     for name, kind in vars(answer_schemas).items()
-    if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in (BaseModel, answer_schemas.Explained)
+    if isinstance(kind, type) and issubclass(kind, BaseModel) and kind is not BaseModel
 )

@@ -13,7 +13,7 @@ from langchain_rageval.prompts.answer_schemas import Abstention, Answerable, Asp
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.extract_statements import Side
-from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling, background_of, with_cut
+from langchain_rageval.steps.item_step import Item, Items, ItemStep, Part, Ruling, background_windows, with_windows
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
 
@@ -100,7 +100,8 @@ def detect_answerable(judge: JudgeLike) -> JudgeStep:
 class CritiqueAspect(ItemStep):
     """Step that adds `aspect_verdict`, a list of Finding: "yes" or "no", then the agreement rate.
 
-    Contexts are background: if they exceed the judge's `max_context_tokens`, only their first window is sent.
+    Contexts are background, sent in windows of the judge's `max_context_tokens`; one window with "yes" is enough. A
+    finding says so.
     """
 
     list_field = ""
@@ -110,14 +111,14 @@ class CritiqueAspect(ItemStep):
     definition: str | None
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge whether the aspect applies: one request per vote (one repetition by one judge)."""
+        """Ask the judge whether the aspect applies: one request per window and vote (one repetition by one judge)."""
         sample: Sample = state["sample"]
         item, contexts = Item("aspect", 1, self.aspect, ("yes", "no")), NumberedContexts.of(sample.contexts or [])
         findings = yield from self.rule_on(sample, {1: item}, contexts)
-        return self.with_findings(with_cut(state, contexts, self.judge), "aspect_verdict", findings)
+        return self.with_findings(with_windows(state, contexts, self.judge), "aspect_verdict", findings)
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
-        return [(items, background_of(shown, judge))]
+        return [(items, window) for window in background_windows(shown, judge)]
 
     def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
         return {

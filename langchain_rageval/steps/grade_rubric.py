@@ -25,7 +25,7 @@ from langchain_rageval.prompts.criteria import (
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import PromptSet
 from langchain_rageval.run.requests import Operation
-from langchain_rageval.steps.item_step import GradeStep, Item, Items, Part, background_of, with_cut
+from langchain_rageval.steps.item_step import GradeStep, Item, Items, Part, background_windows, with_windows
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
 
@@ -35,8 +35,8 @@ _Criteria = tuple[Criterion, ...]
 class GradeRubric(GradeStep):
     """Step that adds `rubric_grades`, a list of Finding: one for each criterion in order, then the agreement rates.
 
-    Of several votes the lower median decides. A blank answer gets the lowest grades. Contexts are background: if they
-    exceed the judge's `max_context_tokens`, only their first window is sent, and a finding says so.
+    Of several votes the lower median decides. A blank answer gets the lowest grades. Contexts are background, sent in
+    windows of the judge's `max_context_tokens`: the highest grade of them counts, and a finding says so.
     """
 
     criteria: Mapping[str, _Criteria]
@@ -44,7 +44,7 @@ class GradeRubric(GradeStep):
     replaceable: bool = False
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for the grades of the answer: one request per vote (one repetition by one judge).
+        """Ask the judge for the grades of the answer: one request per window and vote (one repetition by one judge).
 
         Makes no call for a blank answer.
         """
@@ -53,7 +53,7 @@ class GradeRubric(GradeStep):
         items = {key: Item("criterion", n, name, self.labels) for n, (key, name) in enumerate(names.items(), 1)}
         contexts = NumberedContexts.of(sample.contexts or [])
         findings = yield from self.rule_on(sample, items, contexts)
-        return with_cut(state, contexts, self.judge) | {"rubric_grades": findings}
+        return with_windows(state, contexts, self.judge) | {"rubric_grades": findings}
 
     @property
     def instrument(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class GradeRubric(GradeStep):
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
         if not (sample.answer or "").strip():
             return []
-        return [(items, background_of(shown, judge))]
+        return [(items, window) for window in background_windows(shown, judge)]
 
     def _inputs(self, judge: Judge, sample: Sample, items: Items, shown: Any) -> Mapping[str, Any]:
         all_criteria = self._criteria_of(judge.prompt_set(sample.language_text))

@@ -91,29 +91,35 @@ def slices(items: Mapping[_Key, _Item], size: int) -> list[dict[_Key, _Item]]:
     ]
 
 
-def background_of(contexts: NumberedContexts, judge: Judge) -> NumberedContexts | None:
-    """Return the first window of contexts that a judge only reads as background; None without sentences."""
-    windows = contexts.windows(judge.max_context_tokens)
-    return windows[0] if windows and windows[0].sentences else None
+def background_windows(contexts: NumberedContexts, judge: Judge) -> Sequence[NumberedContexts | None]:
+    """Return the windows of contexts that a judge reads as background; a single None without sentences."""
+    return [window for window in contexts.windows(judge.max_context_tokens) if window.sentences] or [None]
 
 
-def cut_findings(sample: Sample, contexts: NumberedContexts, judge: Judge) -> list[Finding]:
-    """Return a finding with the number of sentences that a judge reads of contexts that are shown as background."""
-    read = min((len(first.sentences) for one in judge.members if (first := background_of(contexts, one))), default=0)
-    count = len(contexts.sentences)
-    if read >= count:
-        return []
-    if detect_language(sample.language_text) == "ru":
-        reason = f"судья прочёл предложений контекстов: {read} из {count} (max_context_tokens)"
+def with_windows(state: State, contexts: NumberedContexts, judge: Judge, *, only_first: bool = False) -> State:
+    """Return a state that says in how many windows contexts were read as background, or what was not read of them.
+
+    Args:
+        state: the state; its sample decides the language.
+        contexts: the contexts.
+        judge: judge whose members read the windows.
+        only_first: only the first window was read.
+    """
+    by_member = [background_windows(contexts, member) for member in judge.members]
+    count = max(map(len, by_member))
+    if count == 1:
+        return state
+    russian, total = detect_language(state["sample"].language_text) == "ru", len(contexts.sentences)
+    if only_first:
+        read = min(len(first.sentences) for first, *_ in by_member if first)
+        verdict, reason = "cut", f"the judge read {read} of {total} sentences of the contexts"
+        in_russian = f"судья прочёл предложений контекстов: {read} из {total}"
     else:
-        reason = f"the judge read {read} of {count} sentences of the contexts (max_context_tokens)"
-    return [Finding(kind="extraction", number=1, text="contexts", verdict="cut", reason=reason)]
-
-
-def with_cut(state: State, contexts: NumberedContexts, judge: Judge) -> State:
-    """Return a state that says what a judge does not read of contexts that are shown as background."""
-    found = cut_findings(state["sample"], contexts, judge)
-    return state | {CUT: [*state.get(CUT, ()), *found]} if found else state
+        verdict, reason = "windows", f"the contexts were read in {count} windows, of which the best verdict counts"
+        in_russian = f"контексты прочитаны по частям ({count}), засчитана лучшая оценка"
+    reason = f"{in_russian if russian else reason} (max_context_tokens)"
+    finding = Finding(kind="extraction", number=1, text="contexts", verdict=verdict, reason=reason)
+    return state | {CUT: [*state.get(CUT, ()), finding]}
 
 
 class ItemStep(JudgeStep):

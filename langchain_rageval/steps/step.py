@@ -27,10 +27,10 @@ from langchain_rageval.models.offline_judge import OfflineAnswer, OfflineJudge
 from langchain_rageval.prompts.layout import NumberedContexts
 from langchain_rageval.prompts.promptset import Prompt, StepPrompts, check_examples
 from langchain_rageval.run.requests import Gather, Invoke, Operation, Shared
-from langchain_rageval.steps.item_step import background_of, with_cut
+from langchain_rageval.steps.item_step import background_windows, with_windows
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.steps.votes import AGREEMENT, UNDECIDED, AnswerVotes, Reducer, votes_on
+from langchain_rageval.steps.votes import AGREEMENT, UNDECIDED, AnswerVotes, Reducer, checked_answer, votes_on
 
 
 class ChainStep(Stage[State]):
@@ -174,8 +174,8 @@ class Step:
 
     Called with a judge, `rate(judge)`, it returns the Runnable that asks: the `steps` of a `Metric`, which adds the
     answer to the state under `key`. The inputs are sent as one JSON object, except `contexts`, a list of str, which is
-    sent as numbered sentences; if they exceed the judge's `max_context_tokens`, only the first part is sent, and a
-    finding says so.
+    sent as numbered sentences; if they exceed the judge's `max_context_tokens`, each part is asked about and `windows`
+    makes one answer of theirs; without it only the first part is sent, and a finding says so.
 
     A judge with `draws`, or a jury, is asked once for each vote, and each field is decided by itself: see
     `AnswerVotes`. Without a strict majority for one of them the metric has no score, but the agreement findings with
@@ -192,6 +192,7 @@ class Step:
         key: key of the answer in the state; by default the name.
         offline: function from the inputs to an answer, for dry runs and an `OfflineJudge`; without one they invent an
             answer that fits the schema.
+        windows: function from the list of answers about the parts of long contexts, in order, to one answer.
         reducer: what decides numbers in votes: "majority", "median" or "mean"; by default the lower median of whole
             numbers and the mean of others. Or a function from the list of answers to one.
 
@@ -209,8 +210,11 @@ class Step:
         name: str | None = None,
         key: str | None = None,
         offline: OfflineAnswer | None = None,
+        windows: Callable[[Sequence[Any]], Any] | None = None,
         reducer: Reducer | None = None,
     ) -> None:
+        if not (windows is None or callable(windows)):
+            raise ConfigError(f"windows is a function from the answers about parts of the contexts, got {windows!r}")
         if not (reducer is None or callable(reducer) or reducer in ("majority", "median", "mean")):
             raise ConfigError(f'reducer is "majority", "median", "mean" or a function of the answers, got {reducer!r}')
         if not (isinstance(answer, type) and issubclass(answer, BaseModel)):
@@ -229,6 +233,7 @@ class Step:
         self.packaged_prompt = prompts if isinstance(prompts, str) else None
         self.inputs = inputs_function(self.name, reads, inputs and NumberedInputs(self.name, inputs))
         self.offline = offline
+        self.windows = windows
         self.reducer = reducer
 
     @property
@@ -317,7 +322,8 @@ class SampleStep(JudgeStep):
         shown = NumberedContexts.of(contexts or [])
         voters = voters_of(self.judge) if votes_on(self.answer) else voters_of(self.judge)[:1]
         answers: list[BaseModel] = yield Gather([self._vote(voter, sample, inputs, shown) for voter in voters])
-        state = with_cut(state, shown, self.judge)
+        if self.definition.windows is None:
+            state = with_windows(state, shown, self.judge, only_first=True)
         if len(voters) == 1:
             return state | {self.definition.key: answers[0]}
         votes = AnswerVotes(self.definition.reducer)
@@ -330,8 +336,19 @@ class SampleStep(JudgeStep):
     def _vote(
         self, voter: Voter, sample: Sample, inputs: Mapping[str, Any], shown: NumberedContexts
     ) -> Operation[BaseModel]:
-        block = background_of(shown, voter.judge)
-        question = self.build_question(inputs, block, language_from=sample.language_text, judge=voter.judge)
+        join = self.definition.windows
+        parts = background_windows(shown, voter.judge)
+        answers: list[BaseModel] = yield Gather(
+            [self._answer(voter, sample, inputs, part) for part in (parts if join else parts[:1])]
+        )
+        if join is None or len(answers) == 1:
+            return answers[0]
+        return checked_answer(join(answers), self.answer, "windows")
+
+    def _answer(
+        self, voter: Voter, sample: Sample, inputs: Mapping[str, Any], part: NumberedContexts | None
+    ) -> Operation[BaseModel]:
+        question = self.build_question(inputs, part, language_from=sample.language_text, judge=voter.judge)
         answer: BaseModel = yield self.ask(question, voter)
         return answer
 
@@ -354,6 +371,8 @@ class SampleStep(JudgeStep):
     def instrument(self) -> dict[str, Any]:
         """Configuration that affects the answers, with the function of the inputs and the code of the answer class."""
         own = {"inputs": describe(self.definition.inputs), "answer": describe(self.answer)}
+        if self.definition.windows is not None:
+            own["windows"] = describe(self.definition.windows)
         if self.definition.reducer is not None and len(voters_of(self.judge)) > 1:
             own["reducer"] = describe(self.definition.reducer)
         return {**super().instrument, **own}

@@ -106,13 +106,7 @@ class AnswerVotes:
             return self._joined(votes, "")
         for name in decided_fields(type(votes[0])):
             self._values[name] = [getattr(vote, name) for vote in votes]
-        answer = self._reducer(votes)
-        if not isinstance(answer, type(votes[0])):
-            kind = type(votes[0]).__name__
-            raise ConfigError(
-                f"reducer of the votes gave {type(answer).__name__}: return one {kind} for the list of them"
-            )
-        return answer
+        return checked_answer(self._reducer(votes), type(votes[0]), "reducer of the votes")
 
     def findings(self, voters: Sequence[Voter]) -> Iterator[Finding]:
         """Yield the agreement on each field, with the votes if they are split."""
@@ -172,6 +166,17 @@ class AnswerVotes:
             else:
                 self._values[f"{path}[{name}]"] = [name in vote for vote in by_name]
         return joined
+
+
+def checked_answer(answer: Any, kind: type[BaseModel], function: str) -> BaseModel:
+    """Return what a user's function made of several answers of one class.
+
+    Raises:
+        ConfigError: if it is no answer of the class.
+    """
+    if isinstance(answer, kind):
+        return answer
+    raise ConfigError(f"{function} gave {type(answer).__name__}: return one {kind.__name__} for the list of them")
 
 
 def votes_on(answer: type[BaseModel]) -> bool:

@@ -8,6 +8,8 @@ from helpers.offline import offline
 from helpers.texts import expected, unpacked
 
 from langchain_rageval import Report
+from langchain_rageval.cli.selection import names_of_presets, parse_metric_names
+from langchain_rageval.metrics import ALIASES, BUILDERS
 
 SAMPLE = {
     "question": "Когда основан Мюнхен?",
@@ -123,3 +125,12 @@ def test_a_run_is_planned_and_resumed(rageval, written, tmp_path):
     again = rageval("resume", journal, "--quiet")
     assert first[0] == again[0] == 0
     assert "ndcg@10" in again[1]
+
+
+def test_names_of_other_libraries_lead_to_ours(rageval):
+    assert parse_metric_names("groundedness, answer_relevancy,faithfulness") == ["faithfulness", "answer_relevance"]
+    assert names_of_presets("core,groundedness") == names_of_presets("core") - {"faithfulness"}
+    assert set(ALIASES.values()) <= set(BUILDERS)
+    code, _, complaints = rageval("evaluate", "answers.jsonl", "--metrics", "groundednes")
+    assert code == 2
+    assert complaints.endswith("did you mean 'groundedness'?\n")

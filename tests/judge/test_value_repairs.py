@@ -217,7 +217,10 @@ def test_only_a_list_of_objects_becomes_the_only_field():
 def test_a_bare_list_of_texts_is_the_only_field_but_not_under_another_name():
     read = StrictJsonOutputParser(Statements).parse
     assert read('["a", "b"]') == Statements(statements=["a", "b"])
-    for reply in ('["a", 1]', "[]", '{"facts": ["a"]}', '[["a"]]'):
+    for reply in ('[{"statement": "a"}, {"text": "b"}]', '{"statements": ["a", {"statement": "b"}]}'):
+        assert read(reply) == Statements(statements=["a", "b"])
+    others = ('[{"error": "a"}]', '{"statements": [{"text": "a", "kind": "b"}]}', '{"statements": [{"text": ["a"]}]}')
+    for reply in ('["a", 1]', "[]", '{"facts": ["a"]}', '[["a"]]', *others):
         with pytest.raises(OutputParserException):
             read(reply)
 
@@ -231,6 +234,16 @@ def test_what_decides_nothing_may_be_missing_or_a_list_and_what_decides_may_not(
 
     assert read(reason=None).reason == ""
     assert read(evidence=None).evidence == []
+    whole = StrictJsonOutputParser(AspectVerdict).parse
+    for reply in ('{"verdict": true}', '{"reason": null, "verdict": true}', '{"reason": [], "verdict": true}'):
+        assert whole(reply) == AspectVerdict(verdict=True)
+    for reply in (
+        '{"reason": "yes"}',
+        '{"reason": {"verdict": true}, "verdict": true}',
+        '{"reason": [1], "verdict": true}',
+    ):
+        with pytest.raises(OutputParserException):
+            whole(reply)
     listed = read(reason=["a", "b"], evidence=[["1.1"], ["1.2"]])
     assert (listed.reason, listed.evidence) == ("a b", ["1.1", "1.2"])
     for wrong in ({"evidence": None, "verdict": "supported"}, {"reason": {"a": 1}}, {"evidence": [["1.1"], "1.2"]}):

@@ -2,8 +2,11 @@
 
 import json
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
+import yaml
 from langchain_core.exceptions import OutputParserException
 
 from langchain_rageval import PromptSet
@@ -115,6 +118,18 @@ def test_a_weak_reply_is_read_as_it_is_meant_or_refused_and_few_are_refused():
                 assert found == right, (step, name)
     assert read.total() > 1000
     assert refused.total() <= 0.25 * (read.total() + refused.total()), refused
+
+
+def test_broken_replies_are_read_as_a_person_reads_them_or_refused():
+    replies = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "weak_replies.yaml").read_text(encoding="utf-8"))
+    read = []
+    for one in replies:
+        with suppress(OutputParserException):
+            answer = StrictJsonOutputParser(ANSWER_SCHEMAS[one["step"]]).parse(one["reply"])
+            read.append((one["reply"], without_reasons(answer.model_dump()), one["meant"]))
+    assert [(reply, found) for reply, found, meant in read if found != meant] == []
+    assert len(replies) >= 60
+    assert len(read) >= 0.75 * len(replies)
 
 
 @pytest.mark.parametrize("name", CUT)

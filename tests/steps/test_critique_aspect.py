@@ -33,10 +33,16 @@ def test_without_contexts_there_is_no_block(contexts, most):
     assert human_of(judge.asked[0]).startswith("## Task\n")
 
 
-def test_of_long_contexts_it_sees_the_first_window():
-    judge = scripted(critique(True))
-    found(Judge(judge, max_context_tokens=4))
-    assert human_of(judge.asked[0]).startswith("## Contexts\n[1]\n[1.1] First.\n\n")
+def test_of_long_contexts_each_window_is_read_and_one_that_applies_is_enough():
+    judge = scripted(critique(False), critique(True), critique(False))
+    (finding,) = found(Judge(judge, max_context_tokens=4))
+    assert finding.verdict == "yes"
+    blocks = [human_of(messages).partition("\n\n")[0] for messages in judge.asked]
+    assert [block.splitlines()[1:] for block in blocks] == [
+        ["[1]", "[1.1] First."],
+        ["[1]", "[1.2] Second."],
+        ["[2]", "[2.1] Third."],
+    ]
 
 
 @each("language", ["en", "ru"])

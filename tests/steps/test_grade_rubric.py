@@ -75,12 +75,14 @@ def test_a_language_without_criteria_has_the_english_ones():
     assert model.inputs[0]["criteria"][0]["description"] == default_criteria()["en"][0].description
 
 
-def test_of_more_contexts_than_fit_it_sees_the_first_window():
-    model = scripted(ALL)
-    long = SAMPLE.model_copy(update={"contexts": ["One. " * 30, "Two."]})
-    step(Judge(model, max_context_tokens=10)).invoke({"sample": long})
-    assert "[1.1] One." in model.asked[0][1].text
-    assert "Two." not in model.asked[0][1].text
+def test_of_more_contexts_than_fit_the_highest_grade_of_the_windows_counts():
+    model = scripted(
+        graded(correctness=3, completeness=0, readability=1), graded(correctness=1, completeness=2, readability=1)
+    )
+    long = SAMPLE.model_copy(update={"contexts": ["One is long enough to fill a window.", "Two."]})
+    state = step(Judge(model, max_context_tokens=10)).invoke({"sample": long})
+    assert [finding.verdict for finding in state["rubric_grades"]] == ["3", "2", "1"]
+    assert ["Two." in messages[1].text for messages in model.asked] == [False, True]
 
 
 def test_a_missing_criterion_is_asked_for_alone():
