@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
-from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError, did_you_mean
-from langchain_rageval.report.anchors import LEAST_ANCHORS, JudgeShift, anchors_of
+from langchain_rageval.report.anchors import JudgeShift, judge_shifts, moved_verdicts
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, worst_of
 from langchain_rageval.report.metric_comparison import (
@@ -29,8 +29,8 @@ from langchain_rageval.report.metric_comparison import (
 from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows, paired_rows
 from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, labelled_pairs
 from langchain_rageval.report.tables import Analysis, number_text
-from langchain_rageval.report.units import AUTO, By, Units
-from langchain_rageval.statistics import detectable_difference, holm
+from langchain_rageval.report.units import By, Units
+from langchain_rageval.statistics import detectable_difference
 
 Require = Literal["no regression found", "no worse", "confirmed"]
 
@@ -61,16 +61,22 @@ class Comparison(Analysis[MetricComparison]):
         *,
         require: Require = "no regression found",
         missing_metrics: Sequence[str] = (),
+        judge_shift: Mapping[str, JudgeShift] | None = None,
+        moved: Mapping[str, Collection[Verdict]] | None = None,
+        labelled: str = "",
     ) -> None:
-        super().__init__({metric.metric: metric for metric in metrics}, notes)
+        self.judge_shift, self.moved, self.labelled = judge_shift or {}, moved or {}, labelled
+        shown = (
+            replace(one, verdict="undecided") if one.metric in self.moved and not one.lost_coverage else one
+            for one in metrics
+        )
+        found = [Note("judge-shift-found", metric=name, shift=shift) for name, shift in self.judge_shift.items()]
+        super().__init__({metric.metric: metric for metric in shown}, [*notes, *found])
         self.nothing_compared = not any(
-            metric.pairs or metric.coverage_fell or metric.difference is not None for metric in metrics
+            metric.pairs or metric.coverage_fell or metric.difference is not None for metric in self.values()
         )
         self.require, self.missing_metrics, self.margin = require, list(missing_metrics), margin
         self.left_out: Collection[str] = ()
-        self.judge_shift: Mapping[str, JudgeShift] = {}
-        self.moved: Mapping[str, Collection[Verdict]] = {}
-        self.labelled = ""
 
     @property
     def corrected(self) -> Corrected | None:
@@ -191,78 +197,29 @@ def compare_rows(
     ]
     judged = with_verdicts(compared, margin)
     shifts = judge_shifts(pairing.pairs, pair_rows(again, baseline).pairs, shared, cluster)
-    moved = _moved_verdicts(judged, shifts, pairing.pairs, groups, margin)
+    moved = moved_verdicts(
+        judged, shifts, margin, lambda one, by: compare_metric(one.metric, one.direction, pairing.pairs, groups, by=by)
+    )
     metrics = [_with_coverage(metric, pairing, groups, margin) for metric in judged]
-    metrics = [
-        replace(metric, verdict="undecided") if metric.metric in moved and not metric.lost_coverage else metric
-        for metric in metrics
-    ]
     if labels is not None:
         metrics, label_notes = _with_labels(metrics, labelled, labels, label_scale, pairing.pairs, groups, margin)
         notes = [*label_notes, *notes]
     notes += [*_unpaired_notes(candidate, baseline, pairing), *units.notes(paired=True)]
-    notes += [Note("judge-shift-found", metric=name, shift=shift) for name, shift in shifts.items()]
     notes += [
         Note("coverage-fell", metric=metric.metric, lost=metric.lost, gained=metric.gained)
         for metric in metrics
         if metric.coverage_fell
     ]
-    comparison = Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
-    comparison.judge_shift, comparison.moved = shifts, moved
-    comparison.labelled = labelled
-    return comparison
-
-
-def judge_shifts(
-    pairs: Sequence[Pair], again: Sequence[Pair], directions: Mapping[str, Direction], cluster: By | None = AUTO
-) -> dict[str, JudgeShift]:
-    """Return the shift of the judge of each metric that has enough anchors; see `anchors_of`."""
-    every = [*pairs, *again]
-    places = {name: anchors_of(every, len(again), name) for name in directions}
-    enough = {name: own for name, own in places.items() if len(own) >= LEAST_ANCHORS}
-    units = Units((row.sample for row, _ in every), cluster) if enough else Units()
-    shifts = {}
-    for name, own in enough.items():
-        found = compare_metric(name, directions[name], [every[place] for place in own], units.groups(own))
-        if found.pairs >= LEAST_ANCHORS and found.difference is not None:
-            ends = (found.low or 0.0, found.high or 0.0)
-            p_value = 1.0 if found.p_unadjusted is None else found.p_unadjusted
-            shifts[name] = JudgeShift(found.difference, *ends, found.pairs, p_value)
-    return shifts
-
-
-SHIFT_ALPHA = 0.01
-"""Level of the tests of the shifts of judges, Holm-adjusted over the metrics."""
-
-
-def _moved_verdicts(
-    metrics: Sequence[MetricComparison],
-    shifts: Mapping[str, JudgeShift],
-    pairs: Sequence[Pair],
-    groups: Sequence[Hashable] | None,
-    margin: float,
-) -> dict[str, Collection[Verdict]]:
-    """Return the verdicts that either end of the shift of its judge gives a metric, if one differs from its verdict.
-
-    An inconclusive verdict claims nothing: it counts as changed only if the judge has moved significantly.
-    """
-    if not shifts:
-        return {}
-    adjusted = dict(zip(shifts, holm([shift.p_value for shift in shifts.values()]), strict=True))
-    ends: list[list[MetricComparison]] = []
-    for end in ("low", "high"):
-        by = {name: float(getattr(shift, end)) for name, shift in shifts.items()}
-        moved = [
-            compare_metric(one.metric, one.direction, pairs, groups, by=by.get(one.metric, 0.0)) for one in metrics
-        ]
-        ends.append(with_verdicts(moved, margin))
-    found: dict[str, Collection[Verdict]] = {}
-    for metric, *others in zip(metrics, *ends, strict=True):
-        is_claim = metric.verdict in ("better", "worse", "no worse")
-        verdicts = {one.verdict for one in others} - {metric.verdict}
-        if verdicts and (is_claim or adjusted.get(metric.metric, 1.0) < SHIFT_ALPHA):
-            found[metric.metric] = verdicts
-    return found
+    return Comparison(
+        metrics,
+        notes,
+        margin,
+        require=require,
+        missing_metrics=alone,
+        judge_shift=shifts,
+        moved=moved,
+        labelled=labelled,
+    )
 
 
 def _with_labels(

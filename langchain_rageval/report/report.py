@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO, overload
 from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.loading import SampleIds
+from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.audit import AuditSummary, summarise_audit
@@ -66,6 +67,12 @@ class Report(ReportData):
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
     """
+
+    def __post_init__(self) -> None:
+        """Add the note on rows that lack the id of a conversation or tree that others have, as a run does."""
+        if isinstance(self.rows, list) and "without-unit" not in map(code_of, self.notes):
+            found = (note for note in Units(row.sample for row in self.rows).notes() if note.code == "without-unit")
+            object.__setattr__(self, "notes", [*self.notes, *found])
 
     def __repr__(self) -> str:
         """Return the report as text: its summary, with a line for each metric, why scores are missing, and notes."""
@@ -330,7 +337,7 @@ class Report(ReportData):
         if labels is not None and not paired:
             raise ConfigError("labels= are of pairs: they do not fit paired=False")
         known = (self.provenance, baseline.provenance)
-        rows = (self.rows, baseline.rows)
+        rows, again = (self.rows, baseline.rows), () if anchors is None else anchors.rows
         if paired:
             shared = [name for name in metric_names(self) if name in metric_names(baseline)]
             if labels is not None and metric is None and len(shared) != 1:
@@ -346,10 +353,12 @@ class Report(ReportData):
                 labels=labels,
                 labelled="" if labels is None else metric or shared[0],
                 label_scale=label_scale,
-                again=() if anchors is None else anchors.rows,
+                again=again,
             )
         else:
-            found = compare_unpaired(*rows, margin, cluster, allow_different_instruments, reweight, known, require)
+            found = compare_unpaired(
+                *rows, margin, cluster, allow_different_instruments, reweight, known, require, again
+            )
         found.left_out = {name for _, name in self.left_out}
         return found
 

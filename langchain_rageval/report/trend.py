@@ -11,9 +11,10 @@ from statistics import fmean
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.comparison import check_margin, judge_shifts
+from langchain_rageval.report.anchors import equal_rows, judge_shifts
+from langchain_rageval.report.comparison import check_margin
 from langchain_rageval.report.files import ReportData, metric_names
-from langchain_rageval.report.pairing import check_instruments, judges_of_scores, pair_rows, scores_by_metric
+from langchain_rageval.report.pairing import check_instruments, judges_of_scores, scores_by_metric
 from langchain_rageval.report.summary import summarise, value_range
 from langchain_rageval.report.trend_page import DriftAlarm, MeanChange, Trend
 from langchain_rageval.report.units import NONE, By, Slicer, units_of
@@ -100,7 +101,7 @@ def trend(
     if adjust is None and (shifts := mix_shifts(timed, baseline.rows)):
         notes.append(Note("questions-drifted", shifts=[shift.note for shift in shifts]))
     directions = {name: ours[name][0].direction for name in shared}
-    moved = judge_shifts(pair_rows(timed, baseline.rows).pairs, [], directions)
+    moved = judge_shifts(equal_rows(timed, baseline.rows), [], directions)
     notes += [Note("judge-shift-found", metric=name, shift=shift) for name, shift in moved.items()]
     return Trend(summaries, periods, summarise(baseline.rows), alarms, by, error, notes, changes, moved)
 

@@ -15,10 +15,11 @@ import numpy as np
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
+from langchain_rageval.report.anchors import equal_rows, judge_shifts, moved_verdicts
 from langchain_rageval.report.comparison import Comparison, Require, check_require
 from langchain_rageval.report.gates import value_of
 from langchain_rageval.report.metric_comparison import MetricComparison, Verdict, with_verdicts
-from langchain_rageval.report.pairing import metrics_in_common
+from langchain_rageval.report.pairing import metrics_in_common, pair_rows
 from langchain_rageval.report.summary import value_range
 from langchain_rageval.report.units import NONE, By, Slicer, Units
 from langchain_rageval.statistics import holm
@@ -169,6 +170,7 @@ def compare_unpaired(
     reweight: By | None,
     provenance: tuple[Provenance, Provenance] = (Provenance(), Provenance()),
     require: Require = "no regression found",
+    again: Sequence[Row] = (),
 ) -> Comparison:
     """Return the comparison of two runs over different samples; see `Report.compare`."""
     check_require(require, margin)
@@ -176,13 +178,19 @@ def compare_unpaired(
     clusters, cluster_notes = _clusters(candidate, baseline, cluster)
     notes += cluster_notes
     own, its = (_side(rows, groups, reweight) for rows, groups in zip((candidate, baseline), clusters, strict=True))
-    compared = [_compare(name, direction, own, its, reweight is not None) for name, direction in shared.items()]
-    metrics = [replace(_with_coverage(one), judge=judges[one.metric]) for one in with_verdicts(compared, margin)]
-    if reweight is not None:
+    is_reweighted = reweight is not None
+    compared = [_compare(name, direction, own, its, is_reweighted) for name, direction in shared.items()]
+    metrics = with_verdicts(compared, margin)
+    if is_reweighted:
         metrics, dropped_notes = _without_dropped(metrics, own, its)
         notes += dropped_notes
+    shifts = judge_shifts(equal_rows(candidate, baseline), pair_rows(again, baseline).pairs, shared, cluster)
+    moved = moved_verdicts(
+        metrics, shifts, margin, lambda one, by: _compare(one.metric, one.direction, own, its, is_reweighted, by)
+    )
+    metrics = [replace(_with_coverage(one), judge=judges[one.metric]) for one in metrics]
     notes += _mix_notes(candidate, baseline, reweight)
-    return Comparison(metrics, notes, margin, require=require, missing_metrics=alone)
+    return Comparison(metrics, notes, margin, require=require, missing_metrics=alone, judge_shift=shifts, moved=moved)
 
 
 def _clusters(
@@ -207,8 +215,10 @@ def _side(rows: Sequence[Row], clusters: Sequence[Hashable] | None, reweight: By
     return _Side(rows, clusters, slices)
 
 
-def _compare(metric: str, direction: Direction, own: _Side, its: _Side, reweighted: bool) -> MetricComparison:
-    """Return the comparison of one metric, without adjusted p-value and verdict."""
+def _compare(
+    metric: str, direction: Direction, own: _Side, its: _Side, reweighted: bool, by: float = 0.0
+) -> MetricComparison:
+    """Return the comparison of one metric, with a shift subtracted, without adjusted p-value and verdict."""
     ours, theirs = own.values(metric), its.values(metric)
     numbers = [value for value, *_ in (*ours, *theirs)]
     declared = next((row.scores[metric].range for row in own.rows if metric in row.scores), None)
@@ -221,7 +231,7 @@ def _compare(metric: str, direction: Direction, own: _Side, its: _Side, reweight
     strata = _strata(ours, theirs, low, width or 1.0, own.clusters is not None, reweighted)
     if not strata or min(_units(ours, own), _units(theirs, its)) < LEAST_SAMPLES:
         return base
-    found = unpaired_difference(strata)
+    found = unpaired_difference(strata, shift=by / (width or 1.0))
     worst = width * (found.high if direction == "lower" else -found.low)
     return replace(
         base,

@@ -293,7 +293,7 @@ class UnpairedDifference:
     p_value: float
 
 
-def unpaired_difference(strata: Sequence[Stratum], level: float = 0.95) -> UnpairedDifference:
+def unpaired_difference(strata: Sequence[Stratum], level: float = 0.95, *, shift: float = 0.0) -> UnpairedDifference:
     """Estimate the difference of two means, over independent samples of one population or of several slices.
 
     The interval combines the intervals of the single means (`bounded_mean_interval`) as square roots of sums of squared
@@ -302,6 +302,7 @@ def unpaired_difference(strata: Sequence[Stratum], level: float = 0.95) -> Unpai
     Args:
         strata: the values by slice, at least one; one for an unweighted difference. The weights sum to 1.
         level: confidence level, between 0 and 1.
+        shift: number that is subtracted from the candidate's mean.
 
     Raises:
         ValueError: if a slice has no values, or a value is outside [0, 1].
@@ -309,7 +310,7 @@ def unpaired_difference(strata: Sequence[Stratum], level: float = 0.95) -> Unpai
     Source: Newcombe 1998, doi:10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I; for any intervals: Zou
         and Donner 2008, doi:10.1002/sim.3095.
     """
-    candidate = fsum(stratum.weight * _mean(stratum.candidate) for stratum in strata)
+    candidate = fsum(stratum.weight * _mean(stratum.candidate) for stratum in strata) - shift
     baseline = fsum(stratum.weight * _mean(stratum.baseline) for stratum in strata)
     low, high = _interval(strata, candidate - baseline, level)
     return UnpairedDifference(candidate, baseline, low, high, _p_value(strata, candidate - baseline))

@@ -125,9 +125,31 @@ def test_rows_that_were_scored_again_are_anchors_whatever_the_candidate_answers(
     assert (found.judge_shift["faithfulness"].difference, found["faithfulness"].verdict) == (-share, "undecided")
 
 
+def renamed(report, start):
+    """Return a run whose rows have other ids and questions of their own, such as one of production."""
+    texts = [{"id": f"live-{start + n}", "question": f"Q{n}?"} for n in range(len(report.rows))]
+    rows = zip(report.rows, texts, strict=True)
+    return Report([one.model_copy(update={"sample": one.sample.model_copy(update=own)}) for one, own in rows])
+
+
+@each("anew", [True, False])
+def test_runs_over_different_samples_share_anchors_by_their_texts(anew):
+    """Ids differ: what the judge has lost on equal texts is not blamed on the system."""
+    candidate, baseline = renamed(run(HARSHER, anew=anew), 1000), renamed(run(GOOD), 0)
+    found = candidate.compare(baseline, paired=False)
+    shift = found.judge_shift.get("faithfulness")
+    assert (found["faithfulness"].verdict, found.gates()[0].verdict) == (
+        ("undecided", "undecided") if anew else ("worse", "failed")
+    )
+    assert (shift and (shift.difference, shift.anchors)) == ((-0.1, 200) if anew else None)
+    twice = Report([*candidate.rows, *renamed(run(HARSHER, anew=anew), 2000).rows])
+    assert twice.compare(baseline, paired=False).judge_shift == found.judge_shift  # equal rows are one anchor
+
+
 def test_a_trend_gives_the_shift_of_the_judge_apart():
-    live = [one.model_copy(update={"time": START + timedelta(hours=n)}) for n, one in enumerate(run(HARSHER).rows)]
-    found = trend(Report(live), run(GOOD))
+    rows = renamed(run(HARSHER), 1000).rows
+    live = [one.model_copy(update={"time": START + timedelta(hours=n)}) for n, one in enumerate(rows)]
+    found = trend(Report(live), renamed(run(GOOD), 0))
     assert found.judge_shift["faithfulness"].difference == pytest.approx(-0.1)
     assert "the judge itself has moved by -0.100" in repr(found)
 
