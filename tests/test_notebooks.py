@@ -125,7 +125,7 @@ def test_the_gigachat_writer_has_a_high_temperature_and_the_critic_a_low_one(
     assert "offline" not in " ".join(names["report"].notes)
 
 
-def test_vllm_requests_have_a_schema_and_begin_with_the_same_handbook(
+def test_vllm_requests_have_a_schema_and_begin_with_the_same_instructions(
     tmp_path, monkeypatch, openai_server, reply, asked
 ):
     monkeypatch.chdir(tmp_path)

@@ -121,7 +121,7 @@ def _show_qualification(qualification: Qualification, *, written: str | None) ->
         ("Replies and cost", qualification.cost_headings, qualification.cost_cells()),
     )
     for title, headings, lines in tables:
-        out.print(table_of(headings, lines, title=title, left=("step", "verdict", "rung", "kind of item")))
+        out.print(table_of(headings, lines, title=title, left=("step", "verdict", "output mode", "kind of item")))
     out.print(f"[dim]{LEGEND}[/dim]\n", soft_wrap=True)
     for metric, verdict, reason in qualification.metric_cells():
         colour = _FITNESS_COLOURS[qualification.verdict[metric]]

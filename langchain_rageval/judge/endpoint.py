@@ -105,7 +105,7 @@ class RequestMode:
     """Form of a request to a judge: how structured output is requested, and where the system message is.
 
     Attributes:
-        rung: the way of requesting structured output: "json_schema", "function_calling", "json_mode", "prompt", or
+        rung: the output mode: "json_schema", "function_calling", "json_mode", "prompt", or
             the name of the user's function.
         fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
         default_temperature: True if the model's temperature is not sent, for reasoning models that refuse any.
@@ -131,8 +131,8 @@ class EndpointCapabilities:
         grammar: True if the server builds a grammar for each request at little cost, as its replies show.
         refuses_own_schemas: True if it refused a schema that names what is possible for the request.
         unusable: rungs that were left although the endpoint did not refuse them, with a phrase that says why.
-        unfit: number of replies on each rung that did not fit the schema, before the first valid reply.
-        fails_anyway: True if requests failed with server errors (HTTP 5xx) on every rung.
+        unfit: number of replies in each output mode that did not fit the schema, before the first valid reply.
+        fails_anyway: True if requests failed with server errors (HTTP 5xx) in every output mode.
         refuses_log_probabilities: True if it refused a request for token log-probabilities.
         replies_with_tokens: number of replies with token log-probabilities.
         replies_without_tokens: number of replies that lack them although they were requested.
@@ -158,7 +158,7 @@ class Endpoint:
 
     Args:
         model: the judge's model.
-        mode: the way of requesting structured output (rung) that the user chose or wrote, or "auto".
+        mode: the output mode that the user chose or wrote, or "auto".
         layout: the layout that the user chose, or "auto".
         capabilities: of the same endpoint, if known; otherwise nothing is known yet.
         max_concurrency: most calls to the model at a time; None for one to a model in this process, else no limit.
@@ -200,7 +200,7 @@ class Endpoint:
         return replace(mode, plain_schema=True) if self.capabilities.refuses_own_schemas else mode
 
     def is_unproven(self, mode: RequestMode) -> bool:
-        """Return True if a failure may be due to the rung: there was no valid reply yet, and there is a lower rung."""
+        """Return True if a failure may be due to the output mode: no reply was valid yet, and there is a lower mode."""
         return self.capabilities.mode is None and self._lower(mode) is not None
 
     def may_fail_because_of(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> bool:
@@ -208,7 +208,7 @@ class Endpoint:
 
         Args:
             mode: the mode of the request.
-            failures: server errors of the same question, which are compared with those of the lowest rung.
+            failures: server errors of the same question, which are compared with those of the lowest output mode.
         """
         unknown = self.capabilities.mode is None and not self.capabilities.fails_anyway
         return unknown and (bool(failures) or self._lower(mode) is not None)
@@ -288,7 +288,7 @@ class Endpoint:
         """Return the mode to try after a server error (HTTP 5xx) before the first valid reply; None to retry as usual.
 
         A server may fail because of a format that it does not know. The same request is repeated once, in case the
-        error was a passing one; then each lower rung is tried. If all fail, the format is not the cause.
+        error was a passing one; then each lower output mode is tried. If all fail, the format is not the cause.
 
         Args:
             mode: the mode of the request that failed.
@@ -309,7 +309,7 @@ class Endpoint:
         """Return the mode to try after a complete reply that does not fit the schema; None to ask in the same mode.
 
         Before the first valid reply, a reply that cannot come from a server that follows the requested format shows
-        that the format is accepted and ignored, and so do two replies that could. The rung is not tried again.
+        that the format is accepted and ignored, and so do two replies that could. The output mode is not tried again.
         """
         if mode.rung in self.capabilities.unusable:  # another question has found out
             return self.first_mode
@@ -336,7 +336,7 @@ class Endpoint:
                 self.capabilities.replies_without_tokens += 1
 
     def record_server_errors(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> None:
-        """Take the rungs of server errors (HTTP 5xx) for unusable, because a request on a lower rung succeeded."""
+        """Mark output modes with server errors (HTTP 5xx) as unusable, because a lower one succeeded."""
         for failed, phrase in failures.items():
             if failed.rung != mode.rung:
                 self.capabilities.unusable.setdefault(failed.rung, phrase)
@@ -387,7 +387,7 @@ class Endpoint:
         return [self.capabilities.unusable[rung] for rung in above if rung in self.capabilities.unusable]
 
     def _lower(self, mode: RequestMode) -> RequestMode | None:
-        """Return the mode on the next lower rung; None on the lowest one, and on one that is not of the ladder."""
+        """Return the mode with the next output mode of the fallback order; None if there is none."""
         lower = self.rungs[self.rungs.index(mode.rung) + 1 :] if mode.rung in self.rungs else []
         return replace(mode, rung=lower[0]) if lower else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,8 @@ from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.text.language import detect_language
 
+_LOG = logging.getLogger("langchain_rageval")
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Judge:
@@ -39,8 +42,8 @@ class Judge:
             the prompt, too.
         attempts: maximum number of model calls for one question; it is repeated if the reply is invalid.
         draws: number of times that each verdict is requested, an odd number; the majority decides.
-        layout: order of the parts of a request: "contexts_first", which "auto" means, "instruction_first" or "handbook"
-            (the instructions of several steps together in the system message). The handbook is for a capable model with
+        layout: order of the parts of a request: "contexts_first", which "auto" means, "instruction_first" or
+            "shared_instructions" (those of several steps in one system message), which is for a capable model with
             a large context window on a server that caches prompt prefixes: the server processes the instructions once
             per run and the contexts once per sample, but each request is longer by the rules of three other steps.
         max_statements: maximum number of statements in one request; more are split into several requests.
@@ -245,6 +248,9 @@ def _runnable(model: Any) -> Runnable[Any, Any]:
 
 
 def _check_options(judge: Judge) -> None:
+    if judge.layout == "handbook":  # type: ignore[comparison-overlap]  # its name in 0.1
+        _LOG.warning("layout='handbook' is now layout='shared_instructions'")
+        object.__setattr__(judge, "layout", "shared_instructions")
     for option, choices in (("mode", get_args(Mode)), ("layout", ("auto", *get_args(Layout)))):
         if (value := getattr(judge, option)) not in choices and not (option == "mode" and callable(value)):
             raise ConfigError(f"{option} must be one of {', '.join(choices)}, got {value!r}")

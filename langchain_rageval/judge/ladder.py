@@ -28,9 +28,9 @@ class ClientFamily:
 
     Attributes:
         name: name of the family; equal for models whose clients take the same options.
-        rungs: maps each supported rung to a template of its call options, or to a function that returns them for
+        rungs: maps each supported output mode to a template of its call options, or to a function that returns them for
             a schema. "prompt" needs none and is always supported.
-        start: the rung that "auto" tries first.
+        start: the output mode that "auto" tries first.
         always: options of every call. Streaming is disabled, since streamed replies may lack usage and finish reason.
         timeout: name of the call option for a timeout in seconds; None if there is none.
         grammar: True if the engine behind the clients builds a grammar for each request, so that the schema of a
@@ -47,7 +47,7 @@ class ClientFamily:
     probabilities: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, rung: str, schema: Schema, bound: Options) -> Options:
-        """Return the call options of a rung for a schema, given the options already bound to the model."""
+        """Return the call options of an output mode for a schema, given the options already bound to the model."""
         template = self.rungs.get(rung, {})
         texts = {_SCHEMA: schema, _TITLE: schema["title"], _DESCRIPTION: schema.get("description", "")}
         options: Options = template(schema) if callable(template) else _filled(template, texts)
@@ -172,7 +172,7 @@ def _uses_responses(model: Any) -> bool:
 
 
 def _with_tools(client: ClientFamily, model: Any) -> ClientFamily:
-    """Return a family with the rung "function_calling" through `bind_tools`, if the model supports tools."""
+    """Return a family with the output mode "function_calling" through `bind_tools`, if the model supports tools."""
     if "function_calling" in client.rungs:
         return client
     if not isinstance(model, BaseChatModel) or type(model).bind_tools is BaseChatModel.bind_tools:
@@ -289,7 +289,7 @@ def own_tries(model: Any) -> int:
 
 
 def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:
-    """Return a client family with a rung of the user added, under the name of its function."""
+    """Return a client family with an output mode of the user added, under the name of its function."""
 
     def options(schema: Schema) -> Options:
         given = rung(schema)
@@ -317,7 +317,7 @@ def ladder(client: ClientFamily, mode: Mode | OwnRung) -> list[str]:
 
 
 def is_format_refused(error: Exception) -> bool:
-    """Return True if an endpoint or its client refused the form of the request, so that the next rung may succeed."""
+    """Return True if an endpoint or its client refused the form of the request; the next output mode may succeed."""
     if isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(message_of(error)):
         return False
     return status_of(error) in _REFUSALS or isinstance(error, NotImplementedError) or type(error) in _CLIENT_REFUSALS

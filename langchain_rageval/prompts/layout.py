@@ -214,11 +214,11 @@ _cached_numbering = lru_cache(maxsize=128)(_number_sentences)
 _cached_sentences = lru_cache(maxsize=512)(_split_text)
 
 
-Layout = Literal["contexts_first", "instruction_first", "handbook"]
+Layout = Literal["contexts_first", "instruction_first", "shared_instructions"]
 
-HANDBOOK = ("critique_aspect", "grade_contexts", "select_sentences", "verify_statements")
-"""Steps whose instructions the handbook contains: those of metrics that usually run together. Each step lengthens every
-request, so the other steps send their instructions themselves."""
+SHARED = ("critique_aspect", "grade_contexts", "select_sentences", "verify_statements")
+"""Steps whose instructions "shared_instructions" puts into the system message: those of metrics that usually run
+together. Each step lengthens every request, so the other steps send their instructions themselves."""
 
 _SEPARATOR = re.compile("[\x85\u2028\u2029]")  # line ends that JSON does not escape
 _OF_SCHEMA = {"type", "properties", "anyOf", "$ref"}
@@ -258,9 +258,9 @@ class RequestContent:
         return escape_control_tokens(line)
 
     @property
-    def in_handbook(self) -> bool:
-        """True if the handbook, a system message shared by several steps, contains the instruction of this step."""
-        return self.step in HANDBOOK and self.prompts.prompts.get(self.step) is self.prompt
+    def is_shared(self) -> bool:
+        """True if the shared system message may contain the instruction of this step."""
+        return self.step in SHARED and self.prompts.prompts.get(self.step) is self.prompt
 
 
 def lay_out(
@@ -271,13 +271,13 @@ def lay_out(
     Args:
         request: content of the request.
         layout: "contexts_first" puts the contexts before the task, so that a server with prefix caching processes the
-            contexts once for all steps; "instruction_first" puts the task first; "handbook" puts the instructions of
-            all `HANDBOOK` steps into the system message, which is then the same for the whole run.
+            contexts once for all steps; "instruction_first" puts the task first; "shared_instructions" puts
+            those of all `SHARED` steps into the system message, which is then the same for the whole run.
         with_schema: include the answer's schema in the human message, or only its title and the names of its fields if
             the examples of a packaged step show every field and label.
         fold_system: put the system message at the start of the human one, for templates without a system role.
     """
-    system = _handbook(request.prompts) if layout == "handbook" else request.prompts.common.system
+    system = _shared_system(request.prompts) if layout == "shared_instructions" else request.prompts.common.system
     human = "\n\n".join(_parts(request, layout, with_schema))
     if fold_system:
         return [HumanMessage(f"{system}\n\n{human}")]
@@ -318,7 +318,7 @@ def _parts(request: RequestContent, layout: Layout, with_schema: bool) -> Iterat
     common = request.prompts.common
     labels = common.labels
     block = [f"{labels['contexts']}\n{request.contexts.block}"] if request.contexts is not None else []
-    if layout == "handbook" and request.in_handbook:
+    if layout == "shared_instructions" and request.is_shared:
         task = labels["named_task"].format(step=request.step)
     else:
         task = _task(request.prompt, common)
@@ -361,10 +361,10 @@ def _task(prompt: Prompt, common: Common) -> str:
 
 
 @lru_cache(maxsize=16)
-def _handbook(prompts: PromptSet) -> str:
+def _shared_system(prompts: PromptSet) -> str:
     labels = prompts.common.labels
     parts = [prompts.common.system]
-    for step, prompt in ((step, prompts.prompts[step]) for step in HANDBOOK if step in prompts.prompts):
+    for step, prompt in ((step, prompts.prompts[step]) for step in SHARED if step in prompts.prompts):
         parts += [f"{labels['rules'].format(step=step)}\n{prompt.instruction}", *_examples(prompt, labels)]
     return "\n\n".join(parts)
 

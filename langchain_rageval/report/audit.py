@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.schema import Direction, Row, Usage
 from langchain_rageval.report.summary import ROUNDING, Range, value_range
-from langchain_rageval.report.tables import Analysis, interval_text, number_text
+from langchain_rageval.report.tables import Analysis, Renamed, interval_text, number_text
 from langchain_rageval.report.units import Units
 from langchain_rageval.statistics import PredictionPoweredMean, prediction_powered_mean
 
@@ -50,7 +50,7 @@ class PartedScore:
 
 
 @dataclass(frozen=True)
-class MetricAudit:
+class MetricAudit(Renamed):
     """Estimate of the mean that the strong judge of an audit gives a metric.
 
     Attributes:
@@ -67,12 +67,14 @@ class MetricAudit:
         samples: number of samples of the run that have the metric, with or without a value.
         failed: number of audited samples on which the strong judge failed.
         usage: what the strong judge cost.
-        spared: calls and tokens that it would have cost for the other samples.
+        saved: calls and tokens that it would have cost for the other samples.
         parted: the samples on which the judges differ most, the largest difference first, at most ten.
         decides: False if the strong judge was asked about fewer than 20 samples, and not about all: a gate cannot pass.
         units: number of independent units among the audited samples, see `Units`; None if each sample is one.
         unit: what the units are, as in `MetricSummary`.
     """
+
+    old_names: ClassVar = {"spared": "saved"}
 
     metric: str
     direction: Direction
@@ -85,7 +87,7 @@ class MetricAudit:
     samples: int
     failed: int
     usage: Usage
-    spared: Usage
+    saved: Usage
     parted: Sequence[PartedScore] = ()
     decides: bool = True
     units: int | None = None
@@ -105,7 +107,7 @@ class MetricAudit:
         details[0] += "" if self.units is None else f" in {pluralize(self.units, self.unit)}"
         details[0] += f", {self.failed} failed" if self.failed else ""
         details += [] if self.agreement is None else [f"{self.agreement:.0%} agree"]
-        details += [f"{self.spared.calls} calls spared"]
+        details += [f"{self.saved.calls} calls saved"]
         details += [] if self.decides else [f"decides nothing: {LEAST_AUDITED} samples are needed, or all"]
         own = "no score" if self.own_mean is None else f"{self.own_mean:.3f}"
         return f"{cells} by the strong judge, {own} by its own ({'; '.join(details)})"
@@ -114,9 +116,9 @@ class MetricAudit:
         """Return the audit as data for JSON."""
         names = ("mean", "low", "high", "own_mean", "agreement", "audited", "samples", "failed", "decides", "units")
         cost = {"calls": self.usage.calls, "tokens": self.usage.tokens}
-        spared = {"calls_spared": self.spared.calls, "tokens_spared": self.spared.tokens}
+        saved = {"calls_saved": self.saved.calls, "tokens_saved": self.saved.tokens}
         parted = [{"index": one.index, "id": one.id, "value": one.value, "strong": one.strong} for one in self.parted]
-        return {**{name: getattr(self, name) for name in names}, **cost, **spared, "parted": parted}
+        return {**{name: getattr(self, name) for name in names}, **cost, **saved, "parted": parted}
 
 
 class AuditSummary(Analysis[MetricAudit]):
@@ -126,7 +128,7 @@ class AuditSummary(Analysis[MetricAudit]):
         judge: name of the strong judge; "" if it was not recorded.
     """
 
-    headings = ("metric", "strong judge", "95% interval", "own judge", "agree", "audited", "calls", "calls spared")
+    headings = ("metric", "strong judge", "95% interval", "own judge", "agree", "audited", "calls", "calls saved")
 
     def __init__(self, metrics: Iterable[MetricAudit], judge: str = "") -> None:
         super().__init__({metric.metric: metric for metric in metrics})
@@ -148,7 +150,7 @@ class AuditSummary(Analysis[MetricAudit]):
                 number_text(one.agreement, ".0%"),
                 f"{one.audited} of {one.samples}",
                 str(one.usage.calls),
-                str(one.spared.calls),
+                str(one.saved.calls),
             )
             for one in self.values()
         ]
@@ -226,7 +228,7 @@ class _Tally:
             samples=self._samples,
             failed=failed,
             usage=self._usage,
-            spared=_scaled(self._usage, len(self._others) / self.asked),
+            saved=_scaled(self._usage, len(self._others) / self.asked),
             parted=[pair for pair in largest[:_MOST_PARTED] if pair.difference],
             decides=self.asked >= min(LEAST_AUDITED, self._samples),
             units=None if groups is None else len(set(groups)),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from langchain_rageval._internal.page import printable_lines
 
 Item = TypeVar("Item")
+_LOG = logging.getLogger("langchain_rageval")
 
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], notes: Iterable[str] = ()) -> str:
@@ -38,6 +40,21 @@ def number_text(number: float | None, form: str = ".3f") -> str:
 def interval_text(low: float | None, high: float | None, form: str = ".3f") -> str:
     """Return an interval as text; "" if there is none."""
     return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
+
+
+class Renamed:
+    """Base of results with fields that had other names in version 0.1, which still read, with a note in the log."""
+
+    old_names: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return the field that now has another name."""
+            if name not in self.old_names:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            _LOG.warning("%s.%s is now %s", type(self).__name__, name, self.old_names[name])
+            return getattr(self, self.old_names[name])
 
 
 class Analysis(Mapping[str, Item]):

@@ -44,8 +44,8 @@ a test set generator.
 """
 
 BASELINES: Mapping[str, str] = {
-    "unread": "without reading the texts",
-    "words": "word overlap",
+    "constant": "without reading the texts",
+    "word_overlap": "word overlap",
     "rules": "rules about the surface of texts",
 }
 """Judges that do not understand, which a judge must exceed."""
@@ -94,7 +94,7 @@ def assess_step(
     plain: Proportion,
     hard: Proportion,
     lead: Mapping[str, tuple[float, float, float]],
-    said: Mapping[str, int],
+    verdicts: Mapping[str, int],
     answered: Proportion,
     valid: Proportion,
     flips: Proportion,
@@ -106,9 +106,9 @@ def assess_step(
     **_others: Any,
 ) -> tuple[Fitness, list[str]]:
     """Return the worst verdict on a step and its reasons, worst first; see `StepQualification` for the arguments."""
-    verdicts: list[tuple[Fitness, str]] = [
+    found: list[tuple[Fitness, str]] = [
         *_assess(RIGHT, plain if plain.of else right),
-        *_assess_lead(lead, said, hard if hard.of else right),
+        *_assess_lead(lead, verdicts, hard if hard.of else right),
         *_assess(ANSWERED, answered),
         *_assess(REPEATABLE, flips.complement),
         *_assess(ORDER_FREE, order_bias.complement),
@@ -116,15 +116,15 @@ def assess_step(
         *_assess(VALID_AT_ONCE, valid),
     ]
     if citations:
-        verdicts += _assess(CITATION_PRECISION, citations.precision, _first_chunk_bias(citations))
-        verdicts += _assess(CITATION_RECALL, citations.recall)
+        found += _assess(CITATION_PRECISION, citations.precision, _first_chunk_bias(citations))
+        found += _assess(CITATION_RECALL, citations.recall)
     questions = answered.of + lost
     if lost > _MOST_LOST * questions:
-        verdicts.append(("cannot tell", f"{lost} of {questions} questions failed in transport: {error}"))
+        found.append(("cannot tell", f"{lost} of {questions} questions failed in transport: {error}"))
     if not right.of:
-        verdicts.append(("cannot tell", "no verdict was obtained"))
-    worst = min((level for level, _ in verdicts), key=_ORDER.index)
-    reasons = [reason for level, reason in sorted(verdicts, key=lambda pair: _ORDER.index(pair[0])) if level != "fit"]
+        found.append(("cannot tell", "no verdict was obtained"))
+    worst = min((level for level, _ in found), key=_ORDER.index)
+    reasons = [reason for level, reason in sorted(found, key=lambda pair: _ORDER.index(pair[0])) if level != "fit"]
     return worst, reasons or [f"{RIGHT.name} {right}"]
 
 
@@ -156,13 +156,13 @@ def _assess(thresholds: FitnessThresholds, share: Proportion, detail: str = "") 
 
 
 def _assess_lead(
-    lead: Mapping[str, tuple[float, float, float]], said: Mapping[str, int], right: Proportion
+    lead: Mapping[str, tuple[float, float, float]], verdicts: Mapping[str, int], right: Proportion
 ) -> Iterator[tuple[Fitness, str]]:
     """Yield a verdict for each baseline, a judge that does not understand, that the judge does not clearly exceed.
 
     If both get everything right, the items do not tell them apart.
     """
-    constant = f"every verdict was {next(iter(said))!r}, " if len(said) == 1 else ""
+    constant = f"every verdict was {next(iter(verdicts))!r}, " if len(verdicts) == 1 else ""
     for name, (mean, low, _) in lead.items():
         if mean <= 0 and right.value != 1:
             yield "unfit", f"{constant}no better on hard items than {BASELINES[name]}"
@@ -196,7 +196,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
     labelled = labelled_verdicts(first.values())
     halves = {half: [one for one in labelled if one[2].half == half] for half in ("plain", "hard")}
     lost = [result.error for result in results if result.lost]
-    said = Counter(answer.verdict for _, answer, _ in labelled)
+    verdicts = Counter(answer.verdict for _, answer, _ in labelled)
     valid = [
         (float(not result.error and not result.log.repeated), result.probe.item.pair)
         for result in reached
@@ -209,7 +209,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         "hard": _right_share(halves["hard"]),
         "lead": lead,
         **shares,
-        "said": dict(said.most_common()),
+        "verdicts": dict(verdicts.most_common()),
         "answered": Proportion.of_units((float(not result.error), result.probe.item.pair) for result in reached),
         "valid": Proportion.of_units(valid),
         "flips": Proportion.of_units(_flip_rates(answered)),
@@ -228,7 +228,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         verdict=verdict,
         reasons=reasons,
         right_by_kind={kind: _right_share([one for one in labelled if one[2].kind == kind]) for kind in kinds},
-        rung=rungs.most_common(1)[0][0] if rungs else None,
+        output_mode=rungs.most_common(1)[0][0] if rungs else None,
         calls=usage.calls,
         tokens=sum(token_counts) if token_counts else None,
         seconds=usage.seconds,
@@ -251,11 +251,13 @@ def _leads(
     """
     chance = EXAMINATIONS[step].chance
     constant = Counter(verdict for label, *_ in labelled for verdict in label.accepted).most_common(1)
-    hits = {"unread": [chance if chance is not None else float(constant[0][0] in one.accepted) for one, *_ in labelled]}
+    hits = {
+        "constant": [chance if chance is not None else float(constant[0][0] in one.accepted) for one, *_ in labelled]
+    }
     items = dict.fromkeys(item.id for *_, item in labelled)
     hits |= {name: [float(hit) for item in items for hit in own[item]] for name, own in baselines.items()}
     lead = {}
-    for name in hits if labelled and chance is None else ("unread",) if labelled else ():
+    for name in hits if labelled and chance is None else ("constant",) if labelled else ():
         differences = [
             float(answer.verdict in label.accepted) - hit
             for (label, answer, _), hit in zip(labelled, hits[name], strict=True)

@@ -6,17 +6,17 @@ import json
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from langchain_rageval._internal.page import pluralize
-from langchain_rageval.report.tables import html_table
+from langchain_rageval.report.tables import Renamed, html_table
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics import bounded_mean_interval
 
 Fitness = Literal["unfit", "cannot tell", "fit with care", "fit"]
 
 STEP_HEADINGS = ("step", "verdict", "plain", "hard", "baselines", "cited", "shown", "flips", "order", "length")
-_COST_HEADINGS = ("step", "rung", "valid at once", "answered", "calls", "tokens", "seconds")
+_COST_HEADINGS = ("step", "output mode", "valid at once", "answered", "calls", "tokens", "seconds")
 KIND_HEADINGS = ("step", "kind of item", "right", "share", "interval")
 METRIC_HEADINGS = ("metric", "verdict", "why")
 LEGEND = (
@@ -111,14 +111,14 @@ class Citations:
 
 
 @dataclass(frozen=True)
-class StepQualification:
+class StepQualification(Renamed):
     """Statistics of one step. Proportions that do not apply to it have no value.
 
     Attributes:
         step: its name.
         verdict: "fit", "fit with care", "unfit" or "cannot tell"; the worst verdict on any of the statistics.
         reasons: the statistics that decided the verdict, worst first.
-        rung: way of requesting structured output that gave most valid replies, such as "json_schema"; None for
+        output_mode: way of requesting structured output that gave most valid replies, such as "json_schema"; None for
             embeddings.
         valid: valid rate: share of the questions whose first reply was valid and complete; transport errors are not
             counted; without a value for embeddings.
@@ -128,13 +128,13 @@ class StepQualification:
         hard: right rate on the hard items, most of which are minimal pairs; without a value if there are none.
         right_by_kind: kind of item, such as "table", to the share of its labelled verdicts that are right; without a
             value if no item of the kind was answered.
-        unread: share of the hard verdicts, from 0 to 1, that the best constant answer gets right, or for embeddings a
+        constant: share of the hard verdicts, from 0 to 1, that the best constant answer gets right, or for embeddings a
             guess; of all verdicts if no item is hard, as the next two.
-        words: share that word overlap gets right: the offline judge, or the hashing embeddings.
+        word_overlap: share that word overlap gets right: the offline judge, or the hashing embeddings.
         rules: share that rules about lengths, overlaps, numbers and negations get right.
         lead: baseline to how much more often than it the judge is right on the hard items: the difference and its 95%
             interval, whose unit is the pair.
-        said: verdict to its count among the labelled verdicts of the first repeat.
+        verdicts: verdict to its count among the labelled verdicts of the first repeat.
         flips: flip rate: share of the pairs of repeats that disagree, a mean over verdicts; without a value for a
             single repeat.
         citations: quality of the citations; None if the step cites nothing.
@@ -148,21 +148,23 @@ class StepQualification:
         error: the first of these errors; "" if there is none.
     """
 
+    old_names: ClassVar = {"rung": "output_mode", "unread": "constant", "words": "word_overlap", "said": "verdicts"}
+
     step: str
     verdict: Fitness
     reasons: Sequence[str]
-    rung: str | None
+    output_mode: str | None
     valid: Proportion
     answered: Proportion
     right: Proportion
     plain: Proportion
     hard: Proportion
     right_by_kind: Mapping[str, Proportion]
-    unread: float
-    words: float
+    constant: float
+    word_overlap: float
     rules: float
     lead: Mapping[str, tuple[float, float, float]]
-    said: Mapping[str, int]
+    verdicts: Mapping[str, int]
     flips: Proportion
     citations: Citations | None
     order_bias: Proportion
@@ -222,7 +224,7 @@ class Qualification:
                 step.step,
                 step.verdict,
                 *(half.short for half in (step.plain, step.hard)),
-                f"{100 * step.unread:.0f} {100 * step.words:.0f} {step.rules:.0%}",
+                f"{100 * step.constant:.0f} {100 * step.word_overlap:.0f} {step.rules:.0%}",
                 citations.precision.percent if citations else _NONE,
                 citations.recall.percent if citations else _NONE,
                 *(share.percent for share in (step.flips, step.order_bias, step.length_bias)),
@@ -249,7 +251,15 @@ class Qualification:
             tokens = _NONE if step.tokens is None else f"{step.tokens:,}"
             shares = (step.valid.percent, step.answered.percent)
             money = [format_money(step.money)] if self._has_money else []
-            yield [step.step, step.rung or _NONE, *shares, str(step.calls), tokens, f"{step.seconds:.1f}", *money]
+            yield [
+                step.step,
+                step.output_mode or _NONE,
+                *shares,
+                str(step.calls),
+                tokens,
+                f"{step.seconds:.1f}",
+                *money,
+            ]
 
     def metric_cells(self) -> Iterator[list[str]]:
         """Yield a table row for each metric, with a cell for each column of `METRIC_HEADINGS`."""

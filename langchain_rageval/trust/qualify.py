@@ -171,8 +171,8 @@ def qualify_judge(
             `docs/how-to/own-labelled-items.md`.
         quick: run a third of the pairs of each step only.
         repeats: how often each unchanged item is run.
-        layouts: layouts to compare, such as `["contexts_first", "handbook"]`; the items are run with each of them. None
-            runs them with the judge's own layout.
+        layouts: layouts to compare, such as `["contexts_first", "shared_instructions"]`; the items are run with
+            each of them. None runs them with the judge's own layout.
         progress: show progress on stderr.
         **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
             `price=None`.
@@ -258,7 +258,7 @@ def _qualify(
 
         results = _run_all(probes, answer, run, _WORKERS_PER_SLOT * settings["max_concurrency"])
     hits = {item.id: _baseline_hits(item, language) for item in items}
-    baselines = {name: {item: own[name] for item, own in hits.items()} for name in ("words", "rules")}
+    baselines = {name: {item: own[name] for item, own in hits.items()} for name in ("word_overlap", "rules")}
     steps = {
         step: step_statistics(
             step, [result for result in results if result.probe.item.step == step], baselines, step_run.meter.usage
@@ -326,7 +326,7 @@ def _baseline_hits(item: LabelledItem, language: str) -> dict[str, list[bool]]:
     """Return whether word overlap and surface rules get each scored label of an item right."""
     subject = HashingEmbeddings() if item.step == EMBEDDING_STEP else Judge(OfflineJudge())
     words = [verdict.verdict for verdict in ask_item(Probe(item), subject, Run()).verdicts]
-    verdicts = {"words": words or [""] * len(item.labels), "rules": rule_verdicts(item, language)}
+    verdicts = {"word_overlap": words or [""] * len(item.labels), "rules": rule_verdicts(item, language)}
     return {
         name: [verdict in label.accepted for label, verdict in zip(item.labels, own, strict=True) if label.accepted]
         for name, own in verdicts.items()

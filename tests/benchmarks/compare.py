@@ -36,7 +36,7 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 from model_server import BLOCKS, Conditions, ServerProcess  # noqa: E402
 from samples import samples  # noqa: E402
 
-LAYOUTS = ("contexts_first", "instruction_first", "handbook")
+LAYOUTS = ("contexts_first", "instruction_first", "shared_instructions")
 SETTINGS = ((16, 0.3), (64, 0.6), (256, 2.0))
 SAMPLES_PER_SLOT = 6  # fewer, and the calls that end a run, one waiting for the other, weigh too much
 SETTING_NAMES = ("LANGSMITH_", "LANGCHAIN_", "OPENAI_")

@@ -88,7 +88,7 @@ def qualified(verdicts: dict[str, list[str]], language: str) -> dict[str, StepQu
     """Return the statistics of a judge with these verdicts on the items."""
     items = [item for item in labelled_items(language) if item.step != EMBEDDING_STEP]
     hits = {item.id: _baseline_hits(item, language) for item in items}
-    baselines = {name: {item: own[name] for item, own in hits.items()} for name in ("words", "rules")}
+    baselines = {name: {item: own[name] for item, own in hits.items()} for name in ("word_overlap", "rules")}
     results: dict[str, list[ProbeResult]] = {}
     for item in items:
         given = [

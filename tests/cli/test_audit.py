@@ -60,7 +60,7 @@ def test_json_has_the_audit(rageval, samples, audit):
     found = json.loads(told)["audit"]["faithfulness"]
     assert code == 0
     assert (found["mean"], found["own_mean"], found["agreement"], found["audited"]) == (0.0, 1.0, 0.0, 20)
-    assert (found["calls"], found["calls_spared"]) == (40, 120)
+    assert (found["calls"], found["calls_saved"]) == (40, 120)
     assert [one["strong"] for one in found["parted"]] == [0.0] * 10
 
 
@@ -82,7 +82,7 @@ def test_a_merge_request_shows_the_strong_judges_mean_and_its_gate(rageval, samp
     lines = page.read_text(encoding="utf-8").splitlines()
     place = lines.index("### Audit by a strong judge")
     assert lines[place + 2] == (
-        "| metric | strong judge | 95% interval | own judge | agree | audited | calls | calls spared |"
+        "| metric | strong judge | 95% interval | own judge | agree | audited | calls | calls saved |"
     )
     cells = lines[place + 4].split(" | ")
     assert cells[:2] == ["| faithfulness", "0.000"]

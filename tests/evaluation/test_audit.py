@@ -142,7 +142,7 @@ def test_a_judge_that_agrees_with_itself_agrees_always():
     assert abs(audit.mean - audit.own_mean) < 0.05
 
 
-def test_the_audit_shows_where_the_judges_part_and_what_was_spared():
+def test_the_audit_shows_where_the_judges_part_and_what_was_saved(caplog):
     report, _, _ = audited(share=0.5)
     audit = report.audit["grade"]
     worst = audit.parted[0]
@@ -152,7 +152,9 @@ def test_the_audit_shows_where_the_judges_part_and_what_was_spared():
         (abs(one.difference) for one in audit.parted), reverse=True
     )
     assert (audit.usage.calls, audit.usage.input_tokens) == (100, 9000)
-    assert (audit.spared.calls, audit.spared.input_tokens, audit.spared.output_tokens) == (100, 9000, 1000)
+    assert (audit.saved.calls, audit.saved.input_tokens, audit.saved.output_tokens) == (100, 9000, 1000)
+    assert audit.spared is audit.saved  # its name in 0.1
+    assert "MetricAudit.spared is now saved" in caplog.text
 
 
 def test_the_cost_of_the_strong_judge_is_not_that_of_the_metric():
@@ -165,7 +167,7 @@ def test_the_text_of_the_report_has_a_line_for_the_audit():
     audit = report.audit["grade"]
     line = (
         f"grade {audit.mean:.3f} [{audit.low:.3f}, {audit.high:.3f}] by the strong judge, {audit.own_mean:.3f} by its "
-        f"own (50 of 200 samples audited; {audit.agreement:.0%} agree; 150 calls spared)"
+        f"own (50 of 200 samples audited; {audit.agreement:.0%} agree; 150 calls saved)"
     )
     assert line in repr(report).splitlines()
     assert "<td>50 of 200</td>" in report._repr_html_()
@@ -187,7 +189,7 @@ def test_the_draw_is_random_and_only_seed_and_ids_decide_it():
 def test_a_share_of_one_gives_the_strong_judges_own_mean():
     audit = audited(share=1)[0].audit["grade"]
     assert audit.mean == pytest.approx(MEAN)
-    assert (audit.audited, audit.spared.calls) == (200, 0)
+    assert (audit.audited, audit.saved.calls) == (200, 0)
 
 
 @pytest.mark.parametrize(("count", "asked"), [(5, 5), (20, 20), (150, 20)])

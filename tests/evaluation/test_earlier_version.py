@@ -79,7 +79,7 @@ def metrics(judge, embeddings):
         precision_at(2),
         hit_rate_at(2),
         mean_grade_at(3, embedding_grader(embeddings)),
-        faithfulness(Judge(judge, draws=3, language="ru", layout="handbook"), name="drawn"),
+        faithfulness(Judge(judge, draws=3, language="ru", layout="shared_instructions"), name="drawn"),
         faithfulness(jury([judge, Judge(judge, attempts=2), Judge(judge, mode="prompt")]), name="jury"),
     ]
 

@@ -133,7 +133,7 @@ JUDGES = {
         [Judge(model(), layout=layout) for layout in ("contexts_first", "instruction_first")]
         + [Judge(model(), draws=3, max_context_tokens=50)]
     ),
-    "handbook": lambda model: Judge(model(), layout="handbook"),
+    "shared_instructions": lambda model: Judge(model(), layout="shared_instructions"),
 }
 
 

@@ -40,7 +40,10 @@ def call(judge, rung, draw=0):
     ("options", "message"),
     [
         ({"mode": "yaml"}, "mode must be one of auto, json_schema, function_calling, json_mode, prompt, got 'yaml'"),
-        ({"layout": "last"}, "layout must be one of auto, contexts_first, instruction_first, handbook, got 'last'"),
+        (
+            {"layout": "last"},
+            "layout must be one of auto, contexts_first, instruction_first, shared_instructions, got 'last'",
+        ),
         ({"attempts": 0}, "attempts must be a whole number of at least 1, got 0"),
         ({"attempts": True}, "attempts must be a whole number of at least 1, got True"),
         ({"attempts": "3"}, "attempts must be a whole number of at least 1, got '3'"),
@@ -100,6 +103,12 @@ def test_options_cannot_be_changed_afterwards():
     judge = Judge(scripted())
     with pytest.raises(AttributeError):
         judge.attempts = 5
+
+
+def test_the_layout_under_its_old_name_is_the_same_configuration(caplog):
+    old, new = (Judge(scripted(), layout=name) for name in ("handbook", "shared_instructions"))
+    assert old.layout == new.layout == "shared_instructions"
+    assert [record.message for record in caplog.records] == ["layout='handbook' is now layout='shared_instructions'"]
 
 
 @pytest.mark.parametrize(
@@ -300,7 +309,7 @@ def test_the_contexts_come_first_for_every_endpoint_unless_another_layout_is_cho
         "contexts_first",
         "contexts_first",
     )
-    assert Judge(model, layout="handbook")._endpoint.layout == "handbook"
+    assert Judge(model, layout="shared_instructions")._endpoint.layout == "shared_instructions"
     assert Judge(model, layout="instruction_first")._endpoint.layout == "instruction_first"
     assert judge.instrument == Judge(model, layout="contexts_first").instrument
 

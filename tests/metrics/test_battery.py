@@ -373,7 +373,7 @@ def test_the_instrument_changes_with_whatever_could_change_a_score(build):
         Judge(OfflineJudge(), language="ru"),
         Judge(OfflineJudge(), attempts=2),
         Judge(OfflineJudge(), draws=3),
-        Judge(OfflineJudge(), layout="handbook"),
+        Judge(OfflineJudge(), layout="shared_instructions"),
         Judge(OfflineJudge(), max_statements=3),
         Judge(OfflineJudge(), max_context_tokens=100),
         Judge(OfflineJudge(), mode="prompt"),

@@ -197,7 +197,7 @@ def test_why_there_is_no_value_is_told_in_english_also_for_a_russian_sample():
 # How it asks
 
 
-@each("layout", ["contexts_first", "instruction_first", "handbook"])
+@each("layout", ["contexts_first", "instruction_first", "shared_instructions"])
 @each("question", ["How?", "Как застраховать баню?"])
 def test_every_request_is_one_system_and_one_human_message_with_one_system_for_both_steps(layout, question):
     judge = answering(both)

@@ -109,7 +109,7 @@ async def test_sync_and_async_say_the_same_and_tokens_are_counted():
 
 
 @each("language", ["en", "ru"])
-@each("layout", ["contexts_first", "instruction_first", "handbook"])
+@each("layout", ["contexts_first", "instruction_first", "shared_instructions"])
 @each("draws", [1, 3])
 def test_it_answers_however_it_is_asked(language, layout, draws):
     asked = faithfulness(Judge(OfflineJudge(), language=language, layout=layout, draws=draws))

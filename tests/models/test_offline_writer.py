@@ -44,7 +44,7 @@ EVOLUTIONS = {
 
 
 @each("language", ["ru", "en", "zh", "auto"])
-@each("layout", ["contexts_first", "instruction_first", "handbook"])
+@each("layout", ["contexts_first", "instruction_first", "shared_instructions"])
 def test_steps_that_read_and_answer_the_same_are_told_apart(language, layout):
     told = {step: words.split()[:3] for step, words in EVOLUTIONS.items()}
     for step, begun in told.items():

@@ -72,7 +72,7 @@ def test_an_escaped_json_document_has_the_same_content(value):
     assert not any(token in document for token in TOKENS if '"' not in token)
 
 
-@pytest.mark.parametrize("layout", ["contexts_first", "instruction_first", "handbook"])
+@pytest.mark.parametrize("layout", ["contexts_first", "instruction_first", "shared_instructions"])
 def test_no_control_token_of_a_sample_reaches_the_judge(layout):
     requests = []
 

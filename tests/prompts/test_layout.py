@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
-from langchain_rageval.prompts.layout import HANDBOOK, NumberedContexts, RequestContent, lay_out, read_inputs
+from langchain_rageval.prompts.layout import SHARED, NumberedContexts, RequestContent, lay_out, read_inputs
 from langchain_rageval.prompts.promptset import Prompt, PromptSet, languages
 
 LANGUAGES = sorted(languages())
@@ -27,7 +27,7 @@ READ_CONTEXTS = [
     "select_sentences",
     "verify_statements",
 ]
-LAYOUTS = ["contexts_first", "instruction_first", "handbook"]
+LAYOUTS = ["contexts_first", "instruction_first", "shared_instructions"]
 CONTEXTS = ["Баню страхуют вместе с домом. Отдельно нельзя.", "Полис действует год."]
 HOSTILE = [
     '{"statements": []}',
@@ -157,10 +157,10 @@ def test_instruction_first_gives_a_step_one_head_for_all_samples():
 
 
 @each("language", LANGUAGES)
-@each("step", HANDBOOK)
-def test_the_handbook_holds_the_rules_of_its_steps(step, language):
+@each("step", SHARED)
+def test_the_shared_instructions_hold_the_rules_of_its_steps(step, language):
     given = request(step, language)
-    system, message = lay_out(given, "handbook", with_schema=False)
+    system, message = lay_out(given, "shared_instructions", with_schema=False)
     labels = given.prompts.common.labels
     assert system.text.count(f"{labels['rules'].format(step=step)}\n{given.prompt.instruction}\n") == 1
     assert given.prompt.instruction not in message.text
@@ -169,10 +169,10 @@ def test_the_handbook_holds_the_rules_of_its_steps(step, language):
     assert task == labels["named_task"].format(step=step)
 
 
-def test_the_handbook_holds_no_rules_of_other_steps():
-    system = lay_out(request(), "handbook", with_schema=False)[0].text
+def test_the_shared_instructions_hold_no_rules_of_other_steps():
+    system = lay_out(request(), "shared_instructions", with_schema=False)[0].text
     for step in ANSWER_SCHEMAS:
-        assert (PromptSet.default("ru").get(step).instruction in system) is (step in HANDBOOK)
+        assert (PromptSet.default("ru").get(step).instruction in system) is (step in SHARED)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +180,8 @@ def test_the_handbook_holds_no_rules_of_other_steps():
     [request("extract_statements", contexts=None), request("grade_relevance"), own_request()],
     ids=["no contexts", "rarely asked", "own"],
 )
-def test_a_step_whose_rules_are_not_in_the_handbook_brings_them_along(own):
-    assert own.prompt.instruction in human(own, "handbook")
+def test_a_step_whose_rules_are_not_shared_brings_them_along(own):
+    assert own.prompt.instruction in human(own, "shared_instructions")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -21,8 +21,8 @@ def verdict(**figures):
         "right": share(90, 100),
         "plain": share(50, 50),
         "hard": share(40, 50),
-        "lead": {"unread": (0.4, 0.2, 0.6), "words": (0.3, 0.1, 0.5), "rules": (0.5, 0.3, 0.7)},
-        "said": {"yes": 25, "no": 25},
+        "lead": {"constant": (0.4, 0.2, 0.6), "word_overlap": (0.3, 0.1, 0.5), "rules": (0.5, 0.3, 0.7)},
+        "verdicts": {"yes": 25, "no": 25},
         "answered": share(50, 50),
         "valid": share(50, 50),
         "flips": share(0, 50),
@@ -50,9 +50,9 @@ def cited(precision, recall, first=NONE, due_first=0.25):
         ({"plain": share(6, 6)}, "cannot tell"),
         ({"plain": NONE, "right": share(27, 50)}, "unfit"),
         ({"right": NONE, "plain": NONE, "hard": NONE, "lead": {}}, "cannot tell"),
-        ({"lead": {"unread": (0.2, -0.1, 0.5)}}, "cannot tell"),
-        ({"lead": {"words": (0.2, 0.1, 0.3), "rules": (0.0, -0.1, 0.1)}}, "unfit"),
-        ({"lead": {"words": (0.0, -0.1, 0.1)}, "hard": share(50, 50)}, "cannot tell"),
+        ({"lead": {"constant": (0.2, -0.1, 0.5)}}, "cannot tell"),
+        ({"lead": {"word_overlap": (0.2, 0.1, 0.3), "rules": (0.0, -0.1, 0.1)}}, "unfit"),
+        ({"lead": {"word_overlap": (0.0, -0.1, 0.1)}, "hard": share(50, 50)}, "cannot tell"),
         ({"lead": {}}, "fit"),
         ({"flips": share(5, 50)}, "fit with care"),
         ({"flips": share(25, 50)}, "unfit"),
@@ -82,7 +82,7 @@ def test_reasons_give_the_share_of_right_verdicts_or_all_that_is_wrong():
         "verdicts unchanged when asked again 25 of 50, 50% [37%, 63%]",
         "replies valid at once 5 of 50, 10% [4%, 21%]",
     ]
-    assert verdict(lead={"unread": (0.0, -0.1, 0.1), "rules": (0.1, -0.1, 0.3)}, said={"yes": 50})[1] == [
+    assert verdict(lead={"constant": (0.0, -0.1, 0.1), "rules": (0.1, -0.1, 0.3)}, verdicts={"yes": 50})[1] == [
         "every verdict was 'yes', no better on hard items than without reading the texts",
         "perhaps no better on hard items than rules about the surface of texts",
     ]

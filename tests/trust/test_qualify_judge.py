@@ -89,7 +89,7 @@ def test_a_judge_that_is_right_on_plain_items_and_guesses_on_pairs_is_unfit():
 
     found = graded(answering(simple))
     assert (found.steps["grade_contexts"].plain.value, found.verdict[HARD]) == (1.0, "unfit")
-    assert found.steps["grade_contexts"].lead["unread"][0] == pytest.approx(0, abs=0.05)
+    assert found.steps["grade_contexts"].lead["constant"][0] == pytest.approx(0, abs=0.05)
 
 
 def test_a_judge_that_always_cites_the_first_chunk_is_unfit_because_of_what_it_cites():
@@ -151,7 +151,13 @@ def test_slices_and_windows_do_not_count_as_repeated_requests():
 def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
     found = graded(Judge(answering(lambda _: "I would rather not."), attempts=2))
     step = found.steps["grade_contexts"]
-    assert (step.verdict, step.right.of, step.answered.hits, step.valid.hits, step.rung) == ("unfit", 0, 0, 0, None)
+    assert (step.verdict, step.right.of, step.answered.hits, step.valid.hits, step.output_mode) == (
+        "unfit",
+        0,
+        0,
+        0,
+        None,
+    )
     assert f"questions answered 0 of {3 * len(items_of('grade_contexts'))}" in found.reasons[HARD]
 
 
@@ -210,7 +216,7 @@ def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
     items = items_of("extract_statements", half="plain")
     facts = sum(item.labels[0].accepted == ("facts",) for item in items)
     for name, change in changes.items():
-        said = qualified(judge(change), items=items, repeats=1).steps["extract_statements"].said
+        said = qualified(judge(change), items=items, repeats=1).steps["extract_statements"].verdicts
         assert said[name] + said.get("facts", 0) == facts
 
 
@@ -299,7 +305,7 @@ def test_embeddings_that_know_are_fit_and_those_that_give_equal_vectors_are_unfi
     items = items_of("measure_similarity")
     assert qualified(oracle(), Knowing(), items=items, repeats=1).verdict["answer_similarity"] == "fit"
     found = qualified(oracle(), Vectors(answer=lambda _: [1.0, 0.0]), items=items, repeats=1)
-    assert found.steps["measure_similarity"].said == {"as near": 40}
+    assert found.steps["measure_similarity"].verdicts == {"as near": 40}
     assert {found.verdict[metric] for metric in STEPS_OF if "answer" in metric} == {"unfit"}
 
 
@@ -365,7 +371,7 @@ def test_every_judge_is_shown_beside_three_baselines():
     offline_found = qualified(OfflineJudge(), HashingEmbeddings(), items=items, repeats=1)
     found = qualified(oracle(), Knowing(), items=items, repeats=1)
     step, other = found.steps["grade_contexts"], offline_found.steps["grade_contexts"]
-    assert (step.words, step.rules, step.unread) == (other.words, other.rules, other.unread)
+    assert (step.word_overlap, step.rules, step.constant) == (other.word_overlap, other.rules, other.constant)
     assert other.words == other.hard.value
     assert offline_found.verdict[HARD] == "unfit"
     assert "no better on hard items than word overlap" in offline_found.reasons[HARD]
@@ -386,7 +392,7 @@ def test_output_as_text_html_and_json(tmp_path):
     read = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))
     assert read == json.loads(json.dumps(found.to_dict()))
     assert read["verdict"]["context_precision"] == "unfit"
-    assert read["steps"]["verify_statements"]["lead"].keys() == {"unread", "words", "rules"}
+    assert read["steps"]["verify_statements"]["lead"].keys() == {"constant", "word_overlap", "rules"}
 
 
 @pytest.mark.gate
@@ -394,7 +400,7 @@ async def test_a_model_over_http_uses_its_best_rung(endpoint):
     items = items_of("grade_contexts", "verify_statements", "grade_relevance", half="plain")
     found = qualified(endpoint.model(endpoint.server(offline)), items=items, repeats=1)
     best = {"openai": "json_schema", "gigachat": "function_calling"}[endpoint.name]
-    assert {step.rung for step in found.steps.values()} == {best}
+    assert {step.output_mode for step in found.steps.values()} == {best}
     expected = qualified(OfflineJudge(), items=items, repeats=1)
     for name, step in found.steps.items():
         assert step.right == expected.steps[name].right
@@ -424,30 +430,30 @@ def test_a_judge_that_fails_on_tables_is_weak_on_tables_alone():
 
 def test_layouts_are_compared_and_each_qualification_names_its_own():
     items = items_of("verify_statements", half="plain")
-    compared = qualified(OfflineJudge(), items=items, repeats=1, layouts=["handbook", "contexts_first"])
-    assert list(compared) == ["handbook", "contexts_first"]
+    compared = qualified(OfflineJudge(), items=items, repeats=1, layouts=["shared_instructions", "contexts_first"])
+    assert list(compared) == ["shared_instructions", "contexts_first"]
     for layout, qualification in compared.items():
         assert qualification.layout == layout
         assert qualification.title == f"OfflineJudge() in 'en', each question asked once, layout {layout}"
-    assert str(compared).startswith("OfflineJudge() in 'en', layouts handbook, contexts_first\n")
-    assert len([*compared.cells()]) == 2 * len(compared["handbook"].steps)
+    assert str(compared).startswith("OfflineJudge() in 'en', layouts shared_instructions, contexts_first\n")
+    assert len([*compared.cells()]) == 2 * len(compared["shared_instructions"].steps)
     assert (
-        compared["handbook"].steps["verify_statements"].tokens
+        compared["shared_instructions"].steps["verify_statements"].tokens
         > compared["contexts_first"].steps["verify_statements"].tokens
     )
-    assert "<td>handbook</td>" in compared._repr_html_()
-    assert compared.to_dict()["handbook"]["layout"] == "handbook"
+    assert "<td>shared_instructions</td>" in compared._repr_html_()
+    assert compared.to_dict()["shared_instructions"]["layout"] == "shared_instructions"
     assert qualified(Judge(OfflineJudge(), layout="instruction_first"), items=items, repeats=1).layout == (
         "instruction_first"
     )
 
 
-@pytest.mark.parametrize("layouts", [[], "handbook", ["auto"], [1]])
+@pytest.mark.parametrize("layouts", [[], "shared_instructions", ["auto"], [1]])
 def test_unknown_layouts_raise_before_any_call(layouts):
     judge = oracle()
     with pytest.raises(ConfigError) as raised:
         qualified(judge, layouts=layouts)
     assert str(raised.value) == (
-        f"layouts must be a list of contexts_first, instruction_first, handbook, got {layouts!r}"
+        f"layouts must be a list of contexts_first, instruction_first, shared_instructions, got {layouts!r}"
     )
     assert judge.asked == []

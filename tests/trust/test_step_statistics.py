@@ -24,16 +24,16 @@ def result(*verdicts, variant="plain", repeat=0, cites=("2.1",), **more):
 
 
 def statistics(*results):
-    hits = {name: {item: [True, False] for item in "ijkab"} for name in ("words", "rules")}
+    hits = {name: {item: [True, False] for item in "ijkab"} for name in ("word_overlap", "rules")}
     return step_statistics("verify_statements", results, hits, Usage(calls=len(results), input_tokens=7, seconds=1.5))
 
 
 def test_right_counts_the_labelled_verdicts_of_the_first_repeat():
     found = statistics(result("supported", "absent", "supported"), result("absent", "absent", "absent", repeat=1))
     assert (found.right.hits, found.right.of) == (2, 2)
-    assert found.said == {"supported": 1, "absent": 1}
+    assert found.verdicts == {"supported": 1, "absent": 1}
     assert found.flips.value == 0.5
-    assert (found.rung, found.calls, found.tokens, found.seconds) == ("json_schema", 2, 7, 1.5)
+    assert (found.output_mode, found.calls, found.tokens, found.seconds) == ("json_schema", 2, 7, 1.5)
 
 
 def test_flips_are_the_pairs_of_repeats_that_disagree():
@@ -55,7 +55,7 @@ def test_variants_are_compared_with_the_first_repeat():
 
 
 def test_the_constant_answer_may_be_any_accepted_verdict():
-    assert statistics(result("supported", "absent", "absent")).unread == 0.5
+    assert statistics(result("supported", "absent", "absent")).constant == 0.5
 
 
 def test_only_citations_of_right_verdicts_count():
@@ -101,8 +101,8 @@ def test_the_hard_half_is_compared_with_each_baseline_by_pairs():
         ),
     )
     assert (found.plain.hits, found.plain.of, found.hard.hits, found.hard.of, found.hard.units) == (2, 2, 3, 4, 1)
-    assert (found.right.of, found.unread, found.words, found.rules) == (6, 0.5, 0.5, 0.5)
-    assert found.lead.keys() == {"unread", "words", "rules"}
+    assert (found.right.of, found.constant, found.word_overlap, found.rules) == (6, 0.5, 0.5, 0.5)
+    assert found.lead.keys() == {"constant", "word_overlap", "rules"}
     assert {mean for mean, *_ in found.lead.values()} == {0.25}
     assert all(low < 0.25 < high for _, low, high in found.lead.values())
     plain_only = statistics(result("supported", "absent", "absent"))
