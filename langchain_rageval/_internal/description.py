@@ -79,12 +79,13 @@ _STATELESS = (
 )
 _CLIENT_METHODS = ({"request", "headers"}, {"request", "default_headers"}, {"handle_request"}, {"handle_async_request"})
 """Members of clients of HTTP and of their transports, whatever package they come from."""
-_OWN_HEADER = re.compile(r"accept.*|connection|content-type|user-agent|x-stainless-.*", re.IGNORECASE)
-"""Headers that a client sends by itself; they name versions of Python and of packages."""
-_CONNECTION_OPTIONS = (
-    *("base_url", "headers", "params", "cookies", "default_headers", "default_query"),
-    *("_transport", "handler"),  # what httpx sends a request with, and the function of its MockTransport
+_OWN_HEADER = re.compile(
+    r"accept.*|connection|content-.*|host|user-agent|x-stainless-.*|anthropic-version|(?:http-)?referer|origin|x-title",
+    re.IGNORECASE,
 )
+"""Headers that choose no answer; a client sends most of them by itself."""
+_HEADERS = re.compile(r"headers?$|cookies$", re.IGNORECASE)
+_HEADER_LINE = re.compile(r"[\w-]+: *\S")
 _SCALARS = (
     *(type(None), bool, str, int, float, bytes, bytearray, SecretStr, SecretBytes, re.Pattern, ModuleType),
     *(PurePath, UUID, GenericAlias, UnionType),
@@ -103,13 +104,13 @@ def describe(value: Any) -> Any:
 
     Left out are secrets (SecretStr values and entries with the name of a secret; of names such as `key`, which need not
     be one, outside installed classes, there is a digest), entries that are None, timeouts, retries, rate limiters,
-    callbacks, names and tags of traces, and pydantic fields declared `exclude=True`. Values of headers, cookies and
-    queries, and names of users and organizations, are given as digests. Functions and classes of installed packages are
-    described by name and distribution, those of the user by code, defaults, closure values, the globals that they use,
-    and the sources of the modules that they import; lists and counters that a function changes itself are records, no
-    settings. A function with a text attribute `version` is described by its name
-    and that version instead. Private attributes of pydantic models are left out, and an object of the user that has
-    others cannot be described.
+    callbacks, names and tags of traces, pydantic fields declared `exclude=True`, private attributes of pydantic models,
+    and clients in fields of installed ones. Values of queries, and names of users and organizations, are given as
+    digests. Functions and classes of installed packages are described by name and distribution, those of the user by
+    code, defaults, closure values, the globals that they use, and the sources of the modules that they import; lists
+    and counters that a function changes itself are records, no settings. A function with a text attribute `version` is
+    described by its name and that version instead. An object with other private attributes, a client, and headers that
+    may choose an answer cannot be described.
 
     Args:
         value: a model, a function, a pydantic or plain object, or data.
@@ -217,9 +218,13 @@ class _Describer:
         self, pairs: Iterable[tuple[str, Any]], place: str, *, installed: bool = False
     ) -> Iterator[tuple[str, Any]]:
         for name, value in pairs:
+            inner = f"{place}.{name}" if place else name
+            if _HEADERS.search(name) and (headers := _headers_of(value)) is not None:
+                if headers:
+                    raise NotDescribable(f"{inner} has the header {min(headers)}, which is not read")
+                continue
             if value is None or (is_usual_secret_name(name) and (installed or is_certain_secret_name(name))):
                 continue
-            inner = f"{place}.{name}" if place else name
             if is_secret_name(name) or is_personal_name(name):  # the name of a secret may also be a key of a mapping
                 yield name, digest_of(self.described(value, inner))
             elif is_carrier_name(name):
@@ -230,7 +235,7 @@ class _Describer:
                 yield name, self.described(value, inner)
 
     def _carrier(self, value: Any, place: str) -> Any:
-        """Return headers, cookies or a query with digests in place of values."""
+        """Return a query with digests in place of values."""
         if isinstance(value, Mapping):
             fields = {str(name): part for name, part in value.items() if not is_secret_name(str(name))}
             return {name: digest_of(self.described(part, place)) for name, part in fields.items()}
@@ -240,25 +245,13 @@ class _Describer:
         kind = type(value)
         if isinstance(value, _STATELESS):
             return {"class": qualified_name(kind)}
-        if _is_connection(value):
-            return self._connection(value, place)
+        if _is_client(value):
+            raise NotDescribable(
+                f"{place or 'the object'} is a client of HTTP, {qualified_name(kind)}, which is not read"
+            )
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return self._array(value, place)
         return self._stateful(value, place)
-
-    def _connection(self, value: Any, place: str) -> Any:
-        """Return where a client of HTTP sends requests, without its sockets and certificates."""
-        options = {name: getattr(value, name, None) for name in _CONNECTION_OPTIONS}
-        options["query"] = options.pop("params")
-        for name, option in options.items():
-            if isinstance(option, Mapping):
-                options[name] = {
-                    key: part for key, part in option.items() if not _OWN_HEADER.fullmatch(str(key))
-                } or None
-        if options["base_url"] is not None:
-            options["base_url"] = str(options["base_url"]) or None
-        described = dict(self._entries(options.items(), place, installed=True))
-        return {"class": self._class(type(value), place, as_value=False), **described}
 
     def _array(self, value: Any, place: str) -> Any:
         try:
@@ -280,6 +273,8 @@ class _Describer:
         kind = type(value)
         if isinstance(value, BaseModel):
             state = serialized_fields(value)
+            if not is_users_class(kind):  # whose other fields say where its client sends requests
+                state = {name: part for name, part in state.items() if not _is_client(part)}
         elif dataclasses.is_dataclass(value):
             state = _without_private(value, self._dataclass_state(value), place)
         elif has_hidden_state(kind):
@@ -382,7 +377,7 @@ class _Describer:
         return {key: part for key, part in described.items() if part}
 
 
-def _is_connection(value: Any) -> bool:
+def _is_client(value: Any) -> bool:
     """Return True for a client of HTTP, its transport or certificates, also of a class of the user that extends one."""
     if isinstance(value, ssl.SSLContext):
         return True
@@ -391,13 +386,33 @@ def _is_connection(value: Any) -> bool:
     return any(needed <= members for needed in _CLIENT_METHODS)
 
 
+def _headers_of(value: Any) -> list[str] | None:
+    """Return the names of headers that may choose an answer; None if a value under the name of headers is none.
+
+    A header is neither stored nor digested, since it may be a secret: secrets, names of users and headers that a client
+    sends by itself choose no answer.
+    """
+    if isinstance(value, str):
+        return [value.partition(":")[0]] if _HEADER_LINE.match(value) else None
+    pairs = value.items() if isinstance(value, Mapping) else value
+    if not isinstance(pairs, Iterable):
+        return None
+    names = [str(pair[0]) if isinstance(pair, tuple | list) and len(pair) == 2 else None for pair in pairs]
+    known = [name for name in names if name is not None]
+    if len(known) < len(names):
+        return None
+    return [
+        name for name in known if not (_OWN_HEADER.fullmatch(name) or is_secret_name(name) or is_personal_name(name))
+    ]
+
+
 def _without_private(value: Any, state: dict[str, Any], place: str) -> dict[str, Any]:
     """Return the state of an object without private attributes, which may be a session as well as a setting.
 
     Raises:
-        NotDescribable: if an object of the user has one with a value; its meaning cannot be known.
+        NotDescribable: if one has a value; its meaning cannot be known. Runnables of LangChain keep functions in them.
     """
-    if not is_users_class(type(value)):
+    if isinstance(value, Runnable) and not is_users_class(type(value)):
         return state
     for name, part in state.items():
         is_cached = is_cached_value(type(value), name)

@@ -6,6 +6,7 @@ import functools
 import importlib
 import json
 import os
+import smtplib
 import subprocess
 import sys
 import types
@@ -14,7 +15,9 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
+from helpers.each import each
 from langchain_core.embeddings import Embeddings
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, FewShotPromptTemplate, PromptTemplate
@@ -156,7 +159,7 @@ def with_options():
         presence_penalty=0.1,
         reasoning_effort="low",
         disabled_params={"p": None},
-        default_headers={"x-route": HIDDEN, "authorization": f"Bearer {HIDDEN}"},
+        default_headers={"user-agent": HIDDEN, "authorization": f"Bearer {HIDDEN}"},
     )
 
 
@@ -222,7 +225,7 @@ NO_SETTINGS = {
     *("cache", "verbose", "tags", "metadata", "name", "run_name", "custom_get_token_ids", "callbacks", "rate_limiter"),
     *("max_retries", "request_timeout", "stream_chunk_timeout", "max_attempt_number", "wait_exponential_jitter"),
     *("client", "async_client", "root_client", "root_async_client", "http_client", "http_async_client"),
-    *("openai_api_key", "http_socket_options", "authorization"),  # of the connection
+    *("openai_api_key", "http_socket_options", "authorization", "user-agent"),  # of the connection
     *("instrument", "aspect", "direction", "result_name", "default_key", "output_version"),  # decide no answer
 }
 _OPAQUE = str | int | float | bytes | type | None | types.ModuleType | SecretStr
@@ -321,6 +324,23 @@ def test_what_is_private_or_sent_in_a_header_stands_in_no_description():
         measure = CONFIGURATIONS[name]()
         stored = [(one.found_by, one.counted_by) for one in instruments_in(measure).values()]
         assert HIDDEN not in json.dumps(stored), name
+
+
+UNREAD = {
+    "a header": lambda: chat(default_headers={"x-route": HIDDEN}),
+    "a header of a call": lambda: chat().bind(extra_headers={"x-model": HIDDEN}),
+    "a header of a function": lambda: RunnableLambda(closing({"v": 1, "headers": {"x-route": HIDDEN}})),
+    "a client of a function": lambda: RunnableLambda(closing({"v": httpx.Client(headers={"x-route": HIDDEN})})),
+    "a private attribute of a part": lambda: RunnableLambda(closing({"v": smtplib.SMTP(local_hostname=HIDDEN)})),
+    "a private attribute": lambda: RunnableLambda(closing({"v": types.SimpleNamespace(_session=HIDDEN)})),
+}
+
+
+@each("name", UNREAD)
+def test_what_is_not_read_makes_a_judge_unknown_and_is_not_digested(name):
+    (instrument,) = instruments_in(faithfulness(UNREAD[name]())).values()
+    assert ("unknown." in instrument.digests, HIDDEN not in str(instrument), instrument.found_by) == (True, True, None)
+    assert 'set Judge(model, version="1"), and change it with the model' in instrument.unknown
 
 
 IN_ANOTHER_PROCESS = """
