@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean, median_low
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
 
@@ -81,8 +81,9 @@ class AnswerVotes:
 
     Truth values, labels and whatever else is no number need a strict majority; of whole numbers the lower median
     counts, of other numbers the mean. Of lists of objects, those with one number or name are compared with each other,
-    and of other lists each element counts; what more than half of the votes lack is left out. Texts are those of the
-    first vote that agrees with most of the result.
+    as are truth values in one place of a list, and the parts of tuples and mappings; of other lists each element
+    counts. What more than half of the votes lack is left out. Texts are those of the first vote that agrees with most
+    of the result.
 
     Args:
         reducer: what decides numbers, if not their types; a function from all answers to one decides alone.
@@ -133,7 +134,12 @@ class AnswerVotes:
             return None
         if all(isinstance(value, BaseModel) for value in given):
             return self._joined(given, f"{path}.")
+        if all(isinstance(value, Mapping) for value in given):
+            return self._joined_mappings([value or {} for value in values], annotation, path)
         if all(isinstance(value, list | tuple) for value in given):
+            if isinstance(given[0], tuple) or all(isinstance(item, bool) for value in given for item in value):
+                by_place = [dict(enumerate(value or (), 1)) for value in values]
+                return type(given[0])(self._joined_mappings(by_place, None, path).values())
             return self._joined_lists([[] if value is None else list(value) for value in values], path)
         self._values[path] = list(values)
         how = self._reducer or ("median" if annotation is int else "mean" if annotation is float else "majority")
@@ -147,11 +153,19 @@ class AnswerVotes:
         self.is_undecided = self.is_undecided or labels.count(winner) * 2 <= count
         return values[labels.index(winner)]
 
+    def _joined_mappings(self, votes: Sequence[Mapping[Any, Any]], annotation: Any, path: str) -> dict[Any, Any]:
+        """Return the value that the votes decide for each key that more than half of them have."""
+        kind = plain_type([*get_args(annotation), None, None][1])
+        decided = {
+            name: self._decide([vote.get(name) for vote in votes], kind, f"{path}[{name}]") for name in _in_order(votes)
+        }
+        return {name: value for name, value in decided.items() if value is not None}
+
     def _joined_lists(self, votes: Sequence[Sequence[Any]], path: str) -> list[Any]:
-        """Return what more than half of the lists have, in the order of the first list that has it."""
+        """Return what more than half of the lists have, ordered by its mean place in them."""
         by_name = [_named(vote) for vote in votes]
         joined = []
-        for name in dict.fromkeys(name for vote in by_name for name in vote):
+        for name in _in_order(by_name):
             given = [vote[name] for vote in by_name if name in vote]
             is_kept = len(given) * 2 > len(votes)
             if not isinstance(given[0], BaseModel):
@@ -182,6 +196,15 @@ def checked_answer(answer: Any, kind: type[BaseModel], function: str) -> BaseMod
 def votes_on(answer: type[BaseModel]) -> bool:
     """Return True if votes decide anything in an answer: if it has a field that is no text."""
     return bool(decided_fields(answer))
+
+
+def _in_order(votes: Sequence[Mapping[Any, Any]]) -> list[Any]:
+    """Return the keys of mappings by their mean place, which does not depend on the order of the mappings."""
+    places: dict[Any, list[int]] = {}
+    for vote in votes:
+        for place, name in enumerate(vote):
+            places.setdefault(name, []).append(place)
+    return sorted(places, key=lambda name: (fmean(places[name]), str(name)))
 
 
 def _named(items: Sequence[Any]) -> dict[str, Any]:
