@@ -50,6 +50,7 @@ from langchain_rageval.report.gates import Gate, check_gates
 from langchain_rageval.report.joining import join_reports
 from langchain_rageval.report.markdown import markdown_of, write_junit
 from langchain_rageval.report.report import Report
+from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics.paired import pairs_to_show
 from langchain_rageval.trust.examined import judge_gates
 
@@ -176,8 +177,12 @@ def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Co
 
 def _compared(
     report: Report, metrics: Sequence[Runnable[Any, Any]], baseline: Report, options: argparse.Namespace
-) -> Comparison:
-    """Return the comparison with the baseline; with --anchors, the judge is asked again if it shows no shift."""
+) -> tuple[Comparison, Report]:
+    """Return the comparison with the baseline, and the report.
+
+    With --anchors, the judge is asked again if the comparison shows no shift, within what is left of the budget; the
+    report then has the usage, and is written again.
+    """
 
     def compare(anchors: Report | None = None) -> Comparison:
         return report.compare(
@@ -191,7 +196,7 @@ def _compared(
 
     comparison = compare()
     if options.anchors < 1 or comparison.judge_shift:
-        return comparison
+        return comparison, report
     samples = [row.sample for row in rows_to_ask_again(baseline.rows, options.anchors)]
     cache = get_llm_cache()
     set_llm_cache(None)
@@ -199,6 +204,7 @@ def _compared(
         again = evaluate(
             samples,
             metrics,
+            budget=build_budget(options, spent=report.usage),
             max_concurrency=options.max_concurrency,
             timeout=options.timeout,
             price=parse_prices(options),
@@ -206,8 +212,14 @@ def _compared(
         )
     finally:
         set_llm_cache(cache)
-    write_message(f"asked again about {len(again)} rows of {options.baseline}: {again.usage.calls} calls")
-    return compare(again)
+    usage, notes = again.usage, [note for note in again.notes if code_of(note) == "budget-spent"]
+    money = [] if usage.money is None else [Note("for-money", money=format_money(usage.money))]
+    facts = {"count": len(again), "baseline": options.baseline, "calls": usage.calls, "tokens": usage.tokens or 0}
+    notes.insert(0, Note("asked-again", **facts, money=money))
+    report = replace(report, notes=[*report.notes, *notes], asked_again=usage)
+    if options.out:
+        report.to_jsonl(options.out)
+    return compare(again), report
 
 
 def _check_judge_is_named(
@@ -295,7 +307,8 @@ def run_ci(options: argparse.Namespace) -> int:
         baseline = _load_baseline(options)
         outcome = _evaluate(options)
         if baseline is not None and outcome.report is not None and outcome.error is None:
-            comparison = _compared(outcome.report, outcome.metrics, baseline, options)
+            comparison, report = _compared(outcome.report, outcome.metrics, baseline, options)
+            outcome = replace(outcome, report=report)
         gates = checked_gates(outcome, options, comparison)
     except (RagevalError, KeyboardInterrupt) as caught:
         outcome = replace(outcome, error=caught)

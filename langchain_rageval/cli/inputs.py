@@ -25,7 +25,7 @@ from langchain_rageval.cli.selection import (
 )
 from langchain_rageval.cli.terminal import PIPE, write_message
 from langchain_rageval.data.loading import read_samples, valid_samples
-from langchain_rageval.data.schema import Sample
+from langchain_rageval.data.schema import Sample, Usage
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.judge.judge import Judge
@@ -178,9 +178,12 @@ def build_audit(options: argparse.Namespace) -> Audit | None:
     return Audit(judge) if options.audit_share is None else Audit(judge, share=options.audit_share)
 
 
-def build_budget(options: argparse.Namespace) -> Budget | None:
-    """Build the budget that the options describe; None if they set no limit."""
+def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Budget | None:
+    """Build the budget that the options describe, less what was spent; None if they set no limit."""
     limits = {name: getattr(options, f"budget_{name}") for name in ("calls", "tokens", "embeddings")}
+    if spent is not None:
+        used = {"calls": spent.calls, "tokens": spent.tokens or 0, "embeddings": spent.embedded}
+        limits = {name: None if most is None else max(0, most - used[name]) for name, most in limits.items()}
     return None if set(limits.values()) == {None} else Budget(**limits)
 
 

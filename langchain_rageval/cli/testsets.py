@@ -54,7 +54,7 @@ from langchain_rageval.testset.row import TestsetDiff
 from langchain_rageval.testset.testset import Testset, usage_line
 
 _PERSONA = "persona"
-_OF_AN_EVALUATION = ("audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")
+_OF_AN_EVALUATION = ("anchors", "audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")
 _CONDITION = re.compile(r"([\w@.-]+)\s*(<=|>=|<|>)\s*(-?[\d.]+)")
 _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
@@ -314,6 +314,7 @@ def run_plan(options: argparse.Namespace) -> int:
         audit=build_audit(options),
         pilot=options.pilot,
         no_worse=options.no_worse,
+        anchors=options.anchors,
     )
     show_or_write(options, lambda: plan_object(estimate), lambda: _show_plan(estimate, *plan_table(estimate)))
     return 0

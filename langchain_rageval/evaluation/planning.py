@@ -199,6 +199,7 @@ def plan(
     pilot: int | None = None,
     price: Mapping[str, Price] | Price | None = None,
     no_worse: float | None = None,
+    anchors: int = 0,
 ) -> Plan:
     """Return what `evaluate` is expected to cost; without a pilot, without calling a model.
 
@@ -218,6 +219,7 @@ def plan(
         price: prices of the models, as for `evaluate`.
         no_worse: margin of a comparison, such as 0.02, for values from 0 to 1; `plan.no_worse` and a note say how many
             samples its verdict "no worse" takes.
+        anchors: number of rows of a baseline that `rageval ci --anchors` asks again; part of the figures.
 
     Returns:
         Metric name to calls, tokens and texts to embed, over all samples; of the audit in `plan.audit`. A step that
@@ -227,7 +229,7 @@ def plan(
         ConfigError: if the value of an argument is invalid.
         SampleError: if a list or DataFrame holds a sample that a metric cannot read.
     """
-    _check(rehearsed, pilot, no_worse)
+    _check(rehearsed, pilot, no_worse, anchors)
     check_options({"journal": journal, "price": price})
     needed = None if no_worse is None else pairs_to_show(no_worse)
     for option, value, kind in (("until", until, Until), ("batch", batch, Batch), ("audit", audit, Audit)):
@@ -256,7 +258,7 @@ def plan(
         if until is not None:
             asked = _expected_samples(report.rows, until, flat, count, set(audited), share)
             notes.append(f"The stopping rule was simulated with the scores of {len(report.rows)} samples.")
-    factor = asked / max(1, len(drawn))
+    factor, again = asked / max(1, len(drawn)), anchors / max(1, len(drawn))
     waves = None if batch is None else _waves(drawn, [*flat, *strong], count, asked, stops=until is not None)
     if isinstance(until, Decided) and (judges := {id(one): one for metric in flat for one in judges_of(metric)}):
         n_canaries = N_FIRST * len(judges_to_ask(judges.values()))
@@ -264,8 +266,9 @@ def plan(
     if batch is not None:
         notes.append("Batch APIs bill about half of these tokens' price, and answer each wave within 24 hours.")
     notes += [Note("no-worse-takes", margin=no_worse, needed=needed, count=count)] if needed else []
+    notes += [Note("anchors-planned", count=anchors)] if anchors else []
     return Plan(
-        [_planned(name, usage, factor) for name, usage in usages.items()],
+        [_planned(name, usage, factor + again) for name, usage in usages.items()],
         count,
         len(drawn),
         notes,
@@ -276,10 +279,11 @@ def plan(
     )
 
 
-def _check(rehearsed: Any, pilot: Any, no_worse: Any) -> None:
+def _check(rehearsed: Any, pilot: Any, no_worse: Any, anchors: Any) -> None:
     for what, number in (("rehearsed (samples to estimate from)", rehearsed), ("pilot (samples to score)", pilot)):
         if number is not None:
             check_number(f"{what} must be a whole number of at least 1", number, lambda value: value >= 1, whole=True)
+    check_number("anchors must be a whole number of at least 0", anchors, lambda value: value >= 0, whole=True)
     if no_worse is not None:
         expected = "no_worse (margin of a comparison) must be a number between 0 and 1"
         check_number(expected, no_worse, lambda margin: 0 < margin < 1)

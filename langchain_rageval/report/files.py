@@ -106,6 +106,7 @@ class ReportData:
         decisions: what a run with `until=` decided about each metric.
         unreadable: number of records that the run was given and that are not samples; they have no rows.
         canaries: answers of the judges to statements with known verdicts; None if they were not asked.
+        asked_again: usage of the scores of rows of a baseline that were asked again, see `rageval ci --anchors`.
         name: name of the run: that of the file from which it was first loaded; "" before that.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -119,6 +120,7 @@ class ReportData:
     decisions: Mapping[str, Decision] = field(default_factory=dict)
     unreadable: int = field(default=0, kw_only=True)
     canaries: Canaries | None = field(default=None, kw_only=True)
+    asked_again: Usage = field(default_factory=Usage, kw_only=True)
     name: str = field(default="", compare=False)
     finished: str = field(default="", compare=False)
     version: str = field(default="", compare=False)
@@ -139,7 +141,8 @@ def head_of(data: ReportData) -> Mapping[str, Any]:
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
     decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}
     canaries = _adapter(Canaries).dump_python(data.canaries, mode="json") if data.canaries is not None else {}
-    more = {"decisions": decisions, "unreadable": data.unreadable, "canaries": canaries}
+    again = data.asked_again.model_dump() if data.asked_again.calls else {}
+    more = {"decisions": decisions, "unreadable": data.unreadable, "canaries": canaries, "asked_again": again}
     return {**known, **run, "instruments": data.provenance.as_json(), **{key: one for key, one in more.items() if one}}
 
 
@@ -486,6 +489,7 @@ def _head(path: str | Path, line: bytes) -> Head:
         head["complete"] = bool(head.get("complete", True))
         head["unreadable"] = int(head.get("unreadable", 0))
         head["canaries"] = _adapter(Canaries).validate_python(head["canaries"]) if head.get("canaries") else None
+        head["asked_again"] = Usage.model_validate(head.get("asked_again") or {})
         head["left_out"] = [(int(index), str(metric)) for index, metric in head.get("left_out", [])]
         head["instruments"] = Provenance.load(head.get("instruments"))
         head |= {key: str(head.get(key, "")) for key in ("name", "finished", "version")}

@@ -63,6 +63,7 @@ class Report(ReportData):
         decisions: what a run with `until=` decided about each metric.
         unreadable: number of records that the run was given and that are not samples; they have no rows.
         canaries: answers of the judges to statements with known verdicts; None if they were not asked.
+        asked_again: usage of the scores of rows of a baseline that were asked again, see `rageval ci --anchors`.
         name: name of the run: that of the file from which it was first loaded; "" before that.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -122,9 +123,9 @@ class Report(ReportData):
 
     @property
     def usage(self) -> Usage:
-        """Calls, tokens, seconds and, with `price=`, money of all scores, those of an audit and canaries included."""
-        audited = (metric.usage for metric in self.audit.values())
-        return sum(audited, self.summary().usage + (self.canaries.usage if self.canaries else Usage()))
+        """Calls, tokens, seconds and, with `price=`, money of all scores, audits, canaries and rows asked again."""
+        parts = [*(metric.usage for metric in self.audit.values()), *([self.canaries.usage] if self.canaries else [])]
+        return sum([*parts, self.asked_again], self.summary().usage)
 
     @property
     def audit(self) -> AuditSummary:
@@ -617,7 +618,7 @@ class Report(ReportData):
         rows, head = read_report(path)
         run = (head["notes"], head["complete"], head["left_out"], head["instruments"], head["decisions"])
         name = head["name"] or Path(Path(path).name.removesuffix(".part")).stem
-        more = {key: head[key] for key in ("finished", "version", "unreadable", "canaries")}
+        more = {key: head[key] for key in ("finished", "version", "unreadable", "canaries", "asked_again")}
         return cls(rows if lazy else list(rows), *run, name=name, **more)
 
     def _title(self) -> str:

@@ -82,9 +82,18 @@ def test_ci_asks_the_judge_again_about_rows_of_the_baseline(rageval, tmp_path):
     words = ["ci", new, *OFFLINE, "--baseline", tmp_path / "main.jsonl"]
     code, _, err = rageval(*words)
     assert (code, "[worse]" in err) == (1, True)
-    code, _, err = rageval(*words, "--anchors", 30)
+    out = tmp_path / "out.jsonl"
+    code, _, err = rageval(*words, "--anchors", 30, "--out", out, "--price", "OfflineJudge=1,1")
     assert (code, "[judge-shift]" in err) == (1, True)
-    assert f"asked again about 30 rows of {tmp_path / 'main.jsonl'}: " in err
+    written = Report.load(out)
+    (note,) = (one for one in written.notes if one.code == "asked-again")
+    assert (note.fields["count"], note.fields["calls"]) == (30, written.asked_again.calls)
+    assert written.usage == written.summary().usage + written.asked_again
+    assert rageval(*words, "--anchors", 30, "--out", out, "--budget-calls", written.usage.calls - 1)[0] == 1
+    less = Report.load(out)
+    plan = json.loads(rageval("plan", new, *OFFLINE[:2], "--anchors", 30, "--json")[1])
+    assert (plan["total"]["calls"], plan["notes"][-1][:34]) == (2 * 2 * 30, "The figures include 30 rows of the")
+    assert (less.asked_again.calls < written.asked_again.calls, less.notes[-1].code) == (True, "budget-spent")
     assert rageval(*words, "--anchors", 30, "--allow", "judge-shift,worse")[0] == 0
 
 

@@ -80,6 +80,7 @@ def test_samples_without_the_id_that_others_have_are_named():
     report = evaluate(given, abstention(OfflineJudge()), progress=False)
     assert text in report.notes
     stored = Report(report.rows)
+    assert stored.notes == [text]
     assert text in stored.summary().notes
     assert (repr(stored).count(text), repr(report).count(text)) == (1, 1)
     assert [code_of(note) for note in Units(with_metadata({"conversation": "a"}, {})).notes()] == []
