@@ -17,6 +17,7 @@ import asyncio
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 
@@ -30,6 +31,8 @@ _MEASURED = 2.0  # seconds in which a pace is measured, at least
 _BELOW, _MORE = 0.98, 1.005  # of a pace
 _MANY, _MANY_AT_FIRST = 0.1, 0.03  # of the answers
 _FEW = 2  # places; with more, fewer of them are tried first
+_AT_ONCE, _SPACING = 16, 0.002  # calls before the first answer; seconds between the further ones
+_TICK = 0.02  # seconds until a call looks again whether one was answered
 _INTERVAL = 5.0  # seconds between two changes of a pace
 
 
@@ -37,51 +40,65 @@ class Slot:
     """Context manager, sync and async, for one call: waits for its place among those under way, and releases it.
 
     Attributes:
-        since: when the place was taken.
-        epoch: number of changes of the number of places before that.
+        since: when the call was sent, or, before that, when the place was taken.
+        epoch: number of changes of the number of places before the place was taken.
+        number: number of places that were taken before.
+        sent: True once the call was sent.
         rejected: True if the endpoint rejected the call.
     """
 
-    __slots__ = ("_limiter", "epoch", "rejected", "since")
+    __slots__ = ("_limiter", "_waiter", "epoch", "number", "rejected", "sent", "since")
 
     def __init__(self, limiter: AdaptiveLimiter) -> None:
-        self._limiter, self.since, self.epoch, self.rejected = limiter, 0.0, 0, False
+        self._limiter, self.since, self.epoch, self.number = limiter, 0.0, 0, 0
+        self.sent = self.rejected = False
+        self._waiter: Future[None] | None = None
 
     def __enter__(self) -> Slot:
         """Take a place, blocking this thread."""
-        waiter, has_turn = self._limiter._acquire(self), False
         try:
-            while waiter is not None:
-                with suppress(TimeoutError):
-                    waiter.result(self._limiter._patience)
-                    waiter = None
-                    break
-                self._limiter._look_again()
-            while (seconds := self._limiter._delay(has_turn=has_turn)) > 0:
-                time.sleep(seconds)
-                has_turn = True
+            for wait in self._waits():
+                if isinstance(wait, float):
+                    time.sleep(wait)
+                else:
+                    with suppress(TimeoutError):
+                        wait.result(self._limiter._patience)
         except BaseException:  # Ctrl-C in the main thread
-            self._limiter._withdraw(self, waiter)
+            self._limiter._withdraw(self, self._waiter)
             raise
-        self.since = time.monotonic()
         return self
 
     async def __aenter__(self) -> Slot:
         """Take a place without blocking the event loop."""
-        waiter, has_turn = self._limiter._acquire(self), False
         try:
-            served = None if waiter is None else asyncio.wrap_future(waiter)
-            while served is not None and not (await asyncio.wait([served], timeout=self._limiter._patience))[0]:
-                self._limiter._look_again()
-            waiter = None
-            while (seconds := self._limiter._delay(has_turn=has_turn)) > 0:
-                await asyncio.sleep(seconds)
-                has_turn = True
+            for wait in self._waits():
+                if isinstance(wait, float):
+                    await asyncio.sleep(wait)
+                else:
+                    await asyncio.wait([asyncio.wrap_future(wait)], timeout=self._limiter._patience)
         except asyncio.CancelledError:
-            self._limiter._withdraw(self, waiter)
+            self._limiter._withdraw(self, self._waiter)
             raise
-        self.since = time.monotonic()
         return self
+
+    def _waits(self) -> Iterator[Future[None] | float]:
+        """Take a place and yield what to wait for until the call may be sent: a future, or a number of seconds."""
+        limiter, is_open, has_turn = self._limiter, False, False
+        self._waiter = limiter._acquire(self)
+        while not is_open:
+            while self._waiter is not None:
+                yield self._waiter
+                if self._waiter.done():
+                    self._waiter = None
+                else:
+                    limiter._look_again()
+            while (seconds := limiter._first_delay(self)) > 0:
+                yield seconds
+            is_open = limiter._is_open(self)
+        while (seconds := limiter._delay(has_turn=has_turn)) > 0:
+            yield seconds
+            has_turn = True
+        limiter._send(self)
 
     def __exit__(self, *_: object) -> None:
         """Release the place."""
@@ -110,7 +127,8 @@ class AdaptiveLimiter:
         self.pace: float | None = None
         self._is_stated = False  # the pace, by headers of the endpoint
         self._many = _MANY_AT_FIRST  # share of rejections after which the pace is measured again
-        self._epoch = 0
+        self._epoch = self._taken = 0
+        self._began = 0.0
         self._latest: deque[Slot] = deque()  # calls of this epoch
         self._too_large: int | None = None  # size at which calls were rejected
         self._probe = 0  # places that were added beyond the sizes that are known to be right
@@ -178,7 +196,8 @@ class AdaptiveLimiter:
             elif rejected >= max(_LEAST_REJECTED, _SIGNIFICANT * sent):
                 if not self._epoch:  # what was answered before says nothing of a limit
                     self._begin_measure()
-                self._begin_epoch(self.size - rejected)
+                under_way = sum(one.sent and not one.rejected for one in self._holders)
+                self._begin_epoch(min(self.size - rejected, under_way))
                 self._is_shrinking = True
                 self._close(retry_after)
 
@@ -275,12 +294,43 @@ class AdaptiveLimiter:
             return waiter
 
     def _hold(self, slot: Slot) -> None:
-        slot.since, slot.epoch = time.monotonic(), self._epoch
+        slot.since, slot.epoch, slot.number = time.monotonic(), self._epoch, self._taken
+        self._began, self._taken = self._began or slot.since, self._taken + 1
         self._holders[slot] = None
-        if self.limit is not None:
-            self._latest.append(slot)
-            if len(self._latest) > max(_LATEST, self.size or 0):
-                self._latest.popleft()
+
+    def _first_delay(self, slot: Slot) -> float:
+        """Return the seconds that a call waits while none was answered; 0 or less if it does not.
+
+        The first 16 calls are sent at once, the others one by one, so that rejections arrive before all are sent. After
+        a rejection the others wait for an answer of a call under way.
+        """
+        with self._lock:
+            is_known = self.limit is None or self._usual is not None or self._epoch > 0
+            if is_known or slot.number < _AT_ONCE:
+                return 0.0
+            if self._rejections:
+                return _TICK if any(one.sent for one in self._holders) else 0.0
+            return self._began + (slot.number - _AT_ONCE) * _SPACING - time.monotonic()
+
+    def _is_open(self, slot: Slot) -> bool:
+        """Return True if a call keeps its place; False if the places became fewer, and it waits again as the first."""
+        with self._lock:
+            if self.size is None or slot.epoch == self._epoch or len(self._holders) <= self.size:
+                return True
+            del self._holders[slot]
+            slot._waiter = Future[None]()
+            self._waiting.appendleft((slot, slot._waiter))
+            self._admit()
+            return False
+
+    def _send(self, slot: Slot) -> None:
+        """Record that a call is sent."""
+        with self._lock:
+            slot.since, slot.sent = time.monotonic(), True
+            if self.limit is not None and slot.epoch == self._epoch:
+                self._latest.append(slot)
+                if len(self._latest) > max(_LATEST, self.size or 0):
+                    self._latest.popleft()
 
     def _release(self, slot: Slot) -> None:
         with self._lock:

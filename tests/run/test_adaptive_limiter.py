@@ -1,4 +1,6 @@
 import asyncio
+import heapq
+import random
 import signal
 import threading
 import time
@@ -6,6 +8,7 @@ from collections import deque
 from types import SimpleNamespace
 
 import pytest
+from helpers.each import each
 from helpers.waiting import PATIENCE, auntil, until
 
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
@@ -175,6 +178,44 @@ def test_each_of_many_rejected_calls_takes_its_slot_away_and_at_least_one_remain
     assert [answer(slots, held(slots, 16), rejected=16), answer(slots, held(slots, 1), rejected=1)] == [1, 1]
 
 
+def test_the_places_become_as_many_as_calls_are_under_way_and_not_rejected():
+    slots = AdaptiveLimiter(16)
+    good = held(slots, 2)
+    assert answer(slots, held(slots, 8), rejected=8) == 2
+    assert answer(slots, good) == 2
+
+
+def test_before_the_first_answer_further_calls_wait_after_a_rejection():
+    slots = AdaptiveLimiter(32)
+    first = held(slots, 16)
+    for call in first[:3]:
+        slots.record_rejection(call)
+        call.__exit__()
+    waiting = threading.Thread(target=held, args=(slots, 3), daemon=True)
+    waiting.start()
+    until(lambda: len(slots._holders) == 14)
+    assert [call.sent for call in slots._holders].count(False) == 1
+    slots.record_success(first[3])
+    waiting.join(PATIENCE)
+    assert not waiting.is_alive()
+
+
+def test_a_call_that_waited_for_the_first_answer_gives_its_place_back_if_they_become_fewer():
+    slots, sent = AdaptiveLimiter(32), []
+    first = held(slots, 16)
+    slots.record_rejection(first[0])
+    waiting = threading.Thread(target=lambda: sent.extend(held(slots, 1)), daemon=True)
+    waiting.start()
+    until(lambda: len(slots._holders) == 17)
+    assert answer(slots, first[1:8], rejected=7) == 8
+    until(lambda: slots._waiting)
+    assert sent == []
+    for call in (first[0], *first[8:]):
+        call.__exit__()
+    waiting.join(PATIENCE)
+    assert len(sent) == 1
+
+
 def test_slots_grow_by_half_a_round_up_to_the_size_that_was_too_large_and_wait_there():
     slots = AdaptiveLimiter(32)
     answer(slots, held(slots, 32), rejected=20)  # 12 were answered, 13 are too many
@@ -197,8 +238,9 @@ def test_a_size_that_is_tried_again_in_vain_is_tried_later_each_time():
 
 def test_outcomes_of_calls_before_the_last_change_but_one_are_ignored():
     slots = AdaptiveLimiter(16)
-    old = held(slots, 2)
+    old, good = held(slots, 2), held(slots, 6)
     assert answer(slots, held(slots, 8), rejected=8) == 8
+    answer(slots, good)
     for _ in range(12):
         answer(slots, held(slots, slots.size - 2))
     assert slots.size > 8
@@ -250,6 +292,89 @@ def test_a_stated_pace_is_kept_and_retry_after_closes_for_all_if_every_call_is_r
     for call in held(other, 8):
         other.record_rejection(call, 30.0)
     assert other._delay(has_turn=True) == 30
+
+
+class Endpoint:
+    """An endpoint with room for some calls, and callers that share a limiter, in simulated time.
+
+    A call takes 0.1 s, a rejection 0.01 s; a rejected caller tries again after a second. The calls of a share `rate`
+    are rejected at random.
+    """
+
+    def __init__(self, clock, limit, room, *, rate=0.0, seed=0):
+        self.clock, self.slots, self.room, self.rate = clock, AdaptiveLimiter(limit), room, rate
+        self.random, self.events, self.waiting = random.Random(seed), [], []
+        self.inside = self.sent = self.rejected = self.left = 0
+
+    def run(self, calls, callers=64):
+        """Make so many calls; return the seconds that they took."""
+        began, self.left = self.clock.seconds, self.left + calls
+        for _ in range(callers):
+            self.at(self.random.uniform(0, 0.02), self.begin)
+        while self.events:
+            self.clock.seconds, _, step, arguments = heapq.heappop(self.events)
+            step(*arguments)
+            served = [one for one in self.waiting if one[0].done()]
+            self.waiting = [one for one in self.waiting if not one[0].done()]
+            for _, slot, waits in served:
+                self.proceed(slot, waits)
+        return self.clock.seconds - began
+
+    def at(self, seconds, step, *arguments):
+        heapq.heappush(self.events, (self.clock.seconds + seconds, self.random.random(), step, arguments))
+
+    def begin(self):
+        if self.left > 0:
+            self.left -= 1
+            self.attempt()
+
+    def attempt(self):
+        slot = self.slots.slot()
+        self.proceed(slot, slot._waits())
+
+    def proceed(self, slot, waits):
+        wait = next(waits, None)
+        if isinstance(wait, float):
+            self.at(wait, self.proceed, slot, waits)
+        elif wait is not None:
+            self.waiting.append((wait, slot, waits))
+        else:
+            self.at(self.random.uniform(0.001, 0.004), self.arrive, slot)
+
+    def arrive(self, slot):
+        self.sent += 1
+        is_rejected = self.inside >= self.room or self.random.random() < self.rate
+        self.inside += not is_rejected
+        self.at(0.01 if is_rejected else self.random.uniform(0.095, 0.105), self.end, slot, is_rejected)
+
+    def end(self, slot, is_rejected):
+        self.rejected += is_rejected
+        self.inside -= not is_rejected
+        (self.slots.record_rejection if is_rejected else self.slots.record_success)(slot)
+        slot.__exit__()
+        self.at(1.0, self.attempt) if is_rejected else self.at(0.003, self.begin)
+
+
+@each(("limit", "room"), [(32, 8), (32, 4), (16, 12), (64, 12)])
+def test_an_endpoint_with_room_for_fewer_calls_rejects_few_and_is_kept_busy(clock, limit, room):
+    for seed in range(2):
+        endpoint = Endpoint(clock, limit, room, seed=seed)
+        seconds = endpoint.run(640, 2 * limit)
+        assert 0 < endpoint.rejected <= 0.05 * endpoint.sent
+        assert seconds <= 1.25 * 640 * 0.1 / room + 1
+        assert room // 2 <= endpoint.slots.lowest_size <= room
+
+
+def test_calls_rejected_at_random_cost_little_and_the_slots_grow_back_when_there_is_room(clock):
+    endpoint = Endpoint(clock, 16, 1000, rate=0.05)
+    assert endpoint.run(640, 32) <= 1.5 * 4
+    assert endpoint.slots.lowest_size >= 10
+    endpoint = Endpoint(clock, 16, 4)
+    endpoint.run(80, 32)
+    assert endpoint.slots.lowest_size <= 4
+    endpoint.room = 1000
+    assert endpoint.run(1600, 32) <= 20
+    assert endpoint.slots.size == 16
 
 
 async def test_a_reduction_revokes_no_held_slot_and_keeps_the_order_of_the_queue():
