@@ -7,6 +7,7 @@ that was given the handler. All runs of trees that are not sampled share one nod
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from langchain_core.load.serializable import Serializable
+from langchain_core.runnables.config import var_child_runnable_config
 from pydantic import BaseModel
 
 from langchain_rageval.chains.prompt_search import ModelCall
@@ -61,6 +63,7 @@ class RootRun:
         thread_id: id of the conversation that the run is a turn of; None if it is unknown.
         awaits_thread: True until the first step, which may show the id of the conversation.
         is_undecided: True if that id is to decide whether the run is sampled.
+        awaits_previous: True until a step within an entrypoint of LangGraph shows what its last turn saved.
         is_new_conversation: True if no earlier turn can have left Documents in the state of the chain.
     """
 
@@ -86,6 +89,7 @@ class RootRun:
     thread_id: str | None = None
     awaits_thread: bool = False
     is_undecided: bool = False
+    awaits_previous: bool = True
     is_new_conversation: bool = False
 
     @property
@@ -114,6 +118,17 @@ class RootRun:
         known = self.messages
         if known is None or (messages and known and len(messages) > len(known) and messages[-len(known) :] == known):
             self.messages = messages
+
+    def see_previous(self) -> None:
+        """Put the messages that an entrypoint of LangGraph saved in the turn before, if any, before the known ones."""
+        runtime, config = sys.modules.get("langgraph.runtime"), var_child_runnable_config.get()
+        if runtime is None or not config or (config.get("metadata") or {}).get("langgraph_triggers") != ("__start__",):
+            return
+        self.awaits_previous = False
+        saved = runtime.get_runtime().previous
+        if isinstance(saved, Mapping):
+            saved = next((saved[name] for name in _MESSAGES if name in saved), None)
+        self.messages = [*(saved if isinstance(saved, list | tuple) else ()), *(self.messages or ())]
 
     def see_examples(self, inputs: Any) -> None:
         """Record the texts that the inputs of a step, such as a prompt template, name as examples."""
@@ -229,6 +244,8 @@ class RunTrees:
         if root is None:
             self._add(run_id, _UNSAMPLED)
             return True
+        if root.awaits_previous:
+            root.see_previous()
         if self.is_open(run_id):
             return True  # the chain was given the handler twice
         node = _Node(root, parent, run_type)

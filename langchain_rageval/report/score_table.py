@@ -44,15 +44,17 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Row, Score], Any]]] = {
     "history": ("TEXT", lambda row, _: _json([turn.model_dump() for turn in row.sample.history] or None)),
     "money": ("REAL", lambda _, score: score.usage.money),
     "retrieved": ("TEXT", lambda row, _: _json(row.sample.retrieved)),
+    "asked": ("INTEGER", lambda row, score: int(score.metric in row.asked)),
 }
 """Columns of the table `scores` with their SQL types and what they hold. The primary key is (run_id, metric).
 
 `written` is the time of scoring in seconds since 1970. Exactly one of `value`, `unscored` and `error` is not NULL.
 `contexts`, `retrieved`, `metadata`, `findings`, `tags` and `history` are JSON; `history` is NULL outside of
-conversations, `retrieved` where it is unknown or equal to `contexts`.
+conversations, `retrieved` where it is unknown or equal to `contexts`. `asked` is 1 if a model was asked
+anew, see `Row`.
 """
 
-_ADDED = ("sample_id", "tags", "history", "money", "retrieved")  # missing in files of version 0.1.0
+_ADDED = ("sample_id", "tags", "history", "money", "retrieved", "asked")  # missing in files of version 0.1.0
 
 
 def prepare_table(connection: sqlite3.Connection) -> None:
@@ -131,7 +133,9 @@ def _row(path: str | Path, records: list[sqlite3.Row]) -> Row:
         )
         scores = {str(record["metric"]): _score(dict(record)) for record in records}
         when = datetime.fromtimestamp(max(record["written"] for record in records), UTC)
-        return Row(index=0, sample=sample, scores=scores, time=when, tags=json.loads(first.get("tags") or "{}"))
+        asked = [str(record["metric"]) for record in records if dict(record).get("asked")]
+        tags = json.loads(first.get("tags") or "{}")
+        return Row(index=0, sample=sample, scores=scores, time=when, asked=asked, tags=tags)
     except (ValidationError, ValueError, TypeError) as error:
         problem = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise ConfigError(f"{path}, run {first['run_id']}: not a row of a report: {problem}") from None

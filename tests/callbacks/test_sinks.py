@@ -288,7 +288,7 @@ def test_its_file_is_a_report_too(tmp_path):
     sink = SqliteSink(tmp_path / "scores.db")
     late = datetime(2026, 11, 2, 12, tzinfo=UTC)
     rows = [
-        row(0.5).model_copy(update={"time": late, "tags": {"version": "1.4"}}),
+        row(0.5).model_copy(update={"time": late, "tags": {"version": "1.4"}, "asked": ["faithfulness"]}),
         row(None, history=[("user", "Какой город?"), ("assistant", "Мюнхен.")]).model_copy(
             update={"time": late - timedelta(days=1)}
         ),
@@ -296,9 +296,9 @@ def test_its_file_is_a_report_too(tmp_path):
     for one in rows:
         sink(one)
     loaded = Report.load(sink.path)
-    assert [(one.index, one.time, one.tags) for one in loaded.rows] == [
-        (0, rows[1].time, {}),
-        (1, late, {"version": "1.4"}),
+    assert [(one.index, one.time, one.tags, one.asked) for one in loaded.rows] == [
+        (0, rows[1].time, {}, []),
+        (1, late, {"version": "1.4"}, ["faithfulness"]),
     ]
     assert loaded.rows[1].scores == rows[0].scores
     assert {name: (score.comment, score.usage) for name, score in loaded.rows[0].scores.items()} == {
@@ -326,7 +326,7 @@ def test_a_file_of_an_earlier_version_gets_the_new_columns(tmp_path):
     sink(row(0.5))
     sink.close()
     with closing(sqlite3.connect(path)) as connection:
-        for name in ("sample_id", "tags", "history", "money"):
+        for name in ("sample_id", "tags", "history", "money", "asked"):
             connection.execute(f"ALTER TABLE scores DROP COLUMN {name}")
     (old,) = Report.load(path).rows
     assert (old.sample.question, old.sample.history, old.tags) == (QUESTION, [], {})

@@ -144,7 +144,7 @@ async def check_chat(name, door):
     assert (len(rows), whole.question, len(whole.history)) == (len(TURNS), TURNS[-1], 2 * len(TURNS) - 2)
 
 
-@each("name", ["a history around a function", "a graph with messages", "messages of the caller"])
+@each("name", ["a history around a function", "a graph with messages", "an entrypoint that saves messages"])
 async def test_each_turn_of_a_chat_has_the_turns_before_it_and_its_chunks(name):
     await check_chat(name, stream)
 

@@ -38,7 +38,7 @@ from langchain_classic.chains.combine_documents import create_stuff_documents_ch
 from langchain_core._api import LangChainDeprecationWarning
 from langchain_core.chat_history import InMemoryChatMessageHistory
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, convert_to_messages
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
@@ -555,6 +555,19 @@ def chat_of(state_class: Any) -> Any:
     return built.compile(checkpointer=InMemorySaver())
 
 
+def previous_turns(form: Any) -> Any:
+    """Return an entrypoint of LangGraph that saves its messages for the next turn, in some form."""
+
+    @entrypoint(checkpointer=InMemorySaver())
+    def app(question: str, *, previous: Any = None) -> Any:
+        before = (previous["messages"] if isinstance(previous, dict) else previous) or []
+        messages = [*before, {"role": "user", "content": question}]
+        answer = Echo().invoke([SystemMessage(gold(question)), *messages]).text
+        return entrypoint.final(value=answer, save=form([*messages, {"role": "assistant", "content": answer}]))
+
+    return app
+
+
 def own_history() -> Any:
     class State(TypedDict, total=False):
         question: str
@@ -653,6 +666,16 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
     "a graph whose state is a dataclass": (lambda: chat_of(Record), lambda: messages_of, "thread_id"),
     "a graph in a chain": (lambda: RunnableLambda(lambda given: given) | chat(), lambda: messages_of, "thread_id"),
     "a graph with a history of its own": (own_history, lambda: asked, "thread_id"),
+    "an entrypoint that saves messages": (
+        lambda: previous_turns(convert_to_messages),
+        lambda: lambda question: question,
+        "thread_id",
+    ),
+    "an entrypoint that saves a mapping": (
+        lambda: previous_turns(lambda messages: {"messages": messages}),
+        lambda: lambda question: question,
+        "thread_id",
+    ),
     "messages of the caller": (lambda: lines(WITH_HISTORY), lambda: sent(HumanMessage, AIMessage), "thread_id"),
     "pairs of the caller": (
         lambda: lines(WITH_HISTORY),
