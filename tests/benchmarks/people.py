@@ -1,4 +1,4 @@
-"""Measure scores against people: the tables of docs/explanation/against-people.md.
+"""Measure scores against people: the tables of tests/benchmarks/results/people.md.
 
     python tests/benchmarks/people.py --mtrag FILE                          # agreement with three people each
     python tests/benchmarks/people.py --mtrag FILE --judge gigachat:GigaChat-2-Max   # and of our metrics by this judge
@@ -47,7 +47,7 @@ from langchain_rageval.report.people import corrected
 from langchain_rageval.statistics import prediction_powered_mean
 from langchain_rageval.trust.agreement import Agreement
 
-PAGE = ROOT / "docs" / "explanation" / "against-people.md"
+PAGE = ROOT / "tests" / "benchmarks" / "results" / "people.md"
 DRAWS, AUDITS, AUDITED = 200, 10_000, 200
 NOT_RUN = "not run"
 
