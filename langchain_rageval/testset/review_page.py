@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,52 +17,35 @@ from langchain_rageval.text.language import page_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import content_words
 
-_WORD = re.compile(r"\S+")
 _LONGEST = 50_000
-"""Characters of a passage in which sentences are sought."""
+"""Characters of a passage, or of a reference, in which sentences are sought."""
+_LEAST_SHARE = 0.2
+"""Least share of a sentence's words, weighted by rarity, that a near sentence adds to those before it."""
 
 
-class _Folded:
-    """Text with single spaces between its words, and the way back to the places of the original."""
-
-    def __init__(self, text: str) -> None:
-        words = list(_WORD.finditer(text))
-        self.text = " ".join(match[0] for match in words)
-        lowered = self.text.lower()
-        self.lowered = lowered if len(lowered) == len(self.text) else self.text
-        self._begins = [match.start() for match in words]
-        self._folded_begins = list(accumulate((len(match[0]) + 1 for match in words), initial=0))
-
-    def original(self, begin: int, end: int) -> tuple[int, int]:
-        """Return the span in the original text for a span that is not empty."""
-        return self._place(begin), self._place(end - 1) + 1
-
-    def _place(self, at: int) -> int:
-        word = bisect(self._folded_begins, at) - 1
-        return self._begins[word] + at - self._folded_begins[word]
-
-
-def mark_sentences(sentences: Iterable[str], passages: Sequence[str]) -> list[list[str]]:
+def mark_sentences(sentences: Iterable[str], passages: Sequence[str], *, nearest: bool = False) -> list[list[str]]:
     """Return each passage cut into parts, of which every second one is marked; joined they are the passage.
 
     Args:
         sentences: sentences whose words are marked wherever they occur.
         passages: the passages.
+        nearest: True to mark, for a sentence that is nowhere, the sentences that together hold most of its words.
     """
-    folded = [_Folded(text[:_LONGEST]) for text in passages]
-    statements = [sentence for sentence in sentences if content_words(sentence)]
-    spans = [{span for statement in statements for span in _same_words(statement, text)} for text in folded]
-    return [_parts(text, sorted(marked)) for text, marked in zip(passages, spans, strict=True)]
+    texts = [text[:_LONGEST] for text in passages]
+    known = {s: content_words(s) for text in texts for s in split_sentences(text)} if nearest else {}
+    marked: list[set[tuple[int, int]]] = [set() for _ in texts]
+    for sentence in filter(content_words, sentences):
+        is_there = any(_same_words(sentence, text) for text in texts)
+        for wanted in [sentence] if is_there else _nearest(sentence, known):
+            for spans, text in zip(marked, texts, strict=True):
+                spans.update(_same_words(wanted, text))
+    return [_parts(text, sorted(spans)) for text, spans in zip(passages, marked, strict=True)]
 
 
-def _same_words(statement: str, folded: _Folded) -> Iterator[tuple[int, int]]:
-    words = _fold(statement.strip(" .!?…«»“”\"'")).lower()
-    begin = folded.lowered.find(words)
-    while begin >= 0:
-        end = begin + len(words)
-        if not (_in_word(folded.text, begin) or _in_word(folded.text, end)):
-            yield folded.original(begin, end)
-        begin = folded.lowered.find(words, end)
+def _same_words(sentence: str, text: str) -> list[tuple[int, int]]:
+    pattern = r"\s+".join(map(re.escape, sentence.strip(" .!?…«»“”\"'").split()))
+    spans = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
+    return [span for span in spans if not any(_in_word(text, at) for at in span)]
 
 
 def _in_word(text: str, at: int) -> bool:
@@ -70,8 +53,18 @@ def _in_word(text: str, at: int) -> bool:
     return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
 
 
-def _fold(text: str) -> str:
-    return " ".join(text.split())
+def _nearest(sentence: str, known: Mapping[str, set[str]]) -> Iterator[str]:
+    """Yield the sentences that together hold most of the words of a sentence, the one with most of them first."""
+    frequency = Counter(word for words in known.values() for word in words)
+    missing = {word: 1 / max(1, frequency[word]) for word in content_words(sentence)}
+    least = _LEAST_SHARE * sum(missing.values())
+    while missing and known:
+        weights = {other: sum(missing.get(word, 0) for word in words) for other, words in known.items()}
+        best = max(weights, key=lambda other: (weights[other], -len(known[other])))
+        if weights[best] < least:
+            return
+        yield best
+        missing = {word: weight for word, weight in missing.items() if word not in known[best]}
 
 
 def _parts(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
@@ -123,6 +116,7 @@ def _item(row: TestsetRow) -> dict[str, Any]:
         "question": row.question,
         "texts": [["reference", row.reference]],
         "passages": list(_passages(row)),
+        "marks": "evidence" if row.evidence else "nearest",
         "history": [trial.model_dump() for trial in row.history],
         "rest": row.model_dump_json(fallback=str, exclude=_EDITED),
     }
@@ -131,7 +125,7 @@ def _item(row: TestsetRow) -> dict[str, Any]:
 def _passages(row: TestsetRow) -> Iterator[dict[str, Any]]:
     texts = [cut(text) for text in row.contexts]
     statements = row.evidence or split_sentences(row.reference[:_LONGEST])
-    parts = mark_sentences(statements if row.answerable else [], texts)
+    parts = mark_sentences(statements if row.answerable else [], texts, nearest=not row.evidence)
     for place, marked in enumerate(parts):
         passage: dict[str, Any] = {"parts": marked}
         if place < len(row.spans):

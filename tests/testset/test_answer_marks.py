@@ -1,4 +1,4 @@
-"""Marks of sentences in passages: the same words, wherever they occur."""
+"""Marks of sentences in passages: the same words, wherever they occur, or else the nearest sentences."""
 
 from helpers.each import each
 from hypothesis import given
@@ -25,6 +25,22 @@ def test_the_words_of_each_sentence_are_marked(sentences, marked):
     assert ["".join(passage) for passage in parts] == [MUNICH, AUGSBURG]
 
 
+@each(
+    ("sentence", "marked"),
+    [
+        ("The Isar has a museum.", [["It lies\non the Isar and has museums"], []]),
+        ("Romans founded the older Augsburg.", [[], ["Augsburg was founded by the Romans in 15 BC", "It is older"]]),
+        ("It lies on the Isar.", [["It lies\non the Isar"], []]),
+        ("Quantum chromodynamics.", [[], []]),
+        ("...", [[], []]),
+    ],
+)
+def test_where_the_words_are_nowhere_the_nearest_sentences_are_marked_if_that_is_wanted(sentence, marked):
+    nearest, exact = (mark_sentences([sentence], [MUNICH, AUGSBURG], nearest=one) for one in (True, False))
+    assert [passage[1::2] for passage in nearest] == marked
+    assert [passage[1::2] for passage in exact] == (marked if sentence.startswith("It") else [[], []])
+
+
 def test_marks_that_overlap_become_one():
     (parts,) = mark_sentences(["The old town hall.", "Town hall clock."], ["See the old town hall clock."])
     assert parts == ["See ", "the old town hall clock", "."]
@@ -35,7 +51,8 @@ TEXTS = st.text(st.sampled_from("ab1 .\n\tёİß\u2028"), max_size=60)
 
 @given(sentence=TEXTS, passages=st.lists(TEXTS, max_size=3))
 def test_the_parts_joined_are_the_passages(sentence, passages):
-    assert ["".join(parts) for parts in mark_sentences([sentence], passages)] == passages
+    for nearest in (False, True):
+        assert ["".join(parts) for parts in mark_sentences([sentence], passages, nearest=nearest)] == passages
 
 
 def test_words_at_the_very_beginning_are_marked_and_words_that_go_on_are_not():

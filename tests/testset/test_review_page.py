@@ -316,7 +316,7 @@ def test_a_reviewed_test_set_opens_with_its_decisions_and_records_them_once(open
 # What is shown
 
 
-def test_the_words_of_the_reference_are_marked_in_the_passages(opened):
+def test_the_evidence_is_marked_in_the_passages_or_else_what_is_nearest_to_the_reference(opened):
     rows = [
         row(0),
         row(1, evidence=["It lies on the Isar.", "Dresden lies on the Elbe."]),
@@ -328,8 +328,10 @@ def test_the_words_of_the_reference_are_marked_in_the_passages(opened):
         "[1] munich.md, characters 10–58m",
         "[2] dresden.md, characters 0–49d",
     ]
+    expect(page.locator(".card .quiet").first).to_contain_text("No evidence is recorded. Marked: the words of")
     page.keyboard.press("j")
     assert page.locator("mark").all_inner_texts() == ["It lies on the Isar", "Dresden lies on the Elbe"]
+    expect(page.locator(".card .quiet").first).to_contain_text("Marked: the evidence")
     page.keyboard.press("j")
     assert page.locator("mark").count() == 0
     expect(page.locator(".row-facts")).to_contain_text("the documents do not answer it")

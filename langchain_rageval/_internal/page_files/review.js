@@ -198,7 +198,7 @@
     const found = item.passages.map(passageView), name = testset ? "passages" : "contexts";
     if (!found.length) found.push(element("p", { className: "empty" }, words[`no_${name}`]));
     const marked = item.passages.some(({ parts }) => parts.length > 1);
-    const view = section(words[name], ...(marked ? [element("p", { className: "quiet" }, words.marks)] : []), ...found);
+    const view = section(words[name], ...(marked ? [element("p", { className: "quiet" }, words.marks[item.marks])] : []), ...found);
     view.className = "card";
     return view;
   }
