@@ -117,8 +117,8 @@ class Candidate(InputModel):
             none.
         answerable: True if the passages are meant to answer the question.
         needed: ids of the passages that the answer must need, all of them; `[]` if any passage will do.
-        nearest: other passages of the corpus that share most words with a question that is meant to be unanswerable.
-            They must not answer it either.
+        nearest: passages of the whole corpus that a search by words and by meaning finds for a question that is meant
+            to be unanswerable. They must not answer it either.
         metadata: metadata that evolutions add to the row, such as `persona`, `style` and `bridge`.
         grade: mean of the four grades of the drawn passage, from 1 to 3; None before it is graded.
         keyphrases: key phrases of the drawn passage.

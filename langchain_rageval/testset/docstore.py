@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, islice
+from itertools import accumulate, compress, islice, zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -44,6 +44,8 @@ _SEPARATORS = (
     r"\S{1000}",  # text without white space; splitting it character by character takes minutes
 )
 _EXTRA_RESULTS = 8  # requested from a vector store in addition: some are the passage itself or too similar
+_LEAST_FOUND, _MOST_FOUND = 4, 12  # passages that a search finds
+_FOUND_TEXT = 16_000  # characters of these
 _MAX_COSINE = 1.01  # with rounding errors
 _SPACE = re.compile(r"\s*")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])")
@@ -177,22 +179,42 @@ class Docstore:
         nearest_first = near[np.argsort(-cosines[near], kind="stable")]
         return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
 
-    def search(self, text: str, vector: Any = None, k: int = 4) -> list[Passage]:
-        """Return the passages nearest to a text, by rarity of the common words and, with its unit vector, by meaning.
+    def search(self, text: str, vector: Any = None) -> list[Passage]:
+        """Return the passages nearest to a text, by rarity of the common words and by meaning in turn.
+
+        At most 12, and of these as many as 16,000 characters hold, but at least four. A vector store finds some too.
 
         Args:
             text: the text.
-            vector: its unit vector, for passages that are embedded.
-            k: maximum number of passages that each of the two finds; a vector store finds them instead.
+            vector: its unit vector, for passages that are embedded; None to search by words alone.
         """
+        index = self.phrase_index.nearest(text)[:_MOST_FOUND]
+        rankings = [[self.passages[number] for number in index]]
         if self.vectorstore is not None:
-            found = self.vectorstore.similarity_search(text, k=2 * k)
-            return [self._by_text.get(doc.page_content) or next(_passages([doc], None)) for doc in found]
-        numbers = self.phrase_index.nearest(text)[:k]
-        if vector is not None and self._unit_vectors is not None and self._unit_vectors.size:
+            results = self.vectorstore.similarity_search(text, k=_MOST_FOUND)
+            rankings.append([self._passage_of_result(document) for document in results])
+        elif vector is not None and self._unit_vectors is not None and self._unit_vectors.size:
             cosines = np.nan_to_num(self._unit_vectors @ np.asarray(vector, np.float32))
-            numbers += [int(number) for number in np.argsort(-cosines, kind="stable")[:k]]
-        return [self.passages[number] for number in dict.fromkeys(numbers)]
+            order = np.argsort(-cosines, kind="stable")[:_MOST_FOUND]
+            rankings.append([self.passages[number] for number in order])
+        found = {passage.text: passage for group in zip_longest(*rankings) for passage in group if passage}
+        lengths = accumulate(map(len, found))
+        fits = [n < _LEAST_FOUND or (n < _MOST_FOUND and length <= _FOUND_TEXT) for n, length in enumerate(lengths)]
+        return list(compress(found.values(), fits))
+
+    def find(self, text: str) -> Operation[list[Passage]]:
+        """Embed a text, and the passages unless they are embedded already, and search; without embeddings, search."""
+        if self.vectorstore is not None or self.embeddings is None:
+            return self.search(text)
+        yield from embed_passages(self)
+        (vector,) = yield from _embed_batch(self.embeddings, [text])
+        return self.search(text, vector)
+
+    @property
+    def found_at_most(self) -> int:
+        """Number of passages of usual length that a search finds."""
+        usual = max(1, sum(map(len, self._by_text)) // max(1, len(self)))
+        return min(len(self), max(_LEAST_FOUND, min(_MOST_FOUND, _FOUND_TEXT // usual)))
 
     def passage_of(self, text: str) -> Passage | None:
         """Return the passage with this text, or None."""
@@ -266,7 +288,10 @@ class Docstore:
         if _are_cosines([score for _, score in results]):
             results = [(doc, score) for doc, score in results if score is not None and floor <= score < ceiling]
         others = {doc.page_content: doc for doc, _ in results if doc.page_content != passage.text}
-        return [self._by_text.get(text) or next(_passages([doc], None)) for text, doc in others.items()][:k]
+        return [self._passage_of_result(document) for document in others.values()][:k]
+
+    def _passage_of_result(self, document: Document) -> Passage:
+        return self._by_text.get(document.page_content) or next(_passages([document], None))
 
 
 def sentence_hashes(text: str) -> dict[int, str]:

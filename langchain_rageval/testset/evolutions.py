@@ -262,6 +262,11 @@ def adds_passage(branch: Branch) -> bool:
     return any(kind.adds_passage for kind in kinds_of(branch))
 
 
+def is_searched(branch: Branch) -> bool:
+    """Return True if a branch writes questions that no passage may answer, for which the corpus is searched."""
+    return not all(kind.answerable for kind in kinds_of(branch))
+
+
 def _flatten(part: Any) -> Iterator[Any]:
     """Yield evolutions, user steps and other parts in order, without `simple`."""
     if isinstance(part, Evolution):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from random import Random
 from typing import Any
 
@@ -95,13 +94,6 @@ def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most:
     return bridges
 
 
-def nearest_passages(store: Docstore, text: str, without: Sequence[Passage], k: int) -> list[Passage]:
-    """Return the k passages that share most words with a text, by rarity of the words, the nearest first."""
-    left_out = {passage.id for passage in without}
-    nearest = (store.passages[number] for number in store.phrase_index.nearest(text))
-    return list(islice((passage for passage in nearest if passage.id not in left_out), k))
-
-
 def _most_passages(store: Docstore) -> int:
     return max(_FEW, len(store) // _TOPIC_SHARE)
 
@@ -125,7 +117,6 @@ _MOST_EXCHANGES = 3  # questions with their answers before the last question of 
 _MOST_OF_THEME = 3  # passages besides the drawn one
 _MOST_BRIDGES = 2  # passages besides the drawn one
 _SAME_QUESTION = "the question is the same as before"
-CHECKED_PASSAGES = 3  # of the corpus, besides its own, that must not answer an unanswerable question
 
 
 @dataclass(frozen=True)
@@ -227,8 +218,9 @@ class QuestionEvolver(CandidateStep):
         if self.kind.writes_turns:
             evolved = evolved.replace(chat_history=_turns(answer), standalone=state.standalone_question)
         if not evolved.answerable and self.docstore is not None:
-            nearest = nearest_passages(self.docstore, answer.question, state.passages, CHECKED_PASSAGES)
-            evolved = evolved.replace(nearest=nearest)
+            found = yield from self.docstore.find(answer.question)
+            own = {passage.text for passage in state.passages}
+            evolved = evolved.replace(nearest=[passage for passage in found if passage.text not in own])
         evolved = evolved.with_question(answer.question, self.kind.name)
         if self.kind.adds_passage and normalize_text(evolved.question) == normalize_text(state.question):
             return evolved.with_verdict(False, _SAME_QUESTION).reject(NOT_EVOLVED)
@@ -265,7 +257,7 @@ class QuestionEvolver(CandidateStep):
     def _add_theme(self, state: Candidate) -> Candidate:
         """Add up to three passages of the document of the drawn one, or else of others, the most related first."""
         store, drawn = self.docstore, state.passages[0]
-        nearest = nearest_passages(store, drawn.text, [drawn], len(store)) if store else []
+        nearest = [store.passages[number] for number in store.phrase_index.nearest(drawn.text)] if store else []
         others = [passage for passage in nearest if not _says_the_same(passage, drawn)]
         added = sorted(others, key=lambda passage: passage.source != drawn.source)[:_MOST_OF_THEME]
         return state.replace(passages=[drawn, *added]) if added else self._reject(state, NO_NEAR_PASSAGE)

@@ -43,7 +43,15 @@ from langchain_rageval.testset.accepted_questions import (
 )
 from langchain_rageval.testset.candidate import BLANK_QUESTION, EMBED, Candidate, CandidateStep, Passage, StepUsage
 from langchain_rageval.testset.docstore import Docstore
-from langchain_rageval.testset.evolutions import Branch, adds_passage, allocate_rows, branches_of_tree, kinds_of, simple
+from langchain_rageval.testset.evolutions import (
+    Branch,
+    adds_passage,
+    allocate_rows,
+    branches_of_tree,
+    is_searched,
+    kinds_of,
+    simple,
+)
 from langchain_rageval.testset.evolve import may_have_bridge
 from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
@@ -175,8 +183,10 @@ class Generation:
 
     @property
     def adds_similar(self) -> bool:
-        """True if an evolution adds similar passages, which must be embedded."""
-        return any(adds_passage(row.evolution) for row in self.scheduler.rows) and not self._bridged
+        """True if an evolution adds similar passages, or searches the corpus, so that the passages must be embedded."""
+        branches = {row.evolution for row in self.scheduler.rows}
+        searched = self.store.embeddings is not None and any(map(is_searched, branches))
+        return searched or (any(map(adds_passage, branches)) and not self._bridged)
 
     @property
     def present_questions(self) -> list[str]:

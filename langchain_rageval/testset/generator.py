@@ -59,7 +59,8 @@ class TestsetGenerator(GeneratorSettings):
 
     The cost does not depend on the size of the corpus: at most 7 calls for a simple row and 4 more for each evolution,
     plus the cost of rejected attempts. A reviewed question that cannot be evolved is used for another row. Passages are
-    embedded only if an evolution needs a second passage and no other passage shares an entity with the first one.
+    embedded only if an evolution needs a second passage and no other passage shares an entity with the first one, or if
+    it writes unanswerable questions, for which the whole corpus is searched by words and by meaning.
     `plan` estimates the cost.
 
     Args:

@@ -25,7 +25,8 @@ from langchain_rageval.text.words import normalize_text, numbers_of, shared_shar
 _LEAST_SHARE = 0.1  # of the letters, from which a script belongs to a text
 _LONGEST_COPY = 120  # characters of a passage that a question may repeat in a row
 _LONG_ANSWER = 300  # characters; a shorter answer may be a whole passage
-_COPIED_SHARE = 0.9  # of an answer, and half of its passages
+_TOO_LONG = 1_200  # characters; a longer answer may not be half of its passages
+_COPIED_SHARE = 0.9  # of an answer, or of a passage
 _SAMPLE = 4_000  # characters in which letters are counted
 
 _LABEL = re.compile(
@@ -107,14 +108,20 @@ def answer_objection(answer: str, question: str, passages: Sequence[Passage], *,
             return Objection(UNSUPPORTED, "the answer repeats the question: answer it", answer)
     if _is_foreign(answer, f"{text}\n{question}"):
         return Objection(OTHER_LANGUAGE, "the answer is in another script than the question and the passages", answer)
-    is_most = len(answer) > _LONG_ANSWER and 2 * len(answer) >= len(text)
-    if is_most and shared_share(answer, text) >= _COPIED_SHARE:
+    if any(_is_most(answer, whole) for whole in [text, *(passage.text for passage in passages)]):
         return Objection(
             COPIED, "the answer repeats the passages: leave out what the question does not ask for", answer
         )
     if plain and (unknown := _numbers(answer) - _numbers(f"{text}\n{question}")):
         return Objection(UNSUPPORTED, f"the passages do not name {', '.join(sorted(unknown))}", answer)
     return None
+
+
+def _is_most(answer: str, text: str) -> bool:
+    """Return True if an answer is nearly the whole of a text, or if a very long one is half of it."""
+    least = _COPIED_SHARE if len(answer) <= _TOO_LONG else 0.5
+    is_long = len(answer) > _LONG_ANSWER and len(answer) >= least * len(text)
+    return is_long and shared_share(answer, text) >= _COPIED_SHARE
 
 
 def _words(text: str) -> str:

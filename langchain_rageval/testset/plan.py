@@ -25,11 +25,12 @@ from langchain_rageval.testset.evolutions import (
     adds_passage,
     allocate_rows,
     branches_of_tree,
+    is_searched,
     kinds_of,
     parts_of,
     simple,
 )
-from langchain_rageval.testset.evolve import CHECKED_PASSAGES, QuestionEvolver, may_have_bridge
+from langchain_rageval.testset.evolve import QuestionEvolver, may_have_bridge
 from langchain_rageval.testset.filters import ClosedBookFilter, EvolutionFilter, QuestionFilter
 from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import MAX_ATTEMPTS
@@ -174,17 +175,18 @@ def plan_generation(settings: GeneratorSettings, store: Docstore, size: int, see
     drawn = draw_order(focused, seed, settings.stratify)
     bridged = any(may_have_bridge(store, passage) for passage in drawn)
     texts = [passage.text for passage in drawn[:size]]
-    costs = _Costs(PriceList.of(settings.price), texts, settings.max_rewrites)
+    costs = _Costs(PriceList.of(settings.price), texts, settings.max_rewrites, bridged, store.found_at_most)
     firsts = ceil(size / len(branches)) if branches else size
     for step in steps_before(settings, store):
-        costs.add(step, simple, bridged, firsts, MAX_ATTEMPTS * size)
+        costs.add(step, simple, firsts, MAX_ATTEMPTS * size)
     stages = [(steps_of_branch(settings, branch, store), branch, count) for branch, count in rows.items()]
     stages += [(steps_after(settings, store), branch, count) for branch, count in rows.items()]
     for steps, branch, count in stages:
         for step in steps:
-            costs.add(step, branch, bridged, count, MAX_ATTEMPTS * count)
-    embeds = not bridged and any(map(adds_passage, rows)) and store.vectorstore is None
-    embedded = (0 if settings.dedupe is None else size) + (len(store) if embeds else 0)
+            costs.add(step, branch, count, MAX_ATTEMPTS * count)
+    searched = sum(count for branch, count in rows.items() if is_searched(branch)) if store.embeddings else 0
+    embeds = (searched or (not bridged and any(map(adds_passage, rows)))) and store.vectorstore is None
+    embedded = (0 if settings.dedupe is None else size) + (len(store) + searched if embeds else 0)
     free = None if settings.price is None else 0.0
     parts = [part for branch in rows for part in parts_of(branch) if _evolution_in(part) is None]
     unknown = dict.fromkeys([*settings.steps, *(part.get_name() for part in parts)])
@@ -212,31 +214,31 @@ class _KnownCall(NamedTuple):
     passages: float = 1.0
 
 
-def _known_calls(step: CandidateStep, branch: Branch, bridged: bool) -> Iterator[_KnownCall]:
+def _known_calls(step: CandidateStep, branch: Branch, bridged: bool, found: int) -> Iterator[_KnownCall]:
     """Yield the requests of a step for one question of a branch; none for a step of the user.
 
     Args:
         step: the step.
         branch: evolutions of the question.
         bridged: True if a second passage is found over a shared entity.
+        found: number of passages that a search of the corpus finds.
     """
-    kinds, is_joint = kinds_of(branch), adds_passage(branch)
-    answerable = all(kind.answerable for kind in kinds)
-    themes = _THEME * any(kind.adds_theme for kind in kinds)
-    shown = 1 + _BRIDGED * is_joint + themes + CHECKED_PASSAGES * (not answerable)
+    is_joint, answerable = adds_passage(branch), not is_searched(branch)
+    own = 1 + _BRIDGED * is_joint + _THEME * any(kind.adds_theme for kind in kinds_of(branch))
+    shown = own if answerable else own + found
     match step:
         case UserStep():
             if evolution := _evolution_in(step):
-                yield from _known_calls(evolution.with_services(step.services), branch, bridged)
+                yield from _known_calls(evolution.with_services(step.services), branch, bridged, found)
         case EvolutionBranch():
             for part in step.parts:
-                for call in _known_calls(part, branch, bridged):
+                for call in _known_calls(part, branch, bridged, found):
                     yield call._replace(most=TRIES * call.most)
         case QuestionFilter():
             yield from _reviews(step, branch, shown)
         case QuestionEvolver(entity_step=JudgeStep() as entities, model_step=JudgeStep() as writing):
             yield _KnownCall(entities, int(bridged))
-            yield _KnownCall(writing, passages=shown)
+            yield _KnownCall(writing, passages=own)
         case PassageFinder() | AnswerCheck() | ClosedBookFilter() if not answerable:
             return
         case CandidateStep(model_step=JudgeStep() as asking):
@@ -263,12 +265,16 @@ class _Costs:
         prices: prices of the models; None counts no money.
         texts: passages whose length is measured; their language selects the prompts.
         neighbours: maximum number of passages that rewrites add.
+        bridged: True if a second passage is found over a shared entity.
+        found: number of passages that a search of the corpus finds.
         unpriced: why the money of some calls is unknown.
     """
 
     prices: PriceList | None
     texts: Sequence[str]
     neighbours: int
+    bridged: bool
+    found: int
     unpriced: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -278,10 +284,10 @@ class _Costs:
         self._sums: dict[str, defaultdict[str, float]] = {}
         self._without_money: set[str] = set()
 
-    def add(self, step: CandidateStep, branch: Branch, bridged: bool, times: int, most: int) -> None:
+    def add(self, step: CandidateStep, branch: Branch, times: int, most: int) -> None:
         """Add the cost of a step for a number of candidates, and for the greatest number."""
         name = step.get_name()
-        for call in _known_calls(step, branch, bridged):
+        for call in _known_calls(step, branch, self.bridged, self.found):
             shown = 0 if call.step.get_name() in _WITHOUT_PASSAGES else call.passages
             prompt, sums = self._tokens_of_prompt(call.step), self._sums.setdefault(name, defaultdict(float))
             grows = shown and call.step.get_name() not in _DRAWN_PASSAGE

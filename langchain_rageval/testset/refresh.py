@@ -34,6 +34,8 @@ from langchain_rageval.text.words import normalize_text, shared_share
 _MIN_SHARED = 0.2  # share of the shorter text from which a passage counts as the new version of another one
 _BREAK = re.compile(r"\n+|(?<=[.!?…])\s+|(?<=[。！？])")
 _SHORTEST_SENTENCE = 20  # characters
+_PIECE = re.compile(r"[^\W_]+|[^\w\s*`~#>|\"'«»“”„‘’]")  # words and other signs, which all count
+_MARKS = r"[\s_*`~#>|\"'«»“”„‘’]*"  # what may stand between them
 _MOSTLY_THE_SAME = 0.8  # share from which one passage holds what became of another
 _NEAREST = 3  # passages to a question or to its answer, among which new ones concern it
 _CONCERNS_QUESTION, _CONCERNS_ANSWER = 0.5, 0.4  # shares of these in new sentences, from which they concern the row
@@ -59,10 +61,11 @@ class RowUpdate:
 class RowUpdates:
     """Comparison of rows with the documents of a Docstore.
 
-    A passage has not changed if a document holds its text, wherever. Otherwise its new versions are the passages of its
-    document that share text with it, or that are in its place. A new or changed passage concerns a row if it is among
-    the three nearest to its question or its answer, and its new sentences hold half of the question, or two fifths of
-    the answer, weighted by rarity of the words.
+    A passage has not changed if a document holds its text, wherever; white space, quotation marks and marks of Markdown
+    do not count. Otherwise its new versions are the passages of its document that share text with it, or that are in
+    its place; of a document that is gone, parts of it in others, and new passages that hold most of its text. A new or
+    changed passage concerns a row if it is among the three nearest to its question or its answer, and its new sentences
+    hold half of the question, or two fifths of the answer, weighted by rarity of the words.
 
     Args:
         store: new documents.
@@ -144,45 +147,43 @@ class RowUpdates:
         return row.model_copy(update=update)
 
     def _find(self, passage: Passage) -> Passage | None:
-        """Return the passage at its new place; None if no document holds its text."""
+        """Return the passage at its new place; None if no document holds its text.
+
+        White space, quotation marks and marks of Markdown do not count. Its own document comes first.
+        """
         same = self._store.passage_of(passage.text)
         if same is not None:
             return same
-        return next(self._in_documents(passage), None)
-
-    def _in_documents(self, passage: Passage) -> Iterator[Passage]:
-        """Yield the passage with the span of its text in each document that holds it, its own document first."""
-        words = None
-        for source, start, text in sorted(self._texts, key=lambda item: item[0] != passage.source):
-            at = text.find(passage.text)
-            if at >= 0:
-                yield passage.model_copy(
-                    update={"source": source, "start": start + at, "end": start + at + len(passage.text)}
-                )
-            elif source == passage.source:
-                words = words or re.compile(r"\s+".join(map(re.escape, passage.text.split())))
-                if match := words.search(text):
+        loose = re.compile(_MARKS.join(map(re.escape, _PIECE.findall(passage.text))))
+        texts = sorted(self._texts, key=lambda item: item[0] != passage.source)
+        for pattern in (re.compile(re.escape(passage.text)), loose):
+            for source, start, text in texts:
+                if match := pattern.search(text):
                     span = {"start": start + match.start(), "end": start + match.end()}
-                    yield passage.model_copy(update=span)
+                    return passage.model_copy(update={"source": source, **span})
+        return None
 
     def _versions(self, passage: Passage) -> list[Passage]:
         """Return the passages that hold what became of a changed one, the most similar first."""
         own = self._by_source.get(passage.source, [])
         if same_id := [other for other in own if other.id == passage.id]:
             return same_id
-        others = own or (self._with_sentences_of(passage) if passage.source.startswith(UNNAMED_TEXT) else [])
+        others = own or self._with_sentences_of(passage)
         shares = [(shared_share(passage.text, other.text), other) for other in others]
+        if not own and not passage.source.startswith(UNNAMED_TEXT):  # an earlier document may have the same pattern
+            least = {other.id: _MOSTLY_THE_SAME if self._news.get(other.id) else 1.0 for other in others}
+            shares = [(share, other) for share, other in shares if share >= least[other.id]]
         best = max((share for share, _ in shares), default=0.0)
-        least = best if best >= _MOSTLY_THE_SAME else _MIN_SHARED
-        near = [other for share, other in sorted(shares, key=lambda pair: -pair[0]) if share >= least]
+        least_share = best if best >= _MOSTLY_THE_SAME else _MIN_SHARED
+        near = [other for share, other in sorted(shares, key=lambda pair: -pair[0]) if share >= least_share]
         if not near and len({other.start for other in own}) == len(own):
             near = [other for other in own if other.start < passage.end and passage.start < other.end]
         return near[:_MAX_VERSIONS]
 
     def _with_sentences_of(self, passage: Passage) -> list[Passage]:
-        """Return the passages that share the most lines or sentences with a passage of a document without a name.
+        """Return the passages that share the most lines or sentences with a passage whose document has another name.
 
-        Such a document is named after its text, and its new version has another name.
+        A document without a name is named after its text, and its new version has another one.
         """
         counts = Counter(number for sentence in _sentences(passage.text) for number in self._by_sentence[sentence])
         return [self._store.passages[number] for number, _ in counts.most_common(_MAX_VERSIONS)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -47,9 +48,25 @@ if TYPE_CHECKING:
 _HEADER = "rageval_testset"
 _OWN_QUESTIONS = "ask a chain questions of your own with answered_by(chain).invoke({})"
 
-CHANGES = ("kept", "added", "mended", "dropped")
+CHANGES = ("kept", "added", "updated", "dropped")
 """Kinds of change by `refresh`: rows whose answer still holds, new rows, rows with another answer than before, and rows
 that the documents no longer answer."""
+
+_LOG = logging.getLogger("langchain_rageval")
+
+
+class Changes(dict[str, list[str]]):
+    """Ids of rows by kind of change; "mended", the earlier name of "updated", can still be read."""
+
+    def __init__(self, changes: Mapping[str, list[str]]) -> None:
+        super().__init__({"updated" if kind == "mended" else kind: ids for kind, ids in changes.items()})
+
+    def __missing__(self, kind: str) -> list[str]:
+        """Return the ids under the earlier name, with a note in the log."""
+        if kind != "mended" or "updated" not in self:
+            raise KeyError(kind)
+        _LOG.warning('changes["mended"] is now changes["updated"]; the next version does not know the earlier name')
+        return self["updated"]
 
 
 @dataclass(frozen=True)
@@ -102,6 +119,7 @@ class Testset:
 
     def __post_init__(self) -> None:
         """Raise ConfigError if a row is no row of a test set, such as a dict."""
+        object.__setattr__(self, "changes", Changes(self.changes))
         if other := next((row for row in self.rows if not isinstance(row, TestsetRow)), None):
             problem = f"a Testset holds rows that a generator wrote, got {type(other).__name__}"
             raise ConfigError(f"{problem}; {_OWN_QUESTIONS.format('[...]')}")

@@ -5,9 +5,19 @@ from helpers.scripted import scripted
 from helpers.writers import Ring, Writer, passage
 
 from langchain_rageval import HashingEmbeddings, OfflineJudge, TestsetGenerator
+from langchain_rageval.run.drivers import drive
+from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Entities, NeededPassages, Question, QuestionReview
-from langchain_rageval.testset import Candidate, Docstore, find_passages, multi_context
-from langchain_rageval.testset.evolve import find_bridges, may_have_bridge, nearest_passages
+from langchain_rageval.testset import (
+    Candidate,
+    Docstore,
+    answer,
+    find_passages,
+    multi_context,
+    question_filter,
+    unanswerable,
+)
+from langchain_rageval.testset.evolve import find_bridges, may_have_bridge
 from langchain_rageval.text.words import PhraseIndex
 
 MUNICH = "Генрих Лев основал Мюнхен в 1158 году. Мост через Изар он перенёс."
@@ -69,13 +79,17 @@ def test_whether_a_passage_can_have_a_bridge_is_known_without_a_model():
     assert [may_have_bridge(store, item) for item in store.passages] == [True, True, False]
 
 
-def test_the_nearest_passages_share_the_rarest_words():
+def test_a_search_finds_passages_by_rare_words_and_by_meaning_in_turn_until_the_text_is_long_enough():
     store = store_of(MUNICH, SALT, GYPSUM, RIVER)
-    assert nearest_passages(store, "Добывают ли гипс на Изаре?", [], 4) == [store.passages[n] for n in (2, 0, 1, 3)]
-    assert nearest_passages(store, "Добывают ли гипс на Изаре?", [store.passages[0]], 2) == [
-        store.passages[2],
-        store.passages[1],
+    question = "Добывают ли гипс на Изаре?"
+    assert store.search(question) == [store.passages[n] for n in (2, 0, 1, 3)]
+    alike = Ring(same=lambda text: text if text != question else RIVER, near=0.1)
+    assert drive(store_of(MUNICH, SALT, GYPSUM, RIVER, embeddings=alike).find(question), Run(), {}) == [
+        store.passages[n] for n in (2, 3, 0, 1)
     ]
+    for length, count in ((10, 12), (1_990, 8), (9_000, 4)):
+        many = store_of(*(f"Гипс {n} " + "я" * length for n in range(20)))
+        assert (len(many.search("Гипс")), many.found_at_most) == (count, min(count, 12))
 
 
 def test_a_question_is_joined_over_a_shared_entity_without_embeddings():
@@ -160,17 +174,21 @@ def test_a_note_says_that_no_passage_has_another_one():
     assert testset.notes == ["Left out where no passage suits: multi_context (no passage is near enough)."]
 
 
-def test_a_review_of_an_unanswerable_question_reads_the_nearest_passages_of_the_corpus():
-    from langchain_rageval.testset import answer, question_filter, unanswerable
-
-    store = store_of(MUNICH, GYPSUM, SALT)
-    made = unanswerable(scripted(Question(question="Сколько стоит провоз соли?")), store).invoke(start(store))
-    assert [item.text for item in made.nearest] == [SALT]
-    critic = scripted(QuestionReview(feedback="Во втором отрывке сказано.", standalone=True, answerable=True))
+@pytest.mark.parametrize(
+    "hidden", ["Соль дорожала: за провоз брали два пфеннига.", "Плата с каждого воза: два пфеннига."]
+)
+def test_an_unanswerable_question_is_checked_against_what_words_and_meaning_find_in_the_corpus(hidden):
+    others = [f"Соль и провоз соли, запись {n}: сколько стоит соль, не сказано." for n in range(9)]
+    question = "Сколько стоит провоз соли?"
+    embeddings = Ring(same=lambda text: hidden if text == question else text, near=0.1)
+    store = store_of(MUNICH, GYPSUM, *others, hidden, embeddings=embeddings)
+    made = unanswerable(scripted(Question(question=question)), store).invoke(start(store))
+    assert hidden in [item.text for item in made.nearest]
+    assert made.passages[0] not in made.nearest
+    critic = scripted(QuestionReview(feedback="Сказано.", standalone=True, answerable=True))
     assert question_filter(critic).invoke(made).rejected == "the documents answer it"
-    assert [item["text"] for item in critic.inputs[0]["passages"]] == [MUNICH, SALT]
-    writer = Writer()
-    assert answer(writer.model).invoke(made).rejected == "the documents answer it"
+    assert hidden in [item["text"] for item in critic.inputs[0]["passages"]]
+    assert answer(Writer().model).invoke(made).rejected == "the documents answer it"
 
 
 @pytest.mark.parametrize(("size", "most"), [(3, 3), (10, 3), (19, 3), (20, 4), (25, 5)])

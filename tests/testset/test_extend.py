@@ -26,7 +26,7 @@ def test_new_rows_come_from_unused_passages(door):
     assert longer.changes == {
         "kept": [row.id for row in testset],
         "added": [row.id for row in longer.rows[5:]],
-        "mended": [],
+        "updated": [],
         "dropped": [],
     }
     assert (longer.number, longer.complete) == (2, True)

@@ -72,6 +72,29 @@ def test_an_answer_that_cannot_be_right_is_objected_to(text, where, reason):
     assert computed is None
 
 
+STEPS = [f"Шаг {n}: жилец подаёт заявление в контору номер {n} и ждёт ответа не дольше {n} дней." for n in range(1, 41)]
+
+
+@each(
+    ("chunks", "answer", "reason"),
+    [
+        ([STEPS[:6]], STEPS[:5], None),
+        ([STEPS[:6]], STEPS[1:6], None),
+        ([STEPS[:6]], STEPS[:6], "copied answer"),
+        ([STEPS[:3]], STEPS[:3], None),  # short
+        ([STEPS[:6], STEPS[6:16]], STEPS[:6], "copied answer"),
+        ([STEPS[:6], STEPS[6:16]], STEPS[4:9], None),
+        ([STEPS], STEPS[:24], "copied answer"),
+        ([STEPS], STEPS[:14], None),
+        ([STEPS[:24]], ["Их шесть, и каждый длится дольше прежнего:", *STEPS[:12]], None),
+    ],
+)
+def test_an_answer_may_repeat_what_it_needs_of_a_chunk_but_not_the_chunk(chunks, answer, reason):
+    passages = [passage(n, " ".join(chunk)) for n, chunk in enumerate(chunks)]
+    found = answer_objection(" ".join(answer), "Из каких шагов состоит обмен?", passages, plain=True)
+    assert (found and found.reason) == reason
+
+
 def test_a_writer_may_try_again_and_is_then_rejected_with_the_problem():
     asked = Candidate(passages=[FUNDS]).with_question("How long are books lent?", "seed")
     refused = ReferenceAnswer(answerable=True, answer="The passages do not say.")

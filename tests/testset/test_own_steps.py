@@ -316,7 +316,7 @@ async def test_a_wrong_return_is_an_error_at_the_first_row(result, in_branch, in
         with pytest.raises(ConfigError) as caught:
             given.generate(documents(9), size=5)
         assert str(caught.value) == message
-        assert writer.total < 30  # not the attempts of all rows
+        assert writer.total <= 5 * 8  # the first attempts of the five rows, not all
         with pytest.raises(ConfigError):
             await given.agenerate(documents(9), size=5)
 
