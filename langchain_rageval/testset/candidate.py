@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -15,10 +16,12 @@ from langchain_rageval.data.schema import InputModel, Turn, Usage
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
+from langchain_rageval.prompts.layout import RequestContent
 from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import Stage
+from langchain_rageval.text.words import content_words, words_of
 
 
 class Passage(InputModel):
@@ -223,6 +226,7 @@ class Candidate(InputModel):
         return self.replace(rejected=reason)
 
 
+_NEARLY_THE_SAME = 0.75  # share of the words
 _Inputs = Mapping[str, Any]
 _Objection = Callable[[Any], str | Objection | None]
 
@@ -289,17 +293,31 @@ def ask_step(
     last: list[Objection] = []
 
     def problem(answer: Any) -> str | None:
-        found = objection(answer)
+        found = objection(answer) or _example_objection(answer, question.request)
         last[:] = [found] if isinstance(found, Objection) else []
         return found.problem if isinstance(found, Objection) else found
 
+    question = step.build_question(inputs, None, language_from=language_from, objection=problem)
     try:
-        answer = yield step.ask(step.build_question(inputs, None, language_from=language_from, objection=problem))
+        answer = yield step.ask(question)
     except JudgeOutputError:
         if not last:
             raise
         return last[0]
     return answer
+
+
+def _example_objection(answer: Any, request: RequestContent) -> Objection | None:
+    """Return the objection to a question that is nearly that of an example of the prompt and not about the input."""
+    text = getattr(answer, "question", "")
+    own, about = words_of(text), content_words(text)
+    new = about - content_words(json.dumps(request.inputs, ensure_ascii=False))
+    for example in request.prompt.examples if 2 * len(new) > len(about) else ():
+        other = words_of(str(example.output.get("question", "")))
+        if SequenceMatcher(None, own, other, autojunk=False).ratio() >= _NEARLY_THE_SAME:
+            problem = "this is the question of an example, with other words: ask about the input"
+            return Objection(QUESTION_REJECTED, problem, text)
+    return None
 
 
 def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None) -> JudgeStep:

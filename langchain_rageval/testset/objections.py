@@ -24,6 +24,7 @@ from langchain_rageval.text.words import normalize_text, numbers_of, shared_shar
 
 _LEAST_SHARE = 0.1  # of the letters, from which a script belongs to a text
 _LONGEST_COPY = 120  # characters of a passage that a question may repeat in a row
+_SENTENCE = 5  # words
 _LONG_ANSWER = 300  # characters; a shorter answer may be a whole passage
 _TOO_LONG = 1_200  # characters; a longer answer may not be half of its passages
 _COPIED_SHARE = 0.9  # of an answer, or of a passage
@@ -33,26 +34,49 @@ _LABEL = re.compile(
     r"^\W*(?:\d+\W+)?(?:(?:rewritten|new|final|seed|итоговый|новый)\s+)?"
     r"(?:questions?|q|вопросы?|问题|pregunta|frage|domanda)\s*\d*\s*[:：]"
     r"|\b(?:here is|here's|below is)\s+(?:the|a|your|my)\s+(?:\w+\s+)?question\b"
-    r"|^\W*(?:вот|ниже)\s+(?:\w+\s+)?вопрос\b",
+    r"|^\W*(?:вот|ниже)\s+(?:\w+\s+)?вопрос\b"
+    r"|^\W*(?:sure|certainly|of course|okay|ok|конечно|разумеется|хорошо)\s*[!.,:—-]"
+    r"|^\d+[.)]\s|^[\[{<]\w+[\]}>]$|^[\"«“][^\"«»“”]*[\"»”]$|^\W*$|[:：]$",
     re.IGNORECASE,
 )
+_AFTER = re.compile(r"[?？؟]\W*\w")  # an answer or an explanation follows
+_JOINED = re.compile(
+    r"(?:\band|\bи|\bа|;)\s+(?:how|what|when|where|who|why|which|сколько|когда|где|кто|кому|что|почему|как|зачем)\b",
+    re.IGNORECASE,
+)
+_TEXTS = r"(?:text|passage|excerpt|context|paragraph|snippet)s?"
+_RUSSIAN_TEXTS = r"(?:текст|отрыв|фрагмент|контекст|документ|абзац)\w*"
 _POINTING = re.compile(
-    r"\b(?:text|passages?|excerpts?|context|paragraphs?|snippets?|document)\s+(?:above|below)\b"
-    r"|\b(?:above|provided|given|following)\s+(?:text|passages?|excerpts?|context|paragraphs?|snippets?)\b"
-    r"|\b(?:according to|based on|in|from|per)\s+(?:the|this)\s+(?:passage|excerpt|snippet|text)s?\b"
-    r"(?!\s+(?:of|field|file))"
-    r"|\b(?:приведённ|приведенн|предоставленн|вышеприведённ|вышеприведенн|вышеуказанн)\w+\s+"
-    r"(?:текст|отрыв|фрагмент|контекст|документ)\w*"
-    r"|\b(?:текст|отрыв|фрагмент)\w*\s+(?:выше|ниже)\b"
-    r"|\b(?:согласно|судя по)\s+(?:этому\s+|данному\s+)?(?:тексту|отрывку|фрагменту)\b"
-    r"|\bв\s+(?:этом\s+|данном\s+)?(?:отрывке|фрагменте)\b|\bв\s+(?:этом|данном)\s+тексте\b"
+    rf"\b(?:{_TEXTS}|document)\s+(?:above|below)\b|\b(?:above|provided|given|following)\s+{_TEXTS}\b"
+    rf"|\b(?:according to|based on|in|from|per)\s+(?:the|this)\s+{_TEXTS}\b(?!\s+(?:of|field|file))"
+    r"|\baccording to (?:the|this) (?:article|author|document)\b|\bdoes the author (?:say|mention|claim|write|state)\b"
+    r"|\b(?:stated|described|mentioned|shown|noted|explained|said)\s+(?:above|below|in (?:the|this) document)\b"
+    r"|\b(?:приведённ|приведенн|предоставленн|представленн|вышеприведённ|вышеприведенн|вышеуказанн)\w+\s+"
+    rf"{_RUSSIAN_TEXTS}|\b{_RUSSIAN_TEXTS}\s+(?:выше|ниже)\b"
+    r"|\b(?:сказано|указано|описано|говорится|упомянуто|отмечено|написано)\s+"
+    r"(?:(?:выше|ниже)\b|в\s+(?:тексте|документе)\s*(?:[?,.]|$))"
+    r"|\b(?:согласно|судя по|исходя из|на основ\w+)\s+(?:этому\s+|данному\s+|этого\s+|данного\s+)?"
+    rf"{_RUSSIAN_TEXTS}\s*(?:[?,.]|$)"
+    r"|\bв\s+(?:этом\s+|данном\s+)?(?:отрывке|фрагменте)\b|\bв\s+(?:этом|данном)\s+(?:тексте|абзаце)\b"
     r"|(?:上文|上述|以上|本文|文中|该文|这段)(?:文字|文本|内容|段落)?",
     re.IGNORECASE,
 )
-_ABOUT_PASSAGES = re.compile(
-    r"\b(?:passages?|texts?|contexts?|documents?|excerpts?)\b[^.!?]{0,40}\b(?:not|n't|no)\b"
-    r"|\b(?:отрыв|текст|документ|контекст|фрагмент)\w*\b[^.!?]{0,40}\b(?:не|нет|ничего)\b"
-    r"|\b(?:i am|i'm) (?:sorry|unable)|\bas an ai\b|\b(?:извините|к сожалению),?\s+(?:но\s+)?(?:я|не|в)\b"
+_REFUSAL = re.compile(
+    r"\b(?:passages?|texts?|contexts?|documents?|excerpts?)\b[^.!?]{0,40}(?:(?:\bnot|n't)\s+(?:\w+\s+){0,2}?"
+    r"(?:say|mention|contain|provide|specif|state|include|describe|discuss|give|answer|tell|indicate|explain)"
+    r"|\bno (?:information|mention|answer|detail|data)|\bsilent\b)"
+    r"|(?:\bnot|n't) (?:given|stated|mentioned|provided|specified|described|available|found|explained)\b[^.!?]{0,30}"
+    r"\b(?:passage|text|context|document|excerpt)"
+    r"|\b(?:not possible|impossible|unable|cannot|can't|could not|couldn't)\s+(?:to\s+)?(?:be\s+)?(?:determine|answer)"
+    r"|\bi (?:could not|couldn't|cannot|can't) find\b|\bit is unclear\b|\b(?:i am|i'm) sorry\b|\bas an ai\b"
+    rf"|\b{_RUSSIAN_TEXTS}\b[^.!?]{{0,40}}\b(?:нет\s+(?:ответ|сведен|информац|данн|упомин)|не\s+(?:содерж|указ|сказ|говор"
+    r"|упом|сообща|опис|да[её]т|привод|назыв|назв|отвеча|уточня|объясня))"
+    r"|\bоб этом\b[^.!?]{0,20}\bне\s+(?:сказ|говор|упом|сообща)|\bответа\b[^.!?]{0,40}\bнет\b"
+    r"|\b(?:невозможно|нельзя)\s+(?:ответить|определить)"
+    r"|\b(?:ответить|определить)[^.!?]{0,40}\b(?:невозможно|нельзя)\b"
+    r"|\b(?:информация|сведения|данные)\s+(?:об этом\s+)?отсутству"
+    r"|\b(?:извините|к сожалению),?\s+(?:но\s+)?(?:я|не|в)\b"
+    r"|^\W*(?:unknown|unclear|n/?a|not (?:known|applicable|available)|неизвестно|нет данных|answer|todo|tbd|ответ)\W*$"
     r"|没有(?:提到|说明|提供|信息)|无法(?:回答|确定)|不知道",
     re.IGNORECASE,
 )
@@ -77,12 +101,14 @@ def question_objection(question: str, passages: Sequence[Passage], *, strict: bo
     problem = None
     if "\n" in own:
         problem = "the question has several lines: return the question alone, on one line"
-    elif _LABEL.search(own) or own.endswith((":", "：")):
+    elif _LABEL.search(own):
         problem = "there is a label or an announcement: return the question alone"
     elif _POINTING.search(own):
         problem = "the question points at a text that the reader does not see: name what is meant"
-    elif strict and len(re.findall("[?？؟]", own)) > 1:
+    elif strict and (len(re.findall("[?？؟]", own)) > 1 or len(_JOINED.findall(own)) > 1):
         problem = "these are several questions: ask one"
+    elif strict and _AFTER.search(own):
+        problem = "something follows the question: return the question alone"
     elif _is_copied(own, text):
         problem = "the question repeats a passage: ask in other words"
     elif _is_foreign(own, text):
@@ -102,7 +128,7 @@ def answer_objection(answer: str, question: str, passages: Sequence[Passage], *,
     text = "\n".join(passage.text for passage in passages)
     sentences = split_sentences(answer)
     if normalize_text(answer) not in normalize_text(text):
-        if all(is_evasive(sentence) or _ABOUT_PASSAGES.search(sentence) for sentence in sentences):
+        if all(is_evasive(sentence) or _REFUSAL.search(sentence) for sentence in sentences):
             return Objection(REFUSAL, "this is no answer, but `answerable` is true: answer, or set it to false", answer)
         if _words(answer) == _words(question) or all(map(is_question, sentences)):
             return Objection(UNSUPPORTED, "the answer repeats the question: answer it", answer)
@@ -133,15 +159,18 @@ def _numbers(text: str) -> set[str]:
 
 
 def _is_copied(question: str, text: str) -> bool:
-    """Return True if a question repeats a long run of a text; white space and letter case do not count."""
+    """Return True if a question repeats a long run of a text, or is one of it; white space and case do not count."""
     own, others = normalize_text(question), normalize_text(text)
-    return any(own[at : at + _LONGEST_COPY] in others for at in range(len(own) - _LONGEST_COPY + 1))
+    return (own in others and len(own.split()) >= _SENTENCE) or any(
+        own[at : at + _LONGEST_COPY] in others for at in range(len(own) - _LONGEST_COPY + 1)
+    )
 
 
 def _is_foreign(text: str, source: str) -> bool:
     """Return True if a text has letters of other scripts alone, and no word of it is in the source."""
     own, there = _scripts(text), _scripts(source)
-    return bool(own and there) and not own & there and not {*words_of(text)} & {*words_of(source)}
+    shared = {*words_of(text)} & {*words_of(source)}
+    return bool(own and there) and not own & there and all(map(str.isdigit, shared))
 
 
 def _scripts(text: str) -> set[str]:

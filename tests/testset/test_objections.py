@@ -1,15 +1,20 @@
 """Objections without a model, and the verification of reference answers, against writers that make mistakes."""
 
+import json
+
 import pytest
 from helpers.each import each
-from helpers.scripted import scripted
+from helpers.scripted import Scripted, human_of, scripted
 from helpers.texts import corpus
 from helpers.writers import Writer, documents, passage
 
 from langchain_rageval import HashingEmbeddings, OfflineJudge, TestsetGenerator
+from langchain_rageval.models.offline_judge import answer_request
+from langchain_rageval.prompts.layout import read_inputs, read_schema, read_title
 from langchain_rageval.steps import Question, ReferenceAnswer, Verdicts
 from langchain_rageval.testset import Candidate, Docstore, answer, check_answer, compress, seed_question
 from langchain_rageval.testset.objections import answer_objection, question_objection
+from langchain_rageval.text.language import detect_language
 
 BATH = passage(0, "Баню страхуют только вместе с домом. Взнос составляет 4 500 руб. в год. Платят до первого марта.")
 FUNDS = passage(
@@ -160,3 +165,80 @@ def test_a_writer_that_repeats_itself_stops_early():
     assert (len(testset), testset.yields["rejected"]) == (1, {"near-duplicate": 18})
     assert writer.total == 10 * 7 + 9 * 3
     assert testset.notes == ["1 of 10 rows were generated: the last 18 questions repeat accepted ones; see `rejected`."]
+
+
+WRONG_ANSWERS = {
+    "invented": lambda inputs: "It costs 4,711 dollars since 1823.",
+    "a refusal": lambda inputs: "The passages do not say anything about this.",
+    "the question": lambda inputs: inputs["question"],
+    "another script": lambda inputs: "这是一个答案。",
+    "the whole passage": lambda inputs: " ".join(one["text"] for one in inputs["passages"]),
+}
+WRONG_QUESTIONS = {
+    "the text above": lambda asked, passage, n: f"According to the text above, {asked[0].lower()}{asked[1:]}",
+    "a copied stretch": lambda asked, passage, n: passage[:400],
+    "another script": lambda asked, passage, n: f"关于主题 {n} 您知道什么？",
+    "three questions": lambda asked, passage, n: f"{asked} And also, {asked} Who wrote it?",
+    "an announcement": lambda asked, passage, n: f"OK, here is the question {n}:",
+    "heading and explanation": lambda asked, passage, n: f"Question: {asked}\n\nExplanation: this asks for {n}.",
+    "an example with one other word": lambda asked, passage, n: (
+        "When can a loan from the village library not be extended on the website?"
+        if detect_language(passage) == "en"
+        else "Как печь, сложенная без чертежа, влияет на страхование бани?"
+    ),
+}
+AGREED = {
+    "QuestionReview": {"feedback": "", "standalone": True, "answerable": True},
+    "PassageGrades": {"reason": "", "clarity": 3, "depth": 3, "structure": 3, "relevance": 3},
+}
+
+
+def agreed(title, inputs):
+    """Return the reply of a critic that agrees to everything; None for what a writer replies."""
+    if title == "NeededPassages":
+        return {"reason": "", "passages": [one["passage"] for one in inputs["passages"]]}
+    if title == "Verdicts":
+        there = {"reason": "", "evidence": ["1.1"], "verdict": "supported"}
+        return {"verdicts": [{"statement": one["statement"], **there} for one in inputs["statements"]]}
+    return AGREED.get(title)
+
+
+class Adversary:
+    """The offline writer, which makes one kind of mistake, and a critic: the offline one, or one that always agrees."""
+
+    def __init__(self, answer=None, question=None, agrees=False):
+        self.wrong_answer, self.wrong_question, self.agrees, self.asked = answer, question, agrees, 0
+        self.model = Scripted(answer=self.answer)
+
+    def answer(self, messages):
+        human = human_of(messages)
+        title, inputs = read_title(human), read_inputs(human)
+        reply = answer_request(read_schema(human), human, None)
+        if title == "ReferenceAnswer" and self.wrong_answer:
+            reply = {"answerable": True, "answer": self.wrong_answer(inputs)}
+        elif title == "ReferenceAnswer" and self.agrees:
+            reply = {"answerable": True, "answer": reply.get("answer") or "Some answer."}
+        elif title == "Question" and self.wrong_question:
+            self.asked += 1
+            text = inputs.get("passage") or " ".join(one["text"] for one in inputs.get("passages", []))
+            reply = {**reply, "question": self.wrong_question(reply["question"], text, self.asked)}
+        return json.dumps((agreed(title, inputs) if self.agrees else None) or reply, ensure_ascii=False)
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(("name", "language"), [("ru_wiki", "ru"), ("fastapi", "en")])
+@pytest.mark.parametrize("agrees", [False, True])
+def test_of_twelve_kinds_of_bad_gold_none_becomes_a_row(name, language, agrees):
+    accepted = {}
+    docs = [document for document in corpus(name) if detect_language(document.page_content) == language][:20]
+    ways = [
+        *(("answer", *way) for way in WRONG_ANSWERS.items()),
+        *(("question", *way) for way in WRONG_QUESTIONS.items()),
+    ]
+    for kind, way, change in ways:
+        writer = Adversary(**{kind: change}, agrees=agrees)
+        options = {"distribution": {"simple": 1}, "progress": False, "allow_empty": True}
+        given = TestsetGenerator(writer.model, embeddings=HashingEmbeddings(), **options)
+        accepted[kind, way] = len(given.generate(docs, size=10, seed=1))
+    assert len(accepted) == 12
+    assert {way: count for way, count in accepted.items() if count} == {}
