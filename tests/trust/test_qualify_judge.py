@@ -217,7 +217,8 @@ def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
     facts = sum(item.labels[0].accepted == ("facts",) for item in items)
     for name, change in changes.items():
         said = qualified(judge(change), items=items, repeats=1).steps["extract_statements"].verdicts
-        assert said[name] + said.get("facts", 0) == facts
+        assert said[name] > facts / 2
+        assert sum(count for verdict, count in said.items() if verdict.startswith("facts")) == facts
 
 
 def test_a_jury_is_examined_as_one_judge():
