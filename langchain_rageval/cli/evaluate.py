@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from langchain_core.globals import get_llm_cache, set_llm_cache
 from langchain_core.runnables import Runnable
 
+from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.cli.chains import ask_chain
 from langchain_rageval.cli.inputs import (
     build_audit,
@@ -48,11 +50,12 @@ from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import is_report
 from langchain_rageval.report.gates import Gate, check_gates
 from langchain_rageval.report.joining import join_reports
+from langchain_rageval.report.labelling import read_labels
 from langchain_rageval.report.markdown import markdown_of, write_junit
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics.paired import pairs_to_show
-from langchain_rageval.trust.examined import judge_gates
+from langchain_rageval.trust.examined import ExaminedJudge, judge_gates
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def finish(
     markdown, junit = getattr(options, "markdown", None), getattr(options, "junit", None)
     if options.html:
         page = report or Report([], [problem], complete=False)
-        page.to_html(options.html, baseline=baseline, margin=getattr(options, "margin", 0.0), gates=gates)
+        page.to_html(options.html, baseline=baseline, comparison=comparison, gates=gates)
     if markdown:
         Path(markdown).write_text(markdown_of(report, gates, comparison, problem), encoding="utf-8")
     if junit:
@@ -171,8 +174,20 @@ def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Co
         allow=parse_allow(options),
     )
     if path := getattr(options, "require_judge", None):
-        gates += judge_gates(outcome.report, [*thresholds, *(comparison or ())], path)
+        gates += judge_gates(outcome.report, [*thresholds, *(comparison or ())], path, _named_judge(options))
     return gates
+
+
+_JUDGE_OPTIONS = ("base_url", "embeddings", "embeddings_base_url", "temperature", "judge_probe", "mode", "draws")
+
+
+def _named_judge(options: argparse.Namespace) -> str:
+    """Return the name and the options of the judge as words of a command line."""
+    words = [options.judge]
+    for name in _JUDGE_OPTIONS:
+        if (option := f"--{name.replace('_', '-')}") in options.named:
+            words += [option, redact_secrets(text := str(getattr(options, name)), text)]
+    return shlex.join(words)
 
 
 def _compared(
@@ -305,6 +320,7 @@ def run_ci(options: argparse.Namespace) -> int:
     outcome, comparison, gates = EndedRun(), None, list[Gate]()
     try:
         baseline = _load_baseline(options)
+        _check_files_of_people(options)
         outcome = _evaluate(options)
         if baseline is not None and outcome.report is not None and outcome.error is None:
             comparison, report = _compared(outcome.report, outcome.metrics, baseline, options)
@@ -313,6 +329,16 @@ def run_ci(options: argparse.Namespace) -> int:
     except (RagevalError, KeyboardInterrupt) as caught:
         outcome = replace(outcome, error=caught)
     return finish(options, outcome, gates, baseline if comparison else None, comparison)
+
+
+def _check_files_of_people(options: argparse.Namespace) -> None:
+    """Raise ConfigError if labels are required and missing, or a file of people or of an examined judge is invalid."""
+    if parse_require(options) == "confirmed" and not options.labels:
+        raise ConfigError("--require confirmed needs --labels, the sheet of both reports that people labelled")
+    if options.labels:
+        read_labels(Path(options.labels))
+    if options.require_judge:
+        ExaminedJudge.load(options.require_judge)
 
 
 def _load_baseline(options: argparse.Namespace) -> Report | None:

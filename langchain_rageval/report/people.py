@@ -12,6 +12,7 @@ from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.labelling import answer_id, cell_of, question_with_history, read_labels
 from langchain_rageval.report.pairing import Pair
+from langchain_rageval.report.tables import interval_text
 from langchain_rageval.statistics import prediction_powered_mean
 
 LEAST_LABELS = 20
@@ -49,9 +50,14 @@ class Corrected:
         """The estimate, of a single report."""
         return self.estimate
 
+    @property
+    def interval(self) -> str:
+        """The 95% interval as text."""
+        return interval_text(self.low, self.high, "+.3f")
+
     def __str__(self) -> str:
         """Return the estimate with its interval and the number of labels."""
-        return f"{self.estimate:+.3f} [{self.low:+.3f}, {self.high:+.3f}] from {self.labels} labels"
+        return f"{self.estimate:+.3f} {self.interval} from {self.labels} labels"
 
 
 def corrected(

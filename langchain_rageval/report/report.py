@@ -529,6 +529,7 @@ class Report(ReportData):
         allow_different_instruments: bool = False,
         language: PageLanguage = "auto",
         gates: Sequence[Gate] = (),
+        comparison: Comparison | None = None,
     ) -> None:
         """Write the report as one HTML page that works offline: the summary, and every sample with its evidence.
 
@@ -539,11 +540,13 @@ class Report(ReportData):
             allow_different_instruments: see `compare`.
             language: language of the page's own texts, "en" or "ru"; by default that of most questions.
             gates: gates of the run, which the page shows first; see `gates`.
+            comparison: a comparison with the baseline that was made already, such as with `labels`.
 
         Raises:
             ConfigError: if jinja2 is not installed, or the reports cannot be compared.
         """
-        comparison = None if baseline is None else self.compare(baseline, margin, AUTO, allow_different_instruments)
+        if baseline is not None and comparison is None:
+            comparison = self.compare(baseline, margin, AUTO, allow_different_instruments)
         write_page(self, path, baseline=baseline, comparison=comparison, language=language, gates=gates)
 
     def to_mlflow(

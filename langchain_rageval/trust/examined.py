@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from langchain_rageval.data.instrument import Instrument, step_digests
@@ -83,17 +84,24 @@ class ExaminedJudge:
             ) from None
 
 
-def judge_gates(report: ReportData, metrics: Iterable[str], path: str | Path) -> list[Gate]:
-    """Return a gate for each metric that asks a judge: passed if the file examined this judge with these prompts."""
+def judge_gates(report: ReportData, metrics: Iterable[str], path: str | Path, named: str = "…") -> list[Gate]:
+    """Return a gate for each metric that asks a judge: passed if the file examined this judge with these prompts.
+
+    Args:
+        report: the run.
+        metrics: metrics of the other gates.
+        path: file of `rageval qualify --out` or `rageval agreement --out`.
+        named: name and options of the judge on the command line, for the command that a reason gives.
+    """
     examined, known = ExaminedJudge.load(path), instruments_of(report)
     gates = []
     for metric in dict.fromkeys(metrics):
         instruments = [one for one in known.get(metric, []) if one.judges or one.unknown]
         if instruments:
             code = _objection(metric, instruments, examined)
-            facts = {"path": str(path), "judge": ", ".join(dict.fromkeys(n for one in instruments for n in one.judges))}
-            date = {"date": examined.date} if examined is not None else {"date": "–"}
-            notes = [Note(code, metric=metric, **facts, **date)] if code else []
+            facts = {"path": quote(str(path)), "date": examined.date if examined else "–", "named": named}
+            judge = ", ".join(dict.fromkeys(name for one in instruments for name in one.judges))
+            notes = [Note(code, metric=metric, judge=judge, **facts)] if code else []
             gates.append(Gate.of(metric, _REQUIREMENT, "undecided" if code else "passed", notes))
     return gates
 
