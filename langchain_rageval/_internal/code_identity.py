@@ -223,7 +223,6 @@ _CALLED = (
 _CHANGING = frozenset({"append", "extend", "insert", "add", "update", "setdefault", "appendleft", "pop", "clear"})
 
 
-@functools.lru_cache(maxsize=1024)
 def changed_names(code: CodeType) -> Set[str]:
     """Return the globals and variables of enclosing functions that a code assigns or changes, as a record of calls."""
     return _changed(code, ("STORE_GLOBAL", "STORE_DEREF"), ("LOAD_GLOBAL", "LOAD_DEREF"))
@@ -240,7 +239,8 @@ def changed_by(method: Any) -> Set[str]:
     return _changed(method.__code__, ("STORE_ATTR",), ("LOAD_ATTR",)) if isinstance(method, FunctionType) else set()
 
 
-def _changed(code: CodeType, stores: Collection[str], loads: Collection[str]) -> Set[str]:
+@functools.lru_cache(maxsize=4096)
+def _changed(code: CodeType, stores: tuple[str, ...], loads: tuple[str, ...]) -> Set[str]:
     changed = set()
     parts = [part for part in dis.get_instructions(code) if part.opname not in ("PUSH_NULL", "CACHE")]
     for place, part in enumerate(parts):
@@ -272,8 +272,13 @@ def _names_of(code: CodeType, operations: Collection[str]) -> Set[str]:
     return names.union(*inner)
 
 
-def code_parts(code: CodeType) -> list[Any]:
-    """Return what a function does, without the places of its lines."""
+@functools.lru_cache(maxsize=1024)
+def code_digest(code: CodeType) -> str:
+    """Return the digest of what a function does, without the places of its lines."""
+    return content_digest(repr(_code_parts(code)))
+
+
+def _code_parts(code: CodeType) -> list[Any]:
     return [
         *(code.co_code.hex(), code.co_exceptiontable.hex(), code.co_flags),
         *(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount),
@@ -285,7 +290,7 @@ def code_parts(code: CodeType) -> list[Any]:
 def _constant(constant: Any) -> Any:
     match constant:
         case CodeType():
-            return code_parts(constant)
+            return _code_parts(constant)
         case tuple():
             return [_constant(item) for item in constant]
         case frozenset():

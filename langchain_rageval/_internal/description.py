@@ -16,7 +16,7 @@ import math
 import re
 import ssl
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, GenericAlias, MethodType, ModuleType, UnionType
 from typing import Any
@@ -34,7 +34,7 @@ from langchain_rageval._internal.code_identity import (
     changed_names,
     class_name,
     closure_values,
-    code_parts,
+    code_digest,
     content_digest,
     default_values,
     distribution_of,
@@ -99,6 +99,10 @@ class NotDescribable(TypeError):
     """A value without a stable description; the message names the part that cannot be identified."""
 
 
+class Description(dict[str, Any]):
+    """A description of an object; `describe` returns it as it is, wherever it stands in another value."""
+
+
 def describe(value: Any) -> Any:
     """Return JSON-like data that is equal for two values that are configured alike, in any process.
 
@@ -122,7 +126,8 @@ def describe(value: Any) -> Any:
         NotDescribable: if a part is an object without readable state.
     """
     try:
-        return _Describer().described(value, "")
+        found = _Describer().described(value, "")
+        return Description(found) if type(found) is dict else found
     except NotDescribable:
         raise
     except Exception as error:  # of a property or comparison of a foreign class
@@ -165,6 +170,8 @@ class _Describer:
 
     def _described(self, value: Any, place: str) -> Any:
         match value:
+            case Description():
+                return value
             case enum.Enum():
                 return {
                     "enum": f"{qualified_name(type(value))}.{value.name}",
@@ -364,7 +371,7 @@ class _Describer:
             own = {name: part for name, part in vars(function).items() if name[:2] != "__"}
             own = {name: part for name, part in own.items() if name not in changed_by(function)}
             described["attributes"] = own and digest_of(dict(self._entries(own.items(), f"{inner} (attributes)")))
-            described["code"] = content_digest(repr(code_parts(function.__code__)))
+            described["code"] = code_digest(function.__code__)
             defaults = dict(self._entries(default_values(function), f"{inner} (defaults)"))
             described["defaults"] = _without_random_texts(defaults)
             globals_ = ((name, part) for name, part in used_globals(function) if name not in records)
@@ -382,8 +389,13 @@ def _is_client(value: Any) -> bool:
     if isinstance(value, ssl.SSLContext):
         return True
     installed = next(part for part in type(value).__mro__ if not is_users_class(part))
-    members = {*dir(installed), *getattr(value, "__dict__", ())}
+    members = _members_of(installed).union(getattr(value, "__dict__", ()))
     return any(needed <= members for needed in _CLIENT_METHODS)
+
+
+@functools.lru_cache(maxsize=1024)
+def _members_of(kind: Hashable) -> frozenset[str]:
+    return frozenset(dir(kind))
 
 
 def _headers_of(value: Any) -> list[str] | None:

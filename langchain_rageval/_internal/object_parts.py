@@ -9,8 +9,8 @@ import dataclasses
 import inspect
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Set
-from functools import partial
+from collections.abc import Hashable, Iterator, Mapping, Set
+from functools import lru_cache, partial
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -116,9 +116,14 @@ def _slot_names(kind: type) -> list[str]:
     return [name for slots in declared for name in ([slots] if isinstance(slots, str) else slots)]
 
 
-def is_cached_value(kind: type, name: str) -> bool:
+def is_cached_value(kind: Any, name: str) -> bool:
     """Return True if an attribute is a value that a property has computed from others."""
-    return _is_cached_property(inspect.getattr_static(kind, name, None))
+    return _is_cached_property(_static_attribute(kind, name))
+
+
+@lru_cache(maxsize=4096)
+def _static_attribute(kind: Hashable, name: str) -> Any:
+    return inspect.getattr_static(kind, name, None)
 
 
 def class_members(kind: type) -> Iterator[tuple[str, Any]]:

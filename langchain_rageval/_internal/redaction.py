@@ -11,6 +11,7 @@ import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import lru_cache
 from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any, Literal
@@ -59,6 +60,7 @@ _PATH_KEY = re.compile(  # a segment of an address that looks random
 _PATH_SEGMENT = re.compile(r"(?<=[^/:]/)[^/?#\s'\"]+")
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12,}|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}")
 _KEY_PREFIX = re.compile(r"(?:sk|pk|rk|hf|gsk|ghp|gho|glpat|xox[abps]|AKIA|AIza|eyJ|github_pat)[\w.~+/=-]{12,}")
+_MOST_NAMES = 4096  # of fields, whose meaning is kept: each is met many times in a run
 _MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
 _FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
 _KEY = re.compile(
@@ -66,16 +68,19 @@ _KEY = re.compile(
 )
 
 
+@lru_cache(_MOST_NAMES)
 def is_secret_name(name: str) -> bool:
     """Return True if a field of this name usually or possibly holds a secret."""
     return is_usual_secret_name(name) or _POSSIBLE_SECRET_NAME.search(name) is not None
 
 
+@lru_cache(_MOST_NAMES)
 def is_usual_secret_name(name: str) -> bool:
     """Return True if a field of this name usually holds a secret, such as `token` or `key`."""
     return _SECRET_NAME.search(name) is not None and _NO_SECRET_NAME.search(name) is None
 
 
+@lru_cache(_MOST_NAMES)
 def is_certain_secret_name(name: str) -> bool:
     """Return True if a field of this name always holds a secret, such as `api_key`."""
     return _CERTAIN_SECRET_NAME.search(name) is not None
@@ -86,6 +91,7 @@ def is_personal_name(name: str) -> bool:
     return name.lower() in _PERSONAL_NAMES
 
 
+@lru_cache(_MOST_NAMES)
 def is_carrier_name(name: str) -> bool:
     """Return True if a field of this name holds headers, cookies or a query, whose values may be secrets."""
     return _CARRIER_NAME.search(name) is not None

@@ -163,11 +163,13 @@ class Judge:
             options["mode"] = describe(self.mode)
         if self.probabilities:
             options["probabilities"] = True
-        return {"model": self._model_description(), **options, "layout": self._endpoint.layout}
+        if isinstance(self._model_description, NotDescribable):
+            raise NotDescribable(str(self._model_description))
+        return {"model": self._model_description, **options, "layout": self._endpoint.layout}
 
     def update_instrument(self) -> None:
         """Describe the model anew when the instrument is next read, as when a run begins: it may have been changed."""
-        for name in ("identity", "instrument", "_fingerprint_text"):
+        for name in ("identity", "instrument", "_fingerprint_text", "_model_description"):
             vars(self).pop(name, None)
 
     @property
@@ -192,15 +194,16 @@ class Judge:
         except NotDescribable:
             return f"{id(self.model)} {self!r}"
 
+    @cached_property
     def _model_description(self) -> Any:
-        """Return the description of the model; of one that cannot be described, its class and the version."""
+        """Description of the model; of one that cannot be described, its class and the version, or the error."""
         try:
             description = describe(self.model)
         except NotDescribable as error:
             if self.version is None:
                 model = type(self.model).__name__
                 remedy = 'set Judge(model, version="1"), and change it with the model'
-                raise NotDescribable(f"the judge's model {model} cannot be identified ({error}): {remedy}") from None
+                return NotDescribable(f"the judge's model {model} cannot be identified ({error}): {remedy}")
             return {"class": type(self.model).__name__, "version": self.version}
         return description if self.version is None else {"configuration": description, "version": self.version}
 

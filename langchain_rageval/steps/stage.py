@@ -14,7 +14,7 @@ from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict
 
 from langchain_rageval._internal.code_identity import is_users_class
-from langchain_rageval._internal.description import NotDescribable, describe
+from langchain_rageval._internal.description import Description, NotDescribable, describe
 from langchain_rageval._internal.redaction import redact_exception
 from langchain_rageval.errors import JudgeOutputError, record_step
 from langchain_rageval.judge.judge import Judge
@@ -107,12 +107,12 @@ class Stage(Traced[S, S]):
         kind = type(self)
         options = {name: getattr(self, name) for name in kind.model_fields if name != "name"}
         plain = {name: describe(value) for name, value in options.items() if isinstance(value, _OPTION_TYPES)}
-        settings = {**plain, **{str(name): describe(value) for name, value in self.instrument.items()}}
+        settings = Description(plain, **{str(name): describe(value) for name, value in self.instrument.items()})
         if not is_users_class(kind):
             return settings
         if any("instrument" in vars(part) for part in kind.__mro__ if is_users_class(part)):
-            return {**settings, "class": describe(kind)}
-        return {**settings, "stage": describe(self)}
+            return Description(settings, **{"class": describe(kind)})
+        return Description(settings, stage=describe(self))
 
     def _do(self, state: S, config: RunnableConfig) -> S:
         try:

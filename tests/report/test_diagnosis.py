@@ -112,10 +112,21 @@ class Case:
         return evaluate([self.sample(language)], [METRICS[name](judge) for name in metrics], progress=False)
 
     def cause(self, language: str = "en", metrics: str = "FRC") -> str:
-        report = self.report(language, metrics)
-        assert report.failures() == []
-        (found,) = report.diagnose()
-        return found.cause
+        return shown_by(self.report(language, metrics))
+
+
+def shown_by(report: Report) -> str:
+    assert report.failures() == []
+    (found,) = report.diagnose()
+    return found.cause
+
+
+def causes_of(case: Case, language: str) -> list[str]:
+    """Return what each subset of the scores of one evaluation shows."""
+    (whole,) = case.report(language).rows
+    scores = {letter: whole.scores[name] for letter, name in zip("FRC", whole.scores, strict=True)}
+    some = ({score.metric: score for letter, score in scores.items() if letter in subset} for subset in SUBSETS)
+    return [shown_by(Report([whole.model_copy(update={"scores": kept})])) for kept in some]
 
 
 METRICS = {"F": faithfulness, "R": context_recall, "C": partial(answer_correctness, weights=(1, 0)), "G": claim_metrics}
@@ -204,7 +215,7 @@ PLANTED = {
 @pytest.mark.parametrize("language", ["en", pytest.param("ru", marks=pytest.mark.gate)])
 @each(("case", "causes"), PLANTED.values(), ids=PLANTED)
 def test_a_planted_cause_is_found_as_far_as_the_metrics_show_it(case, causes, language):
-    assert {metrics: case.cause(language, metrics) for metrics in SUBSETS} == dict(zip(SUBSETS, causes, strict=True))
+    assert dict(zip(SUBSETS, causes_of(case, language), strict=True)) == dict(zip(SUBSETS, causes, strict=True))
 
 
 @pytest.mark.gate
@@ -294,10 +305,10 @@ def test_the_order_of_the_metrics_does_not_matter():
         assert {case.cause(metrics=order) for order in ("FRC", "CFR", "RCF")} == {causes[-1]}
 
 
-@each(("lost", "shown"), [("faithfulness", "RC"), ("context_recall", "FC"), ("answer_correctness", "FR")])
-def test_a_failure_shows_nothing(lost, shown):
-    for case, causes in PLANTED.values():
-        (whole,) = case.report().rows
+@each(("case", "causes"), PLANTED.values(), ids=PLANTED)
+def test_a_failure_shows_nothing(case, causes):
+    (whole,) = case.report().rows
+    for lost, shown in zip(whole.scores, ("RC", "FC", "FR"), strict=True):
         spoilt = whole.model_copy(update={"scores": {**whole.scores, lost: failed(lost)}})
         assert Report([spoilt]).diagnose()[0].cause == causes[SUBSETS.index(shown)]
 
