@@ -326,7 +326,8 @@ class _Describer:
     def _reduced(self, value: Any, place: str) -> Any:
         """Return what pickle would store of an object of a C type, such as a date or an itemgetter."""
         reduce = copyreg.dispatch_table.get(type(value))
-        if not reduce and all(_is_inherited(type(value), name) for name in ("__reduce__", "__reduce_ex__")):
+        kind, names = type(value), ("__reduce__", "__reduce_ex__")
+        if not reduce and all(getattr(kind, name) is getattr(object, name) for name in names):
             raise _unreadable(value, place)
         try:
             reduced = reduce(value) if reduce else value.__reduce_ex__(2)
@@ -445,11 +446,6 @@ def _is_code(description: Any) -> bool:
     if isinstance(description, list):
         return bool(description) and all(map(_is_code, description))
     return isinstance(description, dict) and not description.keys().isdisjoint(("function", "code", "module", "method"))
-
-
-def _is_inherited(kind: type, name: str) -> bool:
-    """Return True if a class has a method of `object`."""
-    return getattr(kind, name) is getattr(object, name)
 
 
 def _unreadable(value: Any, place: str) -> NotDescribable:

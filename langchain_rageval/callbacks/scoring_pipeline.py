@@ -312,7 +312,11 @@ class ScoringPipeline:
         """Create the queues; threads start with the first run."""
         options, self._threads = self.options, DaemonThreads()
         self._jobs: WorkerQueue[ScoringJob] = WorkerQueue(
-            self._process, options.n_workers, options.max_pending, self._threads, _conversation_of
+            self._process,
+            options.n_workers,
+            options.max_pending,
+            self._threads,
+            key=lambda job: job.metadata.get(CONVERSATION),  # whose turns reach the sinks in their order
         )
         self._sink_queues = [
             SinkQueue(sink, self._count_sink_error, self._finish_delivery, options.max_pending, self._threads)
@@ -506,11 +510,6 @@ def _finish_at_exit() -> None:
         if pipeline._process_id == os.getpid() and not pipeline._closed:
             pipeline.flush(max(0.0, deadline - time.monotonic()))
             pipeline.close()
-
-
-def _conversation_of(job: ScoringJob) -> Hashable:
-    """Return the conversation whose turns reach the sinks in their order; None for a run without one."""
-    return job.metadata.get(CONVERSATION)
 
 
 def _can_read(metric: AnyMetric, sample: Sample) -> bool:

@@ -45,11 +45,6 @@ def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
     return decorate
 
 
-def _never_skip(trees: RunTrees, event: dict[str, Any]) -> bool:
-    """Return False, so that error events are always handled, even in trees of runs that are not sampled."""
-    return False
-
-
 class ChainEvents(BaseCallbackHandler):
     """Callback handler that collects the runs of chains, retrievers, tools and models in trees of runs."""
 
@@ -94,7 +89,7 @@ class ChainEvents(BaseCallbackHandler):
             is_complete = outputs is not None and not (streamed and root.open_steps)
             self._end_tree(root, event["inputs"] if streamed else root.inputs, outputs, is_complete=is_complete)
 
-    @_guarded(_never_skip)
+    @_guarded(lambda trees, event: False)  # errors are handled even in trees of runs that are not sampled
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **event: Any) -> None:
         """End the run of a step, a retriever, a tool or a model that failed, or a tree of runs."""
         root = self._open.end(run_id, None, event.get("inputs"), error)

@@ -17,6 +17,7 @@ from typing import Any
 from langchain_core.documents import Document
 
 from langchain_rageval._internal.files import leaves_folder
+from langchain_rageval.data.field_names import metadata_name
 from langchain_rageval.data.foreign_records import from_serialized
 from langchain_rageval.data.json_records import line_records, records_of_json
 from langchain_rageval.data.schema import without_surrogates
@@ -31,7 +32,7 @@ from langchain_rageval.data.tables import (
     table_rows,
     wide_encoding,
 )
-from langchain_rageval.data.vocabulary import folded, known_name
+from langchain_rageval.data.vocabulary import folded
 from langchain_rageval.errors import ConfigError, RagevalError, SampleError
 
 _LOG = logging.getLogger("langchain_rageval")
@@ -104,8 +105,7 @@ def _foreign_document(text: str, metadata: Mapping[Any, Any], own_id: Any, extra
         fields["source"] = extra["source"]
     if isinstance(extra["start_index"], int):
         fields.setdefault("start_index", extra["start_index"])
-    own_id = None if own_id is None else str(own_id)
-    return Document(**without_surrogates({"page_content": text, "metadata": fields, "id": own_id}))
+    return _document(text, fields, own_id)
 
 
 TREC_SUFFIXES = (".trec", ".trectext", ".sgml", ".sgm")
@@ -266,16 +266,12 @@ def to_documents(source: Any, *, column: str = "text") -> list[Document]:
         return _from_table(source, column)
     if isinstance(source, str) and _is_path(source):
         return list(load_documents(source))
-    if _is_single(source):
+    is_single = isinstance(source, str | Path | Mapping) or is_node(source)
+    if is_single or any(hasattr(source, key) for key in _TEXT_KEYS):
         return list(_documents(source, column, "documents"))
     if not isinstance(source, Iterable):
         raise ConfigError(f"documents: {_EXPECTED}, got {type(source).__name__}")
     return [doc for index, item in enumerate(source) for doc in _documents(item, column, f"documents[{index}]")]
-
-
-def _is_single(source: Any) -> bool:
-    is_text = isinstance(source, str | Path | Mapping) or is_node(source)
-    return is_text or any(hasattr(source, key) for key in _TEXT_KEYS)
 
 
 def _documents(item: Any, column: str, where: str) -> Iterator[Document]:
@@ -315,7 +311,7 @@ def _from_mapping(record: Mapping[Any, Any], keys: Iterable[str], prefix: str) -
         expected = ", ".join(dict.fromkeys(keys))
         raise ConfigError(f"{prefix}expected a text under one of {expected}, got {sorted(map(str, record))}")
     metadata = record.get("metadata")
-    fields = {_metadata_key(name): value for name, value in record.items() if name not in (text_key, "metadata")}
+    fields = {metadata_name(str(name)): value for name, value in record.items() if name not in (text_key, "metadata")}
     fields |= dict(metadata) if isinstance(metadata, Mapping) else {}
     own_id = record_id(record)
     if title_key is None:
@@ -325,10 +321,6 @@ def _from_mapping(record: Mapping[Any, Any], keys: Iterable[str], prefix: str) -
 
 def _is_text_key(name: Any) -> bool:
     return folded(str(name)) in _FOLDED_KEYS
-
-
-def _metadata_key(name: Any) -> str:
-    return "source" if known_name(str(name)) == "source" else str(name)
 
 
 def _from_table(table: Any, column: str) -> list[Document]:
@@ -363,7 +355,8 @@ def _is_path(text: str) -> bool:
 
 def _files_within(folder: Path) -> list[Path]:
     """Return the files of a folder in the order of their paths, without hidden files and links out of the folder."""
-    entries = [entry for entry in sorted(folder.rglob("*")) if not _is_hidden(entry.relative_to(folder))]
+    parts = ((entry, entry.relative_to(folder).parts) for entry in sorted(folder.rglob("*")))
+    entries = [entry for entry, names in parts if not any(name.startswith(".") for name in names)]
     for entry in entries:
         if problem := _link_problem(entry, folder):
             _LOG.warning("%s: %s; skipped", entry.relative_to(folder).as_posix(), problem)
@@ -379,10 +372,6 @@ def _link_problem(entry: Path, folder: Path) -> str | None:
     if entry.is_dir():
         return "linked folders are not entered"
     return None if entry.exists() else "the link leads to no file"
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _require_packages(files: Mapping[str, Path]) -> None:
@@ -418,16 +407,10 @@ def _read_text(name: str, file: Path) -> Iterator[Document]:
     yield _document(decode_text(file.read_bytes(), name).replace("\r\n", "\n"), {"source": name})
 
 
-def _read_json_lines(name: str, file: Path) -> Iterator[Document]:
-    yield from _from_records(name, line_records(read_lines(file, strict=False)))
-
-
-def _read_json(name: str, file: Path) -> Iterator[Document]:
-    yield from _from_records(name, records_of_json(file, _is_text_key))
-
-
-def _from_records(name: str, records: Records) -> Iterator[Document]:
-    """Convert each record to a document; log a warning for one that holds no text."""
+def _read_records(name: str, file: Path) -> Iterator[Document]:
+    """Convert each record of a JSON file to a document; log a warning for one that holds no text."""
+    is_json = file.suffix.lower() == ".json"
+    records: Records = records_of_json(file, _is_text_key) if is_json else line_records(read_lines(file, strict=False))
     for place, record in records:
         try:
             if isinstance(record, SampleError):
@@ -498,19 +481,12 @@ def _by_loader(
 
 _HTML = _by_loader("BSHTMLLoader", _html_encoding, bs_kwargs={"features": "html.parser"}, get_text_separator=" ")
 _READERS: Mapping[str, Callable[[str, Path], Iterator[Document]]] = {
-    ".txt": _read_text,
-    ".md": _read_text,
-    ".markdown": _read_text,
-    ".jsonl": _read_json_lines,
-    ".ndjson": _read_json_lines,
-    ".json": _read_json,
+    **dict.fromkeys((".txt", ".md", ".markdown"), _read_text),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _read_records),
     ".pdf": _by_loader("PyPDFLoader"),
-    ".html": _HTML,
-    ".htm": _HTML,
+    **dict.fromkeys((".html", ".htm"), _HTML),
     ".docx": _by_loader("Docx2txtLoader"),
-    ".csv": _read_table,
-    ".tsv": _read_table,
-    ".xlsx": _read_table,
+    **dict.fromkeys((".csv", ".tsv", ".xlsx"), _read_table),
     **dict.fromkeys(TREC_SUFFIXES, _read_trec),
 }
 _PACKAGES: Mapping[str, tuple[str, str]] = {

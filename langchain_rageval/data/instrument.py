@@ -128,18 +128,11 @@ def split_digests(instrument: str) -> tuple[str, str]:
 def step_digests(part: Any) -> dict[str, str]:
     """Return a digest of judge and prompts by name of each step in a part; language and attempts do not count."""
     found: dict[str, str] = {}
-    if isinstance(part, list):
-        for item in part:
-            found |= step_digests(item)
-    elif isinstance(part, Mapping):
-        if _has_name(part) and "judge" in part:
-            asked = {
-                "judge": _without_retries(part["judge"]),
-                **{key: part.get(key) for key in ("prompts", "own_prompt")},
-            }
-            found[part["step"]] = digest_of(asked)
-        for item in part.values():
-            found |= step_digests(item)
+    if isinstance(part, Mapping) and _has_name(part) and "judge" in part:
+        asked = {"judge": _without_retries(part["judge"]), **{key: part.get(key) for key in ("prompts", "own_prompt")}}
+        found[part["step"]] = digest_of(asked)
+    for item in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
+        found |= step_digests(item)
     return found
 
 
@@ -186,15 +179,16 @@ def _differences(one: Any, other: Any, path: tuple[str, ...]) -> Iterator[str]:
             if name in ("uses", "calls") and code_differs:
                 continue  # other code uses other names
             yield from _differences(one.get(name), other.get(name), (*path, *owner, str(name)))
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other) and _nested(one, other):
+    elif (
+        isinstance(one, list)
+        and isinstance(other, list)
+        and len(one) == len(other)
+        and any(isinstance(item, Mapping) for item in (*one, *other))
+    ):
         for own, its in zip(one, other, strict=True):
             yield from _differences(own, its, path)
     else:
         yield _in_words(one, other, path)
-
-
-def _nested(one: list[Any], other: list[Any]) -> bool:
-    return any(isinstance(item, Mapping) for item in (*one, *other))
 
 
 def _in_words(one: Any, other: Any, path: tuple[str, ...]) -> str:
@@ -246,15 +240,11 @@ def _judges(part: Any) -> Iterator[str]:
 
 def _values_of(key: str, part: Any) -> Iterator[Any]:
     """Yield the values under a key that holds a mapping, at any depth of a part but not within such a value."""
-    if isinstance(part, Mapping):
-        if isinstance(part.get(key), Mapping):
-            yield part[key]
-        else:
-            for item in part.values():
-                yield from _values_of(key, item)
-    elif isinstance(part, list):
-        for item in part:
-            yield from _values_of(key, item)
+    if isinstance(part, Mapping) and isinstance(part.get(key), Mapping):
+        yield part[key]
+        return
+    for item in part.values() if isinstance(part, Mapping) else part if isinstance(part, list) else ():
+        yield from _values_of(key, item)
 
 
 def _own_name(model: Any) -> str:

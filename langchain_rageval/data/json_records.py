@@ -117,7 +117,8 @@ def _records_in(content: Mapping[str, Any], is_head: IsHead) -> _Items | None:
     if not heads:
         values = [*content.values()]
         rows_by_name = values and all(isinstance(value, Mapping) and any(map(is_head, value)) for value in values)
-        return _named_rows(content) if rows_by_name else None
+        named = ((key, row if key.isdecimal() else {"id": key, **row}) for key, row in content.items())
+        return ((f"item {key!r}", row) for key, row in named) if rows_by_name else None
     if len(columns) == len(content) and all(isinstance(value, list) for value in columns):
         if len({*map(len, columns)}) == 1 and not any(map(_holds_messages, heads)):
             return _numbered(dict(zip(content, cells, strict=True)) for cells in zip(*columns, strict=True))
@@ -128,11 +129,6 @@ def _records_in(content: Mapping[str, Any], is_head: IsHead) -> _Items | None:
         if all(value.keys() == keys.keys() for value in mappings) and not any(map(is_head, keys)):
             return ((f"item {key}", {name: content[name][key] for name in content}) for key in keys)
     return _numbered([content])
-
-
-def _named_rows(content: Mapping[str, Mapping[str, Any]]) -> _Items:
-    for key, row in content.items():
-        yield f"item {key!r}", row if key.isdecimal() else {"id": key, **row}
 
 
 def _holds_messages(items: list[Any]) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
 from langchain_rageval.data.tables import parse_literal
@@ -227,17 +227,10 @@ def _turns(messages: Iterable[Any]) -> Iterator[dict[str, str]]:
             text = text if text.strip() else media_of(message)
         if not role or not text.strip():
             continue
-        later = group[place + 1 :]
-        is_step = role == "assistant" and tool_calls(message) and any(map(_is_spoken, _until_user(later)))
+        later = takewhile(lambda one: role_of(one) != "human", group[place + 1 :])
+        is_step = role == "assistant" and tool_calls(message) and any(map(_is_spoken, later))
         if not is_step:
             yield {"role": role, "text": text}
-
-
-def _until_user(messages: Iterable[Any]) -> Iterator[Any]:
-    for message in messages:
-        if role_of(message) == "human":
-            return
-        yield message
 
 
 def tool_calls(message: Any) -> list[Any]:

@@ -121,6 +121,19 @@ class _FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_bytes="base64")
 
 
+def _omitting(*names: str) -> Any:
+    """Return a serializer that omits fields with their default: early versions did not have them.
+
+    So files, and keys of journals, stay the same.
+    """
+
+    def serialize(self: BaseModel, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields, known = handler(self), type(self).model_fields
+        return {name: part for name, part in fields.items() if name not in names or part != known[name].default}
+
+    return model_serializer(mode="wrap")(serialize)
+
+
 class InputModel(_FrozenModel):
     """Base class of user input; replaces lone surrogates in all nested strings."""
 
@@ -130,11 +143,9 @@ class InputModel(_FrozenModel):
         return data if isinstance(data, InputModel) else without_surrogates(data)
 
 
-def _text(value: Any) -> Any:
-    return value if isinstance(value, str) else without_surrogates(unwrap_text(value))  # InputModel has cleaned a str
-
-
-_SampleText = Annotated[str, BeforeValidator(_text)]
+_SampleText = Annotated[  # InputModel has cleaned a str
+    str, BeforeValidator(lambda value: value if isinstance(value, str) else without_surrogates(unwrap_text(value)))
+]
 
 # Scores have many parts: it is faster if each validates its own strings than if `InputModel` searches all nested data.
 _CleanText = Annotated[str, AfterValidator(_cleaned)]
@@ -199,13 +210,7 @@ class Sample(InputModel):
         if not self.id:
             object.__setattr__(self, "id", default_id(self.question, self.history))
 
-    @model_serializer(mode="wrap")
-    def _without_later_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit fields that early versions did not have while they are empty: files and journal keys stay the same."""
-        values: dict[str, Any] = serialize(self)
-        absent = {"history": not self.history, "retrieved": self.retrieved is None}
-        absent["retrieved_ids"] = self.retrieved_ids is None
-        return {name: value for name, value in values.items() if not absent.get(name)}
+    _serialize = _omitting("history", "retrieved", "retrieved_ids")
 
     @classmethod
     def parse(cls, obj: Any, fields: Mapping[str, str] | None = None) -> Self:
@@ -385,12 +390,7 @@ class Usage(_FrozenModel):
         """Number of tokens read and written; None if the models report none."""
         return _sum(self.input_tokens, self.output_tokens)
 
-    @model_serializer(mode="wrap")
-    def _without_unknown_money(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = handler(self)
-        if fields.get("money", 0) is None:
-            del fields["money"]
-        return fields
+    _serialize = _omitting("money")
 
     def __add__(self, other: Usage) -> Usage:
         """Return the sum of two usages; unknown token numbers count as 0 unless both are unknown.
@@ -462,12 +462,7 @@ class Score(_FrozenModel):
     range: tuple[float | None, float | None] | None = None
     answers: dict[str, Any] = {}
 
-    @model_serializer(mode="wrap")
-    def _without_no_answers(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = handler(self)
-        if not fields.get("answers", True):
-            del fields["answers"]
-        return fields
+    _serialize = _omitting("answers")
 
     @model_validator(mode="after")
     def _exactly_one_outcome(self) -> Self:
