@@ -11,13 +11,16 @@ from typing import Any, Self
 import yaml
 
 from langchain_rageval._internal.page import pluralize
+from langchain_rageval.text.language import detect_language
+
+_FILES = ("notes.yaml", "reasons.yaml")
 
 
 class Note(str):
     """Remark for a reader: its English text, and the facts that the text is made of.
 
     Args:
-        code: what the remark is about, such as "budget-spent"; a key of `notes.yaml`.
+        code: what the remark is about, such as "budget-spent"; a key of `notes.yaml` or `reasons.yaml`.
         metric: name of the metric that it is about; "" for a run as a whole.
         fields: numbers, texts, other notes or lists of these, by the names that the template has in braces.
 
@@ -82,6 +85,18 @@ def translate(text: str, language: str) -> str:
     return text.in_language(language) if isinstance(text, Note) else text
 
 
+def explain(text: str, *parts: str, end: str = ".") -> str:
+    """Return a reason of a score: notes and texts, in Russian if a text is Russian, else in English.
+
+    Args:
+        text: text that decides the language, such as the question.
+        parts: parts of the reason, which are joined with "; "; empty ones are left out.
+        end: end of the reason.
+    """
+    language = detect_language(text)
+    return "; ".join(part.in_language(language) if isinstance(part, Note) else part for part in parts if part) + end
+
+
 def notes_as_json(notes: Iterable[str]) -> list[Any]:
     """Return notes as JSON data: texts, and objects for notes with a code."""
     return [note.to_json() if isinstance(note, Note) else note for note in notes]
@@ -98,6 +113,12 @@ class _Formatter(Formatter):
         self._language = language
 
     def format_field(self, value: Any, format_spec: str) -> str:
+        one, divider, several = format_spec.partition("|")
+        if divider and isinstance(value, list):
+            return f"{one if len(value) == 1 else several} {', '.join(value)}"
+        if divider:
+            is_one = value % 10 == 1 and value % 100 != 11 if self._language == "ru" else value == 1
+            return f"{value} {one if is_one else several}"
         if isinstance(value, list):
             return (format_spec or ", ").join(self.format_field(one, "") for one in value)
         if isinstance(value, Note):
@@ -136,10 +157,8 @@ def _from_json(value: Any) -> Any:
 
 @lru_cache(maxsize=1)
 def _templates() -> Mapping[str, Mapping[str, Any]]:
-    loaded: Mapping[str, Mapping[str, Any]] = yaml.safe_load(
-        (files("langchain_rageval.data") / "notes.yaml").read_text(encoding="utf-8")
-    )
-    return loaded
+    texts = [(files("langchain_rageval.data") / name).read_text(encoding="utf-8") for name in _FILES]
+    return {code: template for text in texts for code, template in yaml.safe_load(text).items()}
 
 
 @lru_cache(maxsize=1)

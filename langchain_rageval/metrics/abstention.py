@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, get_args
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
@@ -18,7 +19,6 @@ from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import BLANK_REFERENCES, Value
 from langchain_rageval.steps.detect import ABSTAINS, ANSWERABLE, ANSWERS, detect_abstention, detect_answerable
 from langchain_rageval.steps.stage import State
-from langchain_rageval.text.language import detect_language
 
 AnswerabilitySource = Literal["reference", "contexts"]
 
@@ -26,38 +26,6 @@ _READS: Mapping[AnswerabilitySource, set[str]] = {"reference": {"references"}, "
 _KEY: Mapping[AnswerabilitySource, str] = {"reference": "reference_abstention", "contexts": "answerable"}
 _GROUND_TEXT: Mapping[AnswerabilitySource, str] = {"reference": "the reference", "contexts": "the contexts"}
 _ANSWERING = {ANSWERS, ANSWERABLE}
-_REASONS: Mapping[
-    str, Mapping[AnswerabilitySource, Mapping[tuple[bool, bool], str]]
-] = {  # (answer abstains, question is unanswerable)
-    "en": {
-        "reference": {
-            (True, True): "The answer abstains, as the reference does.",
-            (True, False): "The answer abstains, but the reference answers.",
-            (False, True): "The answer answers, but the reference abstains.",
-            (False, False): "The answer answers, as the reference does.",
-        },
-        "contexts": {
-            (True, True): "The answer abstains, and the contexts hold no answer.",
-            (True, False): "The answer abstains, but the contexts hold an answer.",
-            (False, True): "The answer answers, but the contexts hold no answer.",
-            (False, False): "The answer answers, and the contexts hold an answer.",
-        },
-    },
-    "ru": {
-        "reference": {
-            (True, True): "Ответа по существу нет, как и в эталоне.",
-            (True, False): "Ответа по существу нет, а в эталоне он есть.",
-            (False, True): "Ответ дан, а в эталоне ответа по существу нет.",
-            (False, False): "Ответ дан, как и в эталоне.",
-        },
-        "contexts": {
-            (True, True): "Ответа по существу нет, и в контекстах его нет.",
-            (True, False): "Ответа по существу нет, а в контекстах он есть.",
-            (False, True): "Ответ дан, а в контекстах ответа нет.",
-            (False, False): "Ответ дан, и в контекстах он есть.",
-        },
-    },
-}
 
 
 def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", name: str = "abstention") -> Metric:
@@ -100,8 +68,8 @@ def abstains_rightly(state: State, *, given: AnswerabilitySource) -> Value:
         return Value.without(BLANK_REFERENCES)
     abstains = answer[0].verdict == ABSTAINS
     unanswerable = not any(finding.verdict in _ANSWERING for finding in others)
-    language = "ru" if detect_language(state["sample"].language_text) == "ru" else "en"
-    reason = _REASONS[language][given][abstains, unanswerable]
+    note = Note(f"abstention-{given}-{abstains}-{unanswerable}".lower())
+    reason = explain(state["sample"].language_text, note)
     return Value(float(abstains == unanswerable), reason, [*state["answer_abstention"], *state[_KEY[given]]])
 
 

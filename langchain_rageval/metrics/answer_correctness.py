@@ -17,16 +17,18 @@ from typing import Literal, get_args
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import (
     BLANK_REFERENCES,
+    MAX_QUOTED,
     NEITHER_FACTS,
     Value,
     answer_and_references,
-    quote,
+    fault_notes,
     similarities_from_findings,
     similarity_findings,
 )
@@ -34,12 +36,9 @@ from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.text.language import detect_language
 
 FScoreFormula = Literal["counts", "precision_recall"]
 Extra = Literal["count", "ignore"]
-
-_MAX_QUOTED = 3
 
 
 def answer_correctness(
@@ -162,29 +161,24 @@ def weighted_correctness(
     sample: Sample = state["sample"]
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)
-    russian = detect_language(sample.language_text) == "ru"
     parts: list[tuple[float, float]] = []
-    reasons: list[str] = []
+    reasons: list[Note] = []
     findings: list[Finding] = []
     if weights[0]:
         if not state["answer_statements"] and not state["reference_statements"]:
             return Value.without(NEITHER_FACTS)
         best = max(state["classifications"], key=partial(_rank, beta=beta, formula=formula, extra=extra))
         parts.append((weights[0], StatementCounts.of(best, extra).f_score(beta, formula)))
-        reasons.append(_reason(best, russian))
+        reasons += _reasons(best)
         findings += best
     if weights[1]:
         best_similarity = max(state["similarities"], default=0.0)
         parts.append((weights[1], best_similarity))
-        reasons.append(
-            f"сходство с эталоном {best_similarity:.2f}"
-            if russian
-            else f"similarity to the reference {best_similarity:.2f}"
-        )
+        reasons.append(Note("similarity", value=best_similarity))
         findings += similarity_findings(sample, state["similarities"])
     number = sum(weight * part for weight, part in parts) / sum(weights)
-    reason = "; ".join(reasons)
-    return Value(number, f"{reason[:1].upper()}{reason[1:]}.", findings)
+    reason = explain(sample.language_text, *reasons)
+    return Value(number, f"{reason[:1].upper()}{reason[1:]}", findings)
 
 
 def _rank(findings: Sequence[Finding], *, beta: float, formula: FScoreFormula, extra: Extra) -> tuple[float, bool]:
@@ -220,24 +214,18 @@ def _state_from_findings(sample: Sample, score: Score, *, weights: tuple[float, 
     }
 
 
-def _reason(findings: Sequence[Finding], russian: bool) -> str:
+def _reasons(findings: Sequence[Finding]) -> list[Note]:
     answers = [finding.verdict for finding in findings if finding.kind == "statement"]
     references = [finding.verdict for finding in findings if finding.kind == "reference_statement"]
     right, wrong, more = map(answers.count, ("TP", "FP", "extra"))
-    missed = references.count("FN")
-    if russian:
-        labels = {"FP": "неверно", "extra": "сверх эталона", "FN": "нет в ответе"}
-        counted = [f"верных утверждений в ответе {right} из {len(answers)}"]
-        counted += [f"неверных {wrong}"] * bool(wrong) + [f"сверх эталона {more}"] * bool(more)
-        counted.append(f"пропущено из эталона {missed} из {len(references)}")
-    else:
-        labels = {"FP": "wrong", "extra": "beyond the reference", "FN": "not in the answer"}
-        counted = [f"right statements in the answer {right} of {len(answers)}"]
-        counted += [f"wrong {wrong}"] * bool(wrong) + [f"beyond the reference {more}"] * bool(more)
-        counted.append(f"missed of the reference {missed} of {len(references)}")
-    faults = [finding for finding in findings if finding.verdict in labels]
-    quotes = [f"{labels[finding.verdict]}: {quote(finding.text)}" for finding in faults[:_MAX_QUOTED]]
-    return "; ".join([", ".join(counted), *quotes])
+    counted = [
+        Note("right-statements", right=right, count=len(answers)),
+        *[Note("wrong-statements", count=wrong)] * bool(wrong),
+        *[Note("extra-statements", count=more)] * bool(more),
+        Note("missed-statements", missed=references.count("FN"), count=len(references)),
+    ]
+    faults = [finding for finding in findings if finding.verdict in ("FP", "extra", "FN")]
+    return [Note("listed", parts=counted), *fault_notes(faults[:MAX_QUOTED])]
 
 
 def _validate_weights(weights: tuple[float, float]) -> tuple[float, float]:

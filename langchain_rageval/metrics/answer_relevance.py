@@ -14,6 +14,7 @@ from statistics import fmean
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -23,7 +24,6 @@ from langchain_rageval.steps.measure_similarity import measure_similarity
 from langchain_rageval.steps.questions import regenerate_questions
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.votes import AGREEMENT
-from langchain_rageval.text.language import detect_language
 
 
 def answer_relevance(
@@ -69,17 +69,16 @@ def question_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
 def mean_similarity(state: State) -> Value:
     """Return the mean of the similarities, 0 for an evasive answer."""
     sample: Sample = state["sample"]
-    russian = detect_language(sample.language_text) == "ru"
     if state["evasive"]:
-        return Value(0.0, "Ответ пуст или уклончив." if russian else "The answer is blank or evasive.")
+        return Value(0.0, explain(sample.language_text, Note("evasive")))
     similarities: list[float] = state["similarities"]
     findings = [
         Finding(kind="question", number=number, text=text, verdict=repr(similarity))
         for number, (text, similarity) in enumerate(zip(state["regenerated_questions"], similarities, strict=True), 1)
     ]
-    summary = "Ответ отвечал бы на вопросы" if russian else "The answer would answer"
-    questions = "; ".join(f"«{f.text}» ({s:.2f})" for f, s in zip(findings, similarities, strict=True))
-    return Value(fmean(similarities), f"{summary}: {questions}.", findings)
+    questions = [f"«{f.text}» ({s:.2f})" for f, s in zip(findings, similarities, strict=True)]
+    reason = explain(sample.language_text, Note("would-answer", questions=questions))
+    return Value(fmean(similarities), reason, findings)
 
 
 def _state_from_findings(sample: Sample, score: Score, *, max_questions: int) -> State | None:

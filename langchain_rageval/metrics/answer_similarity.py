@@ -12,6 +12,7 @@ from functools import partial
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
@@ -24,7 +25,6 @@ from langchain_rageval.metrics.supported import (
 )
 from langchain_rageval.steps.measure_similarity import SimilarityScale, measure_similarity
 from langchain_rageval.steps.stage import State
-from langchain_rageval.text.language import detect_language
 
 
 def answer_similarity(
@@ -70,13 +70,12 @@ def greatest_similarity(state: State, *, threshold: float | None) -> Value:
     similarities: Sequence[float] = state["similarities"]
     if (blank := blank_value(sample)) is not None:
         return blank
-    russian = detect_language(sample.language_text) == "ru"
-    nearest = max(similarities)
-    reason = f"Сходство с эталоном: {nearest:.2f}" if russian else f"Similarity to the reference: {nearest:.2f}"
+    nearest, text = max(similarities), sample.language_text
+    parts = [Note("nearest-similarity", value=nearest)]
     if threshold is None:
-        return Value(nearest, f"{reason}.", similarity_findings(sample, similarities))
-    bound = f"; порог {threshold:g}." if russian else f"; the threshold is {threshold:g}."
-    return Value(float(nearest >= threshold), reason + bound, similarity_findings(sample, similarities))
+        return Value(nearest, explain(text, *parts), similarity_findings(sample, similarities))
+    reason = explain(text, *parts, Note("threshold-is", value=threshold))
+    return Value(float(nearest >= threshold), reason, similarity_findings(sample, similarities))
 
 
 def _state_from_findings(sample: Sample, score: Score) -> State | None:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.suite import Suite, suite
-from langchain_rageval.metrics.supported import NO_FACTS, Value, quote, verdicts_from_findings
+from langchain_rageval.metrics.supported import MAX_QUOTED, NO_FACTS, Value, quote, verdicts_from_findings
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.verify_statements import Verifier, verify_statements
-from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import NUMBERED_MARK, split_sentences
 from langchain_rageval.text.words import stems_of
 
@@ -32,7 +32,6 @@ NO_CITED_STATEMENTS = "no statement of the answer carries a citation"
 NO_SUPPORTED_STATEMENTS = "the contexts support no statement of the answer"
 UNCITED_VERDICT = "a verdict names no context sentence"
 
-_MAX_QUOTED = 3
 _RANGE = re.compile(r"(\d+)\s*[–—-]\s*(\d+)|(\d+)")
 _SUPERSCRIPT = re.compile(r"[⁰¹²³⁴-⁹]+")
 _POWER = re.compile(r"\d$|(?:^|[\W\d_])(?:[^\W\d_]|мм|см|дм|км|mm|cm|dm|km|ft|in|yd)$")  # of 10³, x², м²
@@ -91,13 +90,7 @@ def citation_precision(state: State, *, required: bool) -> Value:
     wrong = [(finding, citation) for finding, citation in pairs if not _supporting_chunks(finding) & citation]
     texts = [f"{quote(finding.text)} {sorted(citation) or '[?]'}" for finding, citation in wrong]
     right, count = len(pairs) - len(wrong), len(pairs)
-    if detect_language(state["sample"].language_text) == "ru":
-        noun = "ссылки" if _ends_in_one(count) else "ссылок"
-        reason = _reason(f"Подтверждают своё утверждение {right} из {count} {noun}", "не подтверждают", texts)
-    else:
-        noun = "citation supports its" if count == 1 else "citations support their"
-        reason = _reason(f"{right} of {count} {noun} statement", "not", texts)
-    return Value(right / count, reason, verdicts)
+    return Value(right / count, _reason("citation-precision", state, right, count, texts), verdicts)
 
 
 def citation_recall(state: State, *, required: bool) -> Value:
@@ -110,13 +103,7 @@ def citation_recall(state: State, *, required: bool) -> Value:
         return Value.without(NO_SUPPORTED_STATEMENTS, verdicts)
     texts = [quote(finding.text) for finding, cites in supported if not cites]
     right, count = len(supported) - len(texts), len(supported)
-    if detect_language(state["sample"].language_text) == "ru":
-        noun = "подтверждённого утверждения" if _ends_in_one(count) else "подтверждённых утверждений"
-        reason = _reason(f"Ссылка есть у {right} из {count} {noun}", "нет у", texts)
-    else:
-        noun = "supported statement carries" if count == 1 else "supported statements carry"
-        reason = _reason(f"{right} of {count} {noun} a citation", "without one", texts)
-    return Value(right / count, reason, verdicts)
+    return Value(right / count, _reason("citation-recall", state, right, count, texts), verdicts)
 
 
 def cited_parts(sample: Sample) -> list[tuple[str, list[Citation]]]:
@@ -222,10 +209,7 @@ def _pieces(sentence: str, places: Iterable[int]) -> Iterator[str]:
     yield from (sentence[start:end] for start, end in pairwise(cuts))
 
 
-def _reason(summary: str, label: str, texts: Sequence[str]) -> str:
-    more = ["…"] if len(texts) > _MAX_QUOTED else []
-    return f"{summary}{f'; {label}: ' if texts else ''}{', '.join([*texts[:_MAX_QUOTED], *more])}."
-
-
-def _ends_in_one(count: int) -> bool:
-    return count % 10 == 1 and count % 100 != 11
+def _reason(code: str, state: State, right: int, count: int, texts: Sequence[str]) -> str:
+    shown = [*texts[:MAX_QUOTED], *["…"] * (len(texts) > MAX_QUOTED)]
+    faults = [Note(f"{code}-faults", texts=shown)] if texts else []
+    return explain(state["sample"].language_text, Note(code, right=right, count=count), *faults)

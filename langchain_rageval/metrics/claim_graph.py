@@ -13,16 +13,15 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction
-from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS, quote
+from langchain_rageval.metrics.supported import MAX_QUOTED, NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS, and_more, quote
 
 NOTHING_RECALLED = "the contexts support nothing of the reference"
 UNCITED = "a verdict cites no context sentence"
 
 FindingSection = Literal["answer_verdicts", "reference_verdicts", "classifications"]
 """Key of the findings that a formula reads: verdicts of the contexts on either side, or statements that both share."""
-
-_MAX_QUOTED = 3
 
 
 @dataclass(frozen=True)
@@ -87,14 +86,6 @@ class ClaimGraph:
         return [claim for claim in self.reference if claim.supported]
 
 
-ReasonWording = tuple[str, str]
-"""Phrases of the reason of a share: for the items that were counted, and for the others, which the reason then quotes.
-
-The reason quotes the counted items if the second phrase is empty: "Chunks that support the reference: 2 of 5; of no
-use: ...".
-"""
-
-
 @dataclass(frozen=True)
 class ShareFormula:
     """Formula of a metric: the share of statements or chunks that satisfy a predicate.
@@ -103,19 +94,17 @@ class ShareFormula:
         over: items that are counted.
         holds: predicate of the graph and a claim, or of the graph and the number of a chunk.
         reads: findings that the formula needs.
-        en: English wording of the reason.
-        ru: Russian wording of the reason.
         direction: whether "higher" or "lower" is better.
         by_chunk: True if the formula needs the chunks that support each statement.
+        quotes_counted: True if the reason quotes the items that satisfy the predicate, and not the others.
     """
 
     over: Literal["answer", "reference", "recalled", "chunks"]
     holds: Callable[[ClaimGraph, Any], bool]
     reads: Sequence[FindingSection]
-    en: ReasonWording
-    ru: ReasonWording
     direction: Direction = "higher"
     by_chunk: bool = False
+    quotes_counted: bool = False
 
     def value(self, graph: ClaimGraph) -> float | str:
         """Return the share, 0.0 if no chunk was retrieved; or a str that says in English why no value applies."""
@@ -125,18 +114,19 @@ class ShareFormula:
         truths = [self.holds(graph, item) for item in self._items(graph)]
         return sum(truths) / max(1, len(truths))
 
-    def reason(self, graph: ClaimGraph, russian: bool) -> str:
-        """Return the reason of the value, without the final full stop."""
-        (counted, exceptions), items = (self.ru if russian else self.en), self._items(graph)
-        count = sum(self.holds(graph, item) for item in items)
-        summary = f"{counted}: {count} {'из' if russian else 'of'} {len(items)}"
-        quoted = [item for item in items if self.holds(graph, item) != bool(exceptions)]
+    def reasons(self, graph: ClaimGraph, name: str) -> list[Note]:
+        """Return the parts of the reason of the value of a formula with a name."""
+        items = self._items(graph)
+        truths = [self.holds(graph, item) for item in items]
+        summary = Note(f"claim-{name}", right=sum(truths), count=len(items))
+        quoted = [item for item, holds in zip(items, truths, strict=True) if holds == self.quotes_counted]
         if not quoted:
-            return summary
-        quotes = [quote(item.text) if isinstance(item, Claim) else f"[{item}]" for item in quoted[:_MAX_QUOTED]]
-        more = f", {'и ещё' if russian else 'and'} {len(quoted) - _MAX_QUOTED}" if len(quoted) > _MAX_QUOTED else ""
-        more += " more" if more and not russian else ""
-        return f"{summary}{f'; {exceptions}: ' if exceptions else ': '}{', '.join(quotes)}{more}"
+            return [summary]
+        texts = [quote(item.text) if isinstance(item, Claim) else f"[{item}]" for item in quoted[:MAX_QUOTED]]
+        quotes = [*texts, *and_more(len(quoted))]
+        if self.quotes_counted:
+            return [Note("claim-counted", summary=summary, quotes=quotes)]
+        return [summary, Note(f"claim-{name}-others", quotes=quotes)]
 
     def _items(self, graph: ClaimGraph) -> Sequence[Any]:
         return range(1, graph.chunks + 1) if self.over == "chunks" else getattr(graph, self.over)
@@ -165,11 +155,10 @@ class F1Formula:
         precision, recall = _precision_and_recall(graph)
         return 2 * precision * recall / ((precision + recall) or 1)
 
-    def reason(self, graph: ClaimGraph, russian: bool) -> str:
-        """Return the reason of the value, without the final full stop."""
+    def reasons(self, graph: ClaimGraph, name: str) -> list[Note]:
+        """Return the parts of the reason of the value of the formula."""
         precision, recall = _precision_and_recall(graph)
-        labels = ("Точность", "полнота") if russian else ("Precision", "recall")
-        return f"{labels[0]} {precision:.2f}, {labels[1]} {recall:.2f}"
+        return [Note(f"claim-{name}", precision=precision, recall=recall)]
 
 
 ClaimFormula = ShareFormula | F1Formula
@@ -189,50 +178,21 @@ def _noise(graph: ClaimGraph, claim: Claim, *, relevant: bool) -> bool:
 
 
 FORMULAS: Mapping[str, ClaimFormula] = {
-    "precision": ShareFormula(
-        "answer",
-        lambda _, claim: claim.shared,
-        ["classifications"],
-        ("Right statements of the answer", "not in the reference"),
-        ("Верных утверждений ответа", "нет в эталоне"),
-    ),
-    "recall": ShareFormula(
-        "reference",
-        lambda _, claim: claim.shared,
-        ["classifications"],
-        ("Statements of the reference that the answer says", "not in the answer"),
-        ("Утверждений эталона в ответе", "нет в ответе"),
-    ),
+    "precision": ShareFormula("answer", lambda _, claim: claim.shared, ["classifications"]),
+    "recall": ShareFormula("reference", lambda _, claim: claim.shared, ["classifications"]),
     "f1": F1Formula(),
-    "context_recall": ShareFormula(
-        "reference",
-        lambda _, claim: claim.supported,
-        ["reference_verdicts"],
-        ("Statements of the reference that the contexts support", "not supported"),
-        ("Утверждений эталона, подтверждённых контекстами", "не подтверждено"),
-    ),
+    "context_recall": ShareFormula("reference", lambda _, claim: claim.supported, ["reference_verdicts"]),
     "context_precision": ShareFormula(
-        "chunks",
-        lambda graph, chunk: chunk in graph.relevant_chunks,
-        ["reference_verdicts"],
-        ("Chunks that support the reference", "of no use"),
-        ("Фрагментов, подтверждающих эталон", "лишние"),
-        by_chunk=True,
+        "chunks", lambda graph, chunk: chunk in graph.relevant_chunks, ["reference_verdicts"], by_chunk=True
     ),
     "context_utilization": ShareFormula(
-        "recalled",
-        lambda _, claim: claim.shared,
-        ["reference_verdicts", "classifications"],
-        ("Retrieved statements of the reference that the answer says", "not in the answer"),
-        ("Найденных утверждений эталона в ответе", "нет в ответе"),
-        by_chunk=True,
+        "recalled", lambda _, claim: claim.shared, ["reference_verdicts", "classifications"], by_chunk=True
     ),
     "noise_relevant": ShareFormula(
         "answer",
         partial(_noise, relevant=True),
         ["answer_verdicts", "reference_verdicts", "classifications"],
-        ("Wrong statements from relevant chunks", ""),
-        ("Ошибочных утверждений из полезных фрагментов", ""),
+        quotes_counted=True,
         direction="lower",
         by_chunk=True,
     ),
@@ -240,8 +200,7 @@ FORMULAS: Mapping[str, ClaimFormula] = {
         "answer",
         partial(_noise, relevant=False),
         ["answer_verdicts", "reference_verdicts", "classifications"],
-        ("Wrong statements from irrelevant chunks", ""),
-        ("Ошибочных утверждений из посторонних фрагментов", ""),
+        quotes_counted=True,
         direction="lower",
         by_chunk=True,
     ),
@@ -249,30 +208,21 @@ FORMULAS: Mapping[str, ClaimFormula] = {
         "answer",
         lambda _, claim: not claim.shared and not claim.supported,
         ["answer_verdicts", "classifications"],
-        ("Wrong statements that no context supports", ""),
-        ("Ошибочных утверждений без опоры в контекстах", ""),
+        quotes_counted=True,
         direction="lower",
     ),
     "self_knowledge": ShareFormula(
         "answer",
         lambda _, claim: claim.shared and not claim.supported,
         ["answer_verdicts", "classifications"],
-        ("Right statements that no context supports", ""),
-        ("Верных утверждений без опоры в контекстах", ""),
+        quotes_counted=True,
     ),
-    "faithfulness": ShareFormula(
-        "answer",
-        lambda _, claim: claim.supported,
-        ["answer_verdicts"],
-        ("Statements of the answer that the contexts support", "not supported"),
-        ("Утверждений ответа, подтверждённых контекстами", "не подтверждено"),
-    ),
+    "faithfulness": ShareFormula("answer", lambda _, claim: claim.supported, ["answer_verdicts"]),
     "contradiction": ShareFormula(
         "answer",
         lambda _, claim: claim.verdict == "contradicted",
         ["answer_verdicts"],
-        ("Statements of the answer that the contexts contradict", ""),
-        ("Утверждений ответа, которым противоречат контексты", ""),
+        quotes_counted=True,
         direction="lower",
     ),
 }

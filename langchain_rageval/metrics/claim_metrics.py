@@ -7,6 +7,7 @@ from functools import partial, reduce
 from operator import or_
 from typing import Any, Literal, get_args
 
+from langchain_rageval.data.notes import explain
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -19,7 +20,6 @@ from langchain_rageval.steps.classify_statements import classify_statements
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import SharedSteps, Stage, State
 from langchain_rageval.steps.verify_statements import Verifier, verify_statements
-from langchain_rageval.text.language import detect_language
 
 Attribution = Literal["cited", "per_chunk"]
 
@@ -67,7 +67,7 @@ def claim_value(state: State, *, formula: str) -> Value:
     value = chosen.value(graph)
     if isinstance(value, str):
         return Value.without(value, findings)
-    return Value(value, f"{chosen.reason(graph, detect_language(state['sample'].language_text) == 'ru')}.", findings)
+    return Value(value, explain(state["sample"].language_text, *chosen.reasons(graph, formula)), findings)
 
 
 def build_claim_graph(sample: Sample, sections: Mapping[FindingSection, Sequence[Finding]]) -> ClaimGraph:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import NO_REFERENCE_ENTITIES, Value, quote
 from langchain_rageval.steps.entities import FOUND, extract_entities, find_entities
 from langchain_rageval.steps.stage import State
-from langchain_rageval.text.language import detect_language
 
 _MAX_QUOTED = 5
 
@@ -64,18 +64,10 @@ def _state_from_findings(sample: Sample, score: Score) -> State | None:
 
 
 def _reason(count: int, missing: Sequence[str], sample: Sample, dropped: int) -> str:
-    found_count, quotes = count - len(missing), ", ".join(map(quote, missing[:_MAX_QUOTED]))
-    more = len(missing) - _MAX_QUOTED
-    if detect_language(sample.language_text) == "ru":
-        summary = f"В контекстах названо {found_count} из {count} сущностей эталона"
-        rest, label = f" и ещё {more}", "не найдено"
-        note = f"; отброшено лишних сущностей из ответа судьи: {dropped}"
-    else:
-        summary = (
-            f"The contexts name {found_count} of {count} {'entity' if count == 1 else 'entities'} of the reference"
-        )
-        rest, label = f" and {more} more", "not found"
-        note = f"; surplus entities of the judge dropped: {dropped}"
+    notes, more = [Note("entities-found", found=count - len(missing), count=count)], len(missing) - _MAX_QUOTED
     if missing:
-        summary += f"; {label}: {quotes}{rest if more > 0 else ''}"
-    return f"{summary}{note if dropped else ''}."
+        code = "entities-missing-and-more" if more > 0 else "entities-missing"
+        notes.append(Note(code, quotes=[*map(quote, missing[:_MAX_QUOTED])], more=more))
+    if dropped:
+        notes.append(Note("entities-dropped", count=dropped))
+    return explain(sample.language_text, *notes)

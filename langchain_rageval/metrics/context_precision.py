@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Literal, get_args
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.judge.judge import JudgeLike
@@ -18,7 +19,6 @@ from langchain_rageval.metrics.supported import Value, nothing_retrieved
 from langchain_rageval.statistics.ranking import average_precision
 from langchain_rageval.steps.grade_contexts import USEFUL, grade_contexts
 from langchain_rageval.steps.stage import State
-from langchain_rageval.text.language import detect_language
 
 Weighting = Literal["rank", "plain"]
 AgainstText = Literal["reference", "answer", "question"]
@@ -26,8 +26,6 @@ Against = Literal["auto", "reference", "answer", "question"]
 
 AGAINST = "against"
 """Text of the finding whose verdict is the kind of text that the chunks were judged against."""
-
-_AGAINST_RU: Mapping[AgainstText, str] = {"reference": "эталонный ответ", "answer": "ответ", "question": "вопрос"}
 
 
 def context_precision(
@@ -118,6 +116,4 @@ def text_to_judge_against(sample: Sample, *, against: Against) -> str:
 def _reason(useful: Sequence[bool], against: AgainstText, question: str) -> str:
     numbers = ", ".join(str(rank) for rank, is_useful in enumerate(useful, 1) if is_useful)
     places = f" ({numbers})" if numbers else ""
-    if detect_language(question) == "ru":
-        return f"Полезных фрагментов: {sum(useful)} из {len(useful)}{places}; основание — {_AGAINST_RU[against]}."
-    return f"Useful chunks: {sum(useful)} of {len(useful)}{places}, judged against the {against}."
+    return explain(question, Note(f"useful-{against}", useful=sum(useful), count=len(useful), places=places))

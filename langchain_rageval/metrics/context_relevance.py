@@ -7,13 +7,13 @@ units.
 
 from __future__ import annotations
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
 from langchain_rageval.steps.grade_contexts import NEEDED, select_sentences
 from langchain_rageval.steps.stage import State
-from langchain_rageval.text.language import detect_language
 
 _MAX_LISTED = 10
 
@@ -60,6 +60,4 @@ def _state_from_findings(sample: Sample, score: Score) -> State | None:
 def _reason(needed: list[str], count: int, question: str) -> str:
     more = ", …" if len(needed) > _MAX_LISTED else ""
     places = f" ({', '.join(needed[:_MAX_LISTED])}{more})" if needed else ""
-    if detect_language(question) == "ru":
-        return f"Нужных предложений: {len(needed)} из {count}{places}."
-    return f"Needed sentences: {len(needed)} of {count}{places}."
+    return explain(question, Note("needed-sentences", needed=len(needed), count=count, places=places))

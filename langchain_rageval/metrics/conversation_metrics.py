@@ -7,15 +7,15 @@ completeness.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.suite import Suite, suite
-from langchain_rageval.metrics.supported import Value, quote
+from langchain_rageval.metrics.supported import MAX_QUOTED, Value, and_more, quote
 from langchain_rageval.steps.check_turns import (
     ASKED_AGAIN,
     CONSISTENT,
@@ -33,7 +33,6 @@ from langchain_rageval.steps.check_turns import (
 )
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
-from langchain_rageval.text.language import detect_language
 
 NO_HISTORY = "the sample has no history"
 ONE_STATING_TURN = "fewer than two turns of the assistant state facts"
@@ -41,33 +40,7 @@ NO_USER_FACTS = "the user states no facts that later turns could keep to"
 NOTHING_TOUCHED = "no later turn touches what the user stated"
 NO_NEEDS = "the user needs nothing"
 
-_MAX_QUOTED = 3
 _READS = {"question", "answer", "history"}
-
-
-class _Wording(NamedTuple):
-    """Beginning of a reason in English and Russian, and how exceptions are called, by verdict."""
-
-    en: str
-    ru: str
-    exceptions: Mapping[str, tuple[str, str]]
-
-
-_CONSISTENCY = _Wording(
-    "Statements of the assistant without a contradiction: {} of {}",
-    "Утверждений ассистента без противоречий: {} из {}",
-    {CONTRADICTED: ("contradicted", "противоречит другому ответу")},
-)
-_RETENTION = _Wording(
-    "Facts of the user that the assistant keeps to: {} of {}",
-    "Учтено из того, что сообщил пользователь: {} из {}",
-    {ASKED_AGAIN: ("asked again", "переспрошено"), IGNORED: ("ignored", "не учтено")},
-)
-_RESOLUTION = _Wording(
-    "Needs of the user that are met: {} of {}",
-    "Решено вопросов пользователя: {} из {}",
-    {UNMET: ("unmet", "не решено")},
-)
 
 
 def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Suite:
@@ -125,23 +98,23 @@ def consistent_share(state: State) -> Value:
     findings: Sequence[Finding] = state["consistency_verdicts"]
     turns = {finding.cites[0] for finding in _items(findings)}
     without = ONE_STATING_TURN if len(turns) < 2 else None
-    return _share(state["sample"], findings, CONSISTENT, _CONSISTENCY, without)
+    return _share(state["sample"], findings, CONSISTENT, "consistency", without)
 
 
 def kept_share(state: State) -> Value:
     """Return the share of the facts of the user that the assistant keeps to, without those that no turn touches."""
     findings: Sequence[Finding] = state["fact_verdicts"]
     without = None if _counted(findings) else NOTHING_TOUCHED if _items(findings) else NO_USER_FACTS
-    return _share(state["sample"], findings, KEPT, _RETENTION, without)
+    return _share(state["sample"], findings, KEPT, "retention", without)
 
 
 def met_share(state: State) -> Value:
     """Return the share of the user's needs that are met, without those that the user withdrew."""
     findings: Sequence[Finding] = state["need_verdicts"]
-    return _share(state["sample"], findings, MET, _RESOLUTION, None if _counted(findings) else NO_NEEDS)
+    return _share(state["sample"], findings, MET, "resolution", None if _counted(findings) else NO_NEEDS)
 
 
-def _share(sample: Sample, findings: Sequence[Finding], good: str, wording: _Wording, without: str | None) -> Value:
+def _share(sample: Sample, findings: Sequence[Finding], good: str, code: str, without: str | None) -> Value:
     """Return the share of the items with the verdict `good`; unscored without history, or if `without` says why."""
     if not sample.history:
         return Value.without(NO_HISTORY)
@@ -150,26 +123,10 @@ def _share(sample: Sample, findings: Sequence[Finding], good: str, wording: _Wor
     counted = _counted(findings)
     right = sum(finding.verdict == good for finding in counted)
     exceptions = [finding for finding in counted if finding.verdict != good]
-    return Value(right / len(counted), _reason(sample, wording, right, len(counted), exceptions), findings)
-
-
-def _reason(sample: Sample, wording: _Wording, right: int, count: int, exceptions: Sequence[Finding]) -> str:
-    russian = detect_language(sample.language_text) == "ru"
-    parts = [(wording.ru if russian else wording.en).format(right, count)]
-    for finding in exceptions[:_MAX_QUOTED]:
-        label = wording.exceptions[finding.verdict][russian]
-        parts.append(f"{label}: {quote(finding.text)} ({_turns(finding.cites, russian)})")
-    if (rest := len(exceptions) - _MAX_QUOTED) > 0:
-        parts.append(f"и ещё {rest}" if russian else f"and {rest} more")
-    return "; ".join(parts) + "."
-
-
-def _turns(cites: Sequence[str], russian: bool) -> str:
-    """Return the numbers of turns in words, such as "turns 2, 6"."""
-    numbers = ", ".join(cites)
-    if russian:
-        return f"{'реплика' if len(cites) == 1 else 'реплики'} {numbers}"
-    return f"{'turn' if len(cites) == 1 else 'turns'} {numbers}"
+    notes = [Note(f"turn-{one.verdict}", text=quote(one.text), turns=one.cites) for one in exceptions[:MAX_QUOTED]]
+    summary = Note(code, right=right, count=len(counted))
+    reason = explain(sample.language_text, summary, *notes, *and_more(len(exceptions)))
+    return Value(right / len(counted), reason, findings)
 
 
 def _items(findings: Sequence[Finding]) -> list[Finding]:

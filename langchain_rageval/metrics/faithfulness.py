@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from math import fsum
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.judge.panels import request_probabilities
 from langchain_rageval.metrics.metric import Metric
@@ -18,7 +19,6 @@ from langchain_rageval.metrics.supported import NO_FACTS, Value, share_of_suppor
 from langchain_rageval.steps.extract_statements import extract_statements
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.verify_statements import Verifier, verify_statements
-from langchain_rageval.text.language import detect_language
 
 
 def faithfulness(
@@ -67,8 +67,5 @@ def expected_share(state: State) -> Value:
         return value
     expected = fsum(finding.probability_of("supported") for finding in statements)
     count = len(statements)
-    if detect_language(state["sample"].language_text) == "ru":
-        reason = f"{value.reason} С учётом вероятностей — {expected:.2f} из {count}."
-    else:
-        reason = f"{value.reason} By the probabilities, {expected:.2f} of {count}."
-    return replace(value, number=min(expected / count, 1.0), reason=reason)
+    added = explain(state["sample"].language_text, Note("expected-share", expected=expected, count=count))
+    return replace(value, number=min(expected / count, 1.0), reason=f"{value.reason} {added}")

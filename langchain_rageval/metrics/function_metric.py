@@ -13,13 +13,13 @@ from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Aspect, Direction, Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value
 from langchain_rageval.run.requests import Compute, Operation
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.text.language import detect_language
 
 _RESULT = "result"
 
@@ -140,10 +140,9 @@ class SampleFunction:
             case None:
                 return Value.without("the function returned None")
             case bool() | np.bool_() | Real() | Decimal() as result:
-                russian = detect_language(state["sample"].language_text) == "ru"
                 text = str(result) if isinstance(result, bool | np.bool_) else f"{float(result):g}"
-                reason = f"Функция {self.name} вернула {text}." if russian else f"{self.name} returned {text}."
-                return Value(float(result), reason)
+                note = Note("function-returned", name=self.name, text=text)
+                return Value(float(result), explain(state["sample"].language_text, note))
             case result:
                 expected = "a bool, a number, a Value, or None if no value applies"
                 raise ConfigError(f"{self.name} returned {type(result).__name__}: return {expected}")

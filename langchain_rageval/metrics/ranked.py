@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from langchain_core.runnables import Runnable
 
 from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.grading import Grader, format_grade, id_grader
@@ -19,7 +20,6 @@ from langchain_rageval.metrics.supported import Value, nothing_retrieved
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.statistics.ranking import Gain, average_precision, hit_rate, mrr, ndcg, precision, recall
 from langchain_rageval.steps.stage import Stage, State
-from langchain_rageval.text.language import detect_language
 
 Basis = Literal["ideal", "relevant", "threshold", "none"]
 """Reference point that the reason states: the ideal order, the relevant chunks, the threshold, or nothing."""
@@ -267,41 +267,24 @@ def resolve_grader(grader: Grader | None) -> Grader:
 
 def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
     """Return the reason: best and mean grade of the first k chunks, and the reference point of the number."""
-    russian = detect_language(question) == "ru"
-    mean = sum(ranked.first_grades) / len(ranked.first_grades)
-    grades = f"{max(ranked.first_grades):.3g}", f"{mean:.3g}", len(ranked.first_grades), len(ranked.grades)
+    first = ranked.first_grades
+    shown: dict[str, Any] = {
+        "best": max(first),
+        "mean": sum(first) / len(first),
+        "first": len(first),
+        "count": len(ranked.grades),
+    }
     if ranked.none_relevant:
-        if russian:
-            return "Ничего подходящего не найдено: лучшая оценка {}, средняя {} (первые {} из {}).".format(*grades)
-        return "Nothing relevant was retrieved: best grade {}, mean {} (first {} of {}).".format(*grades)
-    if russian:
-        best = "Лучшая оценка {}, средняя {}; в счёт идут первые {} из {}".format(*grades)
-    else:
-        best = "Best grade {}, mean {}; the first {} of {} chunks count".format(*grades)
-    point = _REFERENCE_POINTS.get((basis, ranked.complete or basis == "threshold"))
-    if point is None:
-        return f"{best}."
-    known = {"judged": len(ranked.judged), "relevant": ranked.relevant, "threshold": ranked.threshold}
-    return f"{best}; {point[russian].format(**known)}."
-
-
-_REFERENCE_POINTS: Mapping[tuple[Basis, bool], tuple[str, str]] = {
-    ("ideal", True): (
-        "the ideal is over all {judged} judged chunks",
-        "идеал — по всем оценённым фрагментам ({judged})",
-    ),
-    ("ideal", False): ("the ideal is over the retrieved chunks only", "идеал — только по найденным фрагментам"),
-    ("relevant", True): (
-        "{relevant} relevant chunks are known, from grade {threshold:g} on",
-        "известно подходящих фрагментов: {relevant}, с оценки {threshold:g}",
-    ),
-    ("relevant", False): (
-        "of {relevant} relevant chunks that were retrieved, from grade {threshold:g} on",
-        "относительно подходящих среди найденных ({relevant}), с оценки {threshold:g}",
-    ),
-    ("threshold", True): ("relevant from grade {threshold:g} on", "подходящие — с оценки {threshold:g}"),
-}
-"""Reference point in English and Russian, by basis and whether the judged chunks include chunks not retrieved."""
+        return explain(question, Note("none-relevant", **shown))
+    notes = [Note("grades", **shown)]
+    if basis != "none":
+        known: dict[str, Any] = {
+            "judged": len(ranked.judged),
+            "relevant": ranked.relevant,
+            "threshold": ranked.threshold,
+        }
+        notes.append(Note(f"{basis}-of-{'all' if ranked.complete else 'retrieved'}", **known))
+    return explain(question, *notes)
 
 
 def _threshold(kind: str, grader: Grader, threshold: float | None) -> float:

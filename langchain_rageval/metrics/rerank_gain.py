@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.metrics.grading import Grader
 from langchain_rageval.metrics.metric import Metric
@@ -33,7 +34,6 @@ from langchain_rageval.metrics.supported import Value, nothing_retrieved
 from langchain_rageval.statistics.ranking import Gain
 from langchain_rageval.steps.measure_similarity import Reranker, rerank_contexts
 from langchain_rageval.steps.stage import State
-from langchain_rageval.text.language import detect_language
 
 KEPT_COUNT = "kept"
 """Text of the finding whose verdict is the number of chunks that the reranker kept."""
@@ -94,10 +94,7 @@ def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) ->
     if not chunk_findings(state["grades"]):
         return nothing_retrieved(question)
     if not kept:
-        reason = (
-            "Реранжировщик ничего не оставил." if detect_language(question) == "ru" else "The reranker kept nothing."
-        )
-        return Value(0.0, reason, findings)
+        return Value(0.0, explain(question, Note("reranker-kept-nothing")), findings)
     ranked = _with_all_grades(state, kept, grader, k)
     return Value(
         ndcg_of(ranked, gain=gain), ranking_reason(ranked, "ideal", question), findings + best_and_mean_findings(ranked)
@@ -116,13 +113,10 @@ def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
     orders = [_with_all_grades(state, order, grader, k) for order in (chunks, kept)]
     before, after = (ndcg_of(order, gain=gain) for order in orders)
     dropped = len(chunks) - len(kept)
-    if detect_language(question) == "ru":
-        reason = f"NDCG@{k}: {before:.3f} у поиска, {after:.3f} после реранжирования"
-        reason += f"; отброшено фрагментов: {dropped}" if dropped else ""
-    else:
-        reason = f"NDCG@{k} is {before:.3f} as retrieved, {after:.3f} as reranked"
-        reason += f"; {dropped} of {len(chunks)} chunks were dropped" if dropped else ""
-    return Value(after - before, f"{reason}.", findings + best_and_mean_findings(orders[0]))
+    notes = [Note("ndcg-gained", k=k, before=before, after=after)]
+    if dropped:
+        notes.append(Note("chunks-dropped", dropped=dropped, count=len(chunks)))
+    return Value(after - before, explain(question, *notes), findings + best_and_mean_findings(orders[0]))
 
 
 def _state_from_findings(sample: Sample, score: Score, *, grader: Grader) -> State | None:

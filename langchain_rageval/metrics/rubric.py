@@ -13,6 +13,7 @@ from functools import partial
 from math import fsum
 from typing import Any, Literal, get_args
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.judge.judge import Judge, JudgeLike, voters_of
@@ -30,14 +31,13 @@ from langchain_rageval.prompts.criteria import (
 )
 from langchain_rageval.steps.grade_rubric import grade_rubric
 from langchain_rageval.steps.stage import State
-from langchain_rageval.text.language import detect_language
 
 Examples = Literal["per_grade", "none"]
 
 _MAX_STEPS = 10
 _MAX_TEMPERATURE = 0.3
 
-_IN_RUSSIAN = {"correctness": "правильность", "completeness": "полнота", "readability": "читаемость"}
+_NAMED = ("correctness", "completeness", "readability")
 
 
 def rubric(
@@ -121,7 +121,10 @@ def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
     grades = {finding.text: int(finding.verdict) for finding in findings if finding.kind == "criterion"}
     value = _weighted(grades, weights, scale)
     blank = not (sample.answer or "").strip()
-    return Value(value, _reason(grades, scale, blank=blank, russian=_is_russian(state)), findings)
+    note = Note("grades-on-scale", lowest=scale[0], highest=scale[1], grades=_named_grades(grades))
+    text = sample.language_text
+    reason = f"{explain(text, Note('blank-answer'))} {explain(text, note)}" if blank else explain(text, note)
+    return Value(value, reason, findings)
 
 
 def expected_grade(state: State, *, weights: Mapping[str, float], scale: Scale) -> Value:
@@ -135,16 +138,12 @@ def expected_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
         for finding in findings
         if finding.kind == "criterion"
     }
-    plain, russian = weighted_grade(state, weights=weights, scale=scale), _is_russian(state)
+    plain = weighted_grade(state, weights=weights, scale=scale)
     if not any(finding.probabilities for finding in findings):
         return plain
-    shown = ", ".join(f"{_IN_RUSSIAN.get(name, name) if russian else name} {one:.2f}" for name, one in expected.items())
-    added = f"С учётом вероятностей: {shown}." if russian else f"By the probabilities: {shown}."
+    shown = _named_grades({name: f"{one:.2f}" for name, one in expected.items()})
+    added = explain(state["sample"].language_text, Note("grades-by-probabilities", grades=shown))
     return replace(plain, number=_weighted(expected, weights, scale), reason=f"{plain.reason} {added}")
-
-
-def _is_russian(state: State) -> bool:
-    return detect_language(state["sample"].language_text) == "ru"
 
 
 def _weighted(grades: Mapping[str, float], weights: Mapping[str, float], scale: Scale) -> float:
@@ -164,13 +163,9 @@ def _state_from_findings(sample: Sample, score: Score, *, names: Sequence[str], 
     return {"sample": sample, "rubric_grades": score.findings}
 
 
-def _reason(grades: Mapping[str, int], scale: Scale, *, blank: bool, russian: bool) -> str:
-    lowest, highest = scale
-    if russian:
-        grade_list = ", ".join(f"{_IN_RUSSIAN.get(name, name)} {grade}" for name, grade in grades.items())
-        return f"{'Ответ пуст. ' if blank else ''}По шкале от {lowest} до {highest}: {grade_list}."
-    grade_list = ", ".join(f"{name} {grade}" for name, grade in grades.items())
-    return f"{'The answer is blank. ' if blank else ''}On a scale from {lowest} to {highest}: {grade_list}."
+def _named_grades(grades: Mapping[str, int | str]) -> list[Note]:
+    names = {name: Note(f"criterion-{name}") if name in _NAMED else name for name in grades}
+    return [Note("named-grade", name=names[name], grade=grade) for name, grade in grades.items()]
 
 
 def _validate_scale(scale: Any) -> Scale:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Self, get_args
 
 from langchain_rageval._internal.page import shortened
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, Score
 from langchain_rageval.prompts.answer_schemas import VerdictLabel
 from langchain_rageval.steps.questions import REFUSED, rewrite_question
 from langchain_rageval.steps.stage import SharedSteps, Stage, State
-from langchain_rageval.text.language import detect_language
 
 NO_FACTS = "the answer states no facts"
 NO_REFERENCE_FACTS = "the reference states no facts"
@@ -57,10 +57,10 @@ def quote(text: str) -> str:
 
 def nothing_retrieved(question: str) -> Value:
     """Return the value 0 of a sample without contexts; the reason is in the language of the question."""
-    return Value(0.0, "Ничего не найдено." if detect_language(question) == "ru" else "Nothing was retrieved.")
+    return Value(0.0, explain(question, Note("nothing-retrieved")))
 
 
-_MAX_QUOTED = 3
+MAX_QUOTED = 3
 
 
 def share_of_supported(verdicts: Sequence[Finding], question: str, without: str) -> Value:
@@ -75,8 +75,20 @@ def share_of_supported(verdicts: Sequence[Finding], question: str, without: str)
     if not statements:
         return Value.without(without)
     unsupported = [finding for finding in statements if finding.verdict != "supported"]
-    reason = _reason(len(statements), unsupported, detect_language(question))
-    return Value((len(statements) - len(unsupported)) / len(statements), reason, verdicts)
+    count, right = len(statements), len(statements) - len(unsupported)
+    reason = explain(question, Note("supported-share", right=right, count=count), *fault_notes(unsupported))
+    return Value(right / count, reason, verdicts)
+
+
+def fault_notes(findings: Sequence[Finding]) -> list[Note]:
+    """Return a note for each of the first faults, by its verdict, and one with the number of the others."""
+    notes = [Note(f"fault-{finding.verdict}", text=quote(finding.text)) for finding in findings[:MAX_QUOTED]]
+    return [*notes, *and_more(len(findings))]
+
+
+def and_more(count: int) -> list[Note]:
+    """Return a note with the number of items that are not quoted; none if all are."""
+    return [Note("and-more", count=count - MAX_QUOTED)] if count > MAX_QUOTED else []
 
 
 def verdicts_from_findings(sample: Sample, score: Score, *, kind: FindingKind, under: str) -> dict[str, Any] | None:
@@ -94,21 +106,6 @@ def verdicts_from_findings(sample: Sample, score: Score, *, kind: FindingKind, u
     return {"sample": sample, under: score.findings}
 
 
-def _reason(count: int, unsupported: Sequence[Finding], language: str) -> str:
-    supported = count - len(unsupported)
-    if language == "ru":
-        noun = "утверждения" if count % 10 == 1 and count % 100 != 11 else "утверждений"
-        summary, labels = f"Контексты подтверждают {supported} из {count} {noun}", {"contradicted": "противоречит"}
-        missing, more = "не найдено", "и ещё {}"
-    else:
-        noun = "statement" if count == 1 else "statements"
-        summary, labels = f"The contexts support {supported} of {count} {noun}", {"contradicted": "contradicted"}
-        missing, more = "not found", "and {} more"
-    quotes = [f"{labels.get(finding.verdict, missing)}: {quote(finding.text)}" for finding in unsupported[:_MAX_QUOTED]]
-    rest = [more.format(len(unsupported) - _MAX_QUOTED)] if len(unsupported) > _MAX_QUOTED else []
-    return "; ".join([summary, *quotes, *rest]) + "."
-
-
 def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
     """Return the answer and the references that are not blank; no references if the answer is blank."""
     sample: Sample = state["sample"]
@@ -124,7 +121,7 @@ def blank_value(sample: Sample) -> Value | None:
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)
     if not (sample.answer or "").strip():
-        return Value(0.0, "Ответ пуст." if detect_language(sample.language_text) == "ru" else "The answer is blank.")
+        return Value(0.0, explain(sample.language_text, Note("blank-answer")))
     return None
 
 
@@ -163,7 +160,7 @@ KIND = "standalone_question"
 
 _HOW = ("extraction", KIND)
 _FEWEST_UNITS = 6  # content words and numbers; of fewer, a share says little
-_IN_RUSSIAN = {"answer": "ответа", "reference": "эталона"}
+_SIDES = ("answer", "reference")
 
 
 def extraction_findings(state: State) -> list[Finding]:
@@ -174,30 +171,22 @@ def extraction_findings(state: State) -> list[Finding]:
         one with the verdict "incomplete" for the answer, and one for the references, if its statements leave out more
         than `MOST_UNMENTIONED` of its content words and numbers. Their reasons contain the counts.
     """
-    found: list[tuple[str, str, str]] = []
-    if not any(name in state for name in ("dropped_statements", *(f"{side}_unmentioned" for side in _IN_RUSSIAN))):
-        return []
-    russian = detect_language(state["sample"].language_text) == "ru"
+    found: list[tuple[str, str, Note]] = []
     if dropped := state.get("dropped_statements"):
-        note = (
-            "отброшено повторных или лишних утверждений судьи"
-            if russian
-            else ("repeated or surplus statements of the judge dropped")
-        )
-        found.append(("dropped", "statements", f"{note}: {dropped}"))
-    for side, in_russian in _IN_RUSSIAN.items():
+        found.append(("dropped", "statements", Note("statements-dropped", count=dropped)))
+    for side in _SIDES:
         lost, total = state.get(f"{side}_unmentioned", (0, 0))
         if total >= _FEWEST_UNITS and lost > MOST_UNMENTIONED * total:
-            note = (
-                f"извлечение неполно: {lost} из {total} значимых слов и чисел {in_russian} нет в утверждениях"
-                if russian
-                else f"incomplete extraction: no statement mentions {lost} of {total} content words and numbers of the "
-                f"{side}"
-            )
-            found.append(("incomplete", side, note))
+            found.append(("incomplete", side, Note(f"incomplete-{side}", lost=lost, total=total)))
     return [
-        Finding(kind="extraction", number=number, text=text, verdict=verdict, reason=reason)
-        for number, (verdict, text, reason) in enumerate(found, 1)
+        Finding(
+            kind="extraction",
+            number=number,
+            text=text,
+            verdict=verdict,
+            reason=explain(state["sample"].language_text, note, end=""),
+        )
+        for number, (verdict, text, note) in enumerate(found, 1)
     ]
 
 

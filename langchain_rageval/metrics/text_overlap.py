@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import OVERLAP, Value, answer_and_references, blank_value, similarity_findings
@@ -51,20 +52,14 @@ def _same_word(left: str, right: str) -> bool:
     return bool(left and right) and all(c.isalnum() and not _UNSPACED.match(c) for c in (left, right))
 
 
-FormatReason = Callable[[float, bool], str]
-"""Function from the best number, and whether the question is Russian, to the reason of the score."""
-
-
-def overlap_metric(
-    name: str, measure: TextMeasure, *, source: str, format_reason: FormatReason, options: Mapping[str, Any]
-) -> Metric:
+def overlap_metric(name: str, measure: TextMeasure, *, source: str, shown: str, options: Mapping[str, Any]) -> Metric:
     """Return a metric that compares texts without a model.
 
     Args:
         name: key of the score.
         measure: function from the normalized answer and a normalized reference to a number from 0 to 1.
         source: name, and version if any, of the implementation; part of the instrument.
-        format_reason: function that words the reason.
+        shown: name of the measure in the reason, such as "BLEU"; "equality" and "presence" have their own reasons.
         options: all options that could change the number.
     """
     return Metric(
@@ -72,24 +67,20 @@ def overlap_metric(
         aspect="answer",
         reads={"answer", "references"},
         steps=compare_texts(measure, answer_and_references, source=source),
-        reduce=partial(best_overlap, format_reason=format_reason),
+        reduce=partial(best_overlap, shown=shown),
         options=options,
     )
 
 
-def best_overlap(state: State, *, format_reason: FormatReason) -> Value:
+def best_overlap(state: State, *, shown: str) -> Value:
     """Return the overlap with the reference that the answer overlaps most."""
     sample, similarities = state["sample"], state["similarities"]
     if (blank := blank_value(sample)) is not None:
         return blank
     best = max(similarities)
-    reason = format_reason(best, detect_language(sample.language_text) == "ru")
+    code = f"{shown}-{best > 0}".lower() if shown in ("equality", "presence") else "nearest-overlap"
+    reason = explain(sample.language_text, Note(code, measure=shown, value=best))
     return Value(best, reason, similarity_findings(sample, similarities, reason=OVERLAP))
-
-
-def nearest_reference_reason(best: float, russian: bool, *, measure: str) -> str:
-    """Return the sentence that explains a score by a named measure, such as "BLEU"."""
-    return f"{measure}, {'ближайший эталон' if russian else 'the nearest reference'}: {best:.2f}."
 
 
 def installed_version(package: str, metric: str) -> str:
@@ -117,18 +108,12 @@ def exact_match(*, name: str = "exact_match") -> Metric:
         answer; unscored if the references are blank. Findings of the kind "criterion" hold the number for each
         reference.
     """
-    return overlap_metric(name, equality, source="equality", format_reason=_equality_reason, options={})
+    return overlap_metric(name, equality, source="equality", shown="equality", options={})
 
 
 def equality(answer: str, reference: str) -> float:
     """Return 1.0 if two normalized texts are equal except for a final full stop, else 0.0."""
     return float(without_stop(answer) == without_stop(reference))
-
-
-def _equality_reason(best: float, russian: bool) -> str:
-    if russian:
-        return "Ответ совпадает с эталоном." if best else "Ответ не совпадает ни с одним эталоном."
-    return "The answer equals a reference." if best else "The answer equals none of the references."
 
 
 def string_presence(*, name: str = "string_presence") -> Metric:
@@ -146,18 +131,12 @@ def string_presence(*, name: str = "string_presence") -> Metric:
         answer; unscored if the references are blank. Findings of the kind "criterion" hold the number for each
         reference.
     """
-    return overlap_metric(name, presence, source="whole words", format_reason=_presence_reason, options={})
+    return overlap_metric(name, presence, source="whole words", shown="presence", options={})
 
 
 def presence(answer: str, reference: str) -> float:
     """Return 1.0 if the normalized answer contains the normalized reference, else 0.0."""
     return float(contains_whole_words(answer, without_stop(reference)))
-
-
-def _presence_reason(best: float, russian: bool) -> str:
-    if russian:
-        return "Эталон дословно есть в ответе." if best else "Ни одного эталона в ответе дословно нет."
-    return "The answer contains a reference." if best else "The answer contains no reference."
 
 
 RougeVariant = Literal["rougeL", "rouge1", "rouge2", "rouge3", "rouge4"]
@@ -191,7 +170,7 @@ def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", 
         name or ("rouge" if variant == "rougeL" else variant),
         partial(shared_words, variant=variant, of=of),
         source="rouge",
-        format_reason=partial(nearest_reference_reason, measure=measure if of == "fmeasure" else f"{measure} {of}"),
+        shown=measure if of == "fmeasure" else f"{measure} {of}",
         options={"variant": variant, "of": of},
     )
 
@@ -261,7 +240,7 @@ def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
         name,
         partial(sentence_bleu, tokenize=tokenize),
         source=installed_version("sacrebleu", "bleu"),
-        format_reason=partial(nearest_reference_reason, measure="BLEU"),
+        shown="BLEU",
         options={"tokenize": tokenize},
     )
 
@@ -318,7 +297,7 @@ def chrf(*, word_order: int = 0, name: str = "chrf") -> Metric:
         name,
         partial(sentence_chrf, word_order=word_order),
         source=installed_version("sacrebleu", "chrf"),
-        format_reason=partial(nearest_reference_reason, measure="chrF" + "+" * word_order),
+        shown="chrF" + "+" * word_order,
         options={"word_order": word_order},
     )
 

@@ -10,6 +10,7 @@ from itertools import product
 from statistics import median_low
 from typing import Any, ClassVar, TypeVar
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, FindingKind, Sample
 from langchain_rageval.errors import JudgeOutputError
 from langchain_rageval.judge.asking import Attempts, JudgeQuestion, ask_judge, shared_question
@@ -21,7 +22,6 @@ from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.votes import CUT, NO_MAJORITY, UNDECIDED, agreement_rates, majority, mean_probabilities
-from langchain_rageval.text.language import detect_language
 
 _Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
@@ -109,15 +109,13 @@ def with_windows(state: State, contexts: NumberedContexts, judge: Judge, *, only
     count = max(map(len, by_member))
     if count == 1:
         return state
-    russian, total = detect_language(state["sample"].language_text) == "ru", len(contexts.sentences)
+    total = len(contexts.sentences)
     if only_first:
         read = min(len(first.sentences) for first, *_ in by_member if first)
-        verdict, reason = "cut", f"the judge read {read} of {total} sentences of the contexts"
-        in_russian = f"судья прочёл предложений контекстов: {read} из {total}"
+        verdict, note = "cut", Note("first-window-read", read=read, total=total)
     else:
-        verdict, reason = "windows", f"the contexts were read in {count} windows, of which the best verdict counts"
-        in_russian = f"контексты прочитаны по частям ({count}), засчитана лучшая оценка"
-    reason = f"{in_russian if russian else reason} (max_context_tokens)"
+        verdict, note = "windows", Note("read-in-windows", count=count)
+    reason = explain(state["sample"].language_text, note, end="")
     finding = Finding(kind="extraction", number=1, text="contexts", verdict=verdict, reason=reason)
     return state | {CUT: [*state.get(CUT, ()), finding]}
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Turn
 from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, RegeneratedQuestions, StandaloneQuestion
@@ -205,22 +206,11 @@ def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQues
 
 def _problem(sample: Sample, rewrite: str) -> str:
     """Return why a rewrite cannot be used, in the language of the question; "" if it can."""
-    russian = detect_language(sample.language_text) == "ru"
     if not rewrite:
-        return (
-            "вопрос взят как есть: судья вернул пустой вопрос"
-            if russian
-            else ("the question was judged as it is: the judge returned an empty one")
-        )
+        return explain(sample.language_text, Note("rewrite-empty"), end="")
     facts = new_facts(rewrite, "\n".join([sample.question, *(turn.text for turn in sample.history)]))
-    if not facts:
-        return ""
-    names = ", ".join(facts)
-    return (
-        f"вопрос взят как есть: в переписанном «{rewrite}» добавлено: {names}"
-        if russian
-        else f"the question was judged as it is: the rewrite {rewrite!r} adds {names}"
-    )
+    note = Note("rewrite-adds", rewrite=rewrite, names=facts) if facts else ""
+    return explain(sample.language_text, note, end="")
 
 
 def _finding(question: str, verdict: str, reason: str) -> Finding:

@@ -7,7 +7,6 @@ import re
 from string import Formatter
 
 import pytest
-import yaml
 from helpers.each import each
 
 from langchain_rageval import HashingEmbeddings, Judge, OfflineJudge, Report, evaluate, faithfulness
@@ -17,7 +16,7 @@ from langchain_rageval.metrics import citations, claim_graph, ranked, supported
 from langchain_rageval.report.page import PageNotes, without_addresses
 from langchain_rageval.report.unpaired import MixShift
 
-TEMPLATES = yaml.safe_load((notes.files("langchain_rageval.data") / "notes.yaml").read_text(encoding="utf-8"))
+TEMPLATES = notes._templates()
 RUSSIAN, ENGLISH = PageNotes("ru"), PageNotes("en")
 IDENTITY = "ChatOpenAI(model='qwen3', base_url='http://10.0.0.7:8000/v1', temperature=0.0)"
 
