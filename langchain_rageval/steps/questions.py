@@ -15,7 +15,7 @@ from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.votes import AGREEMENT, agreement_rates, majority
-from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
+from langchain_rageval.text.language import FUNCTION_WORDS, WORDS, detect_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import normalize_text, numbers_of, stem_of, tokens_of
 
@@ -33,45 +33,10 @@ _GERMAN_NOUN = re.compile(
 )
 """Determiner or number, and the adjectives after it: what stands before a noun."""
 _LONGEST_ENDING = 3  # letters
-_NUMBER_WORDS = [
-    names.split()
-    for names in (
-        "one single один одна одно одного одной",
-        "two couple pair both два две двух двое двоих вдвоем пара пару оба обе",
-        "three три трех трое троих втроем",
-        "four четыре четырех четверо четверых",
-        "five пять пяти пятеро пятерых",
-        "six шесть шести шестеро",
-        "seven семь семи семеро",
-        "eight восемь восьми восьмеро",
-        "nine девять девяти девятеро",
-        "ten десять десяти десятеро",
-        "eleven одиннадцать одиннадцати",
-        "twelve dozen двенадцать двенадцати дюжина",
-        "thirteen тринадцать тринадцати",
-        "fourteen четырнадцать четырнадцати",
-        "fifteen пятнадцать пятнадцати",
-        "sixteen шестнадцать шестнадцати",
-        "seventeen семнадцать семнадцати",
-        "eighteen восемнадцать восемнадцати",
-        "nineteen девятнадцать девятнадцати",
-        "twenty двадцать двадцати",
-    )
-]
-_SAME = [
-    names.split()
-    for names in (
-        "us usa america american americans states united сша америка америке америки американец американский штаты",
-        "uk britain british briton united kingdom england english великобритания британия британский англия английский",
-        "eu europe european union ес евросоюз европа европейский",
-        "germany german germans германия немецкий",
-        "france french франция французский",
-        "spain spanish испания испанский",
-        "china chinese китай китайский",
-        "ceo runs heads leads head boss director глава директор возглавляет",
-    )
-]
-"""Words that a rewritten question may have in place of one another."""
+_NUMBER_WORDS, _INTERCHANGEABLE = (
+    [" ".join(names).split() for names in zip(*WORDS[kind].values(), strict=True)]
+    for kind in ("number_words", "interchangeable")
+)
 _FEWEST_CONSONANTS = 2
 
 
@@ -87,7 +52,7 @@ def new_facts(question: str, source: str) -> list[str]:
     """
     joined = {match.replace("-", "") for match in _COMPOUND.findall(source.casefold())}
     words = {*tokens_of(normalize_text(source)), *(word.casefold() for word in _WORD.findall(source)), *joined}
-    words |= {word for group in _SAME if not words.isdisjoint(group) for word in group}
+    words |= {word for group in _INTERCHANGEABLE if not words.isdisjoint(group) for word in group}
     in_words = {str(number) for number, names in enumerate(_NUMBER_WORDS, 1) if not words.isdisjoint(names)}
     known_numbers = {"1", *_numbers(source), *numbers_of(source), *in_words}
     numbers = [number for number in _numbers(question) if number not in known_numbers]

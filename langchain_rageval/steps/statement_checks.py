@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from langchain_rageval.prompts.promptset import Prompt
-from langchain_rageval.text.language import FUNCTION_WORDS
+from langchain_rageval.text.language import FUNCTION_WORDS, WORDS
 from langchain_rageval.text.sentences import assertions, split_sentences
 from langchain_rageval.text.words import UNSPACED, normalize_text, stem_of, tokens_of
 
@@ -38,48 +39,7 @@ _NO_ANSWER = frozenset(
 )
 """Words that fill an empty field, normalized as by `statement_key`."""
 
-_NOTHING = (
-    # English
-    r"(?:there (?:is|are) )?(?:no|zero)(?: \w+)? (?:statements?|claims?|facts?|assertions?|information)"
-    r"(?: (?:is|are|was|were|can|be|stated|made|given|found|provided|present|available|identified|extracted|listed|in"
-    r"|the|this|text|answer|to|list|extract))*",
-    r"(?:the )?(?:given )?(?:text|answer) (?:states?|contains?|makes?|says?) (?:nothing|no(?: \w+)? "
-    r"(?:statements?|claims?|facts?|assertions?|information))",
-    r"(?:the )?(?:given |provided )?(?:text|answer|response) (?:does not|doesn t|did not|didn t) "
-    r"(?:state|contain|make|include|provide|give|say|list) "
-    r"(?:anything|(?:any )?(?:\w+ )?(?:statements?|claims?|facts?|assertions?|information))",
-    r"no data|(?:i )?(?:cannot|can not|can t|could not|couldn t|unable to) (?:extract|find|identify)(?: any)?(?: \w+)? "
-    r"(?:statements?|claims?|facts?|assertions?|information)(?: (?:in|from|the|this|text|answer))*",
-    r"none(?: found| stated)?|no|(?:there is )?nothing(?: is (?:stated|said)| to (?:list|extract|verify))?",
-    r"empty(?: list)?",
-    # Russian
-    r"(?:в (?:данном |этом )?(?:тексте|ответе) )?нет(?: \w+)? (?:утверждений|фактов|сведений|заявлений|информации)"
-    r"(?: (?:в|тексте|ответе|для|извлечения))*",
-    r"(?:\w+ )?(?:утверждени[йя]|факт(?:ов|ы)|сведени[йя]|заявлени[йя])(?: в (?:тексте|ответе))? "
-    r"(?:нет|отсутствуют|не (?:найден|указан|обнаружен|выявлен|содержится|приведен)\w*)",
-    r"(?:данный |этот )?(?:текст|ответ) не (?:содержит|включает|имеет|нес[её]т|приводит|содержал)(?: \w+){0,2}? "
-    r"(?:утверждени[яй]|факта|фактов|сведений|заявлений|информации|данных)",
-    r"(?:в (?:данном |этом )?(?:тексте|ответе) )?не (?:содержится|найдено|обнаружено|приведено|выявлено|указано)"
-    r"(?:(?: \w+)? (?:утверждений|фактов|сведений|заявлений|информации|данных))?",
-    r"(?:невозможно|не удалось|нельзя) (?:извлечь|найти|выделить)(?: \w+)? "
-    r"(?:утверждени[яй]|факт(?:ов|ы)|сведени[яй]|информацию)(?: (?:из|в|тексте|текста|ответе|ответа))*",
-    r"нет данных|данные отсутствуют|данных нет",
-    r"нет|отсутству[ею]т|пусто|пустой список|список пуст|ничего(?: не (?:утверждается|сказано))?",
-    r"(?:текст|ответ) ничего не (?:утверждает|сообщает|говорит)",
-    # Chinese
-    r"(?:该|此)?(?:文本|回答)?(?:中)?(?:没有|无|不包含|未包含|不含)(?:任何)?(?:可提取的?)?(?:陈述|事实|内容|信息)?",
-    r"空(?:列表)?",
-    # Korean
-    r"(?:(?:텍스트|답변)(?:에|에는) ?)?(?:진술|사실|내용|주장|정보)(?:이|가|은|는)? ?(?:없음|없다|없습니다)",
-    r"없음|없습니다|빈 목록",
-    # Italian
-    r"(?:non (?:ci sono|c è)|nessun[oa]?) (?:affermazion[ei]|fatt[oi]|informazion[ei])"
-    r"(?: (?:nel|nella|in|testo|questo|risposta|da|estrarre|elencare|presenti|presente))*",
-    r"(?:il |la )?(?:testo|risposta) non (?:afferma|dice|contiene|riporta) "
-    r"(?:nulla|niente|(?:alcun[ao]? |nessun[ao]? )?(?:affermazion[ei]|fatt[oi]|informazion[ei]))",
-    r"nessun[oa]|nulla|niente|vuoto|elenco vuoto|no",
-)
-_STATES_NOTHING = re.compile("|".join(_NOTHING))
+_STATES_NOTHING = re.compile("|".join(chain(*WORDS["nothing"].values())))
 
 
 @lru_cache(maxsize=4096)
