@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, get_args
+from typing import get_args
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.statistics import paired_difference
@@ -88,44 +88,30 @@ CITATION_RECALL = FitnessThresholds("right verdicts with a relevant citation", 0
 VALID_AT_ONCE = FitnessThresholds("replies valid at once", 0.8, 0.0)
 
 
-def assess_step(
-    *,
-    right: Proportion,
-    plain: Proportion,
-    hard: Proportion,
-    lead: Mapping[str, tuple[float, float, float]],
-    verdicts: Mapping[str, int],
-    answered: Proportion,
-    valid: Proportion,
-    flips: Proportion,
-    order_bias: Proportion,
-    length_bias: Proportion,
-    citations: Citations | None,
-    lost: int,
-    error: str,
-    **_others: Any,
-) -> tuple[Fitness, list[str]]:
-    """Return the worst verdict on a step and its reasons, worst first; see `StepQualification` for the arguments."""
-    found: list[tuple[Fitness, str]] = [
-        *_assess(RIGHT, plain if plain.of else right),
-        *_assess_lead(lead, verdicts, hard if hard.of else right),
-        *_assess(ANSWERED, answered),
-        *_assess(REPEATABLE, flips.complement),
-        *_assess(ORDER_FREE, order_bias.complement),
-        *_assess(LENGTH_FREE, length_bias.complement),
-        *_assess(VALID_AT_ONCE, valid),
-    ]
+def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
+    """Return the worst verdict on the statistics of a step and its reasons, worst first."""
+    citations, found = step.citations, list[tuple[Fitness, str]]()
+    for thresholds, share in (
+        (RIGHT, step.plain if step.plain.of else step.right),
+        (ANSWERED, step.answered),
+        (REPEATABLE, step.flips.complement),
+        (ORDER_FREE, step.order_bias.complement),
+        (LENGTH_FREE, step.length_bias.complement),
+        (VALID_AT_ONCE, step.valid),
+    ):
+        found += _assess(thresholds, share)
+    found += _assess_lead(step.lead, step.verdicts, step.hard if step.hard.of else step.right)
     if citations:
         found += _assess(CITATION_PRECISION, citations.precision, _first_chunk_bias(citations))
         found += _assess(CITATION_RECALL, citations.recall)
-    questions = answered.of + lost
-    if lost > _MOST_LOST * questions:
-        found.append(("cannot tell", f"{lost} of {questions} questions failed in transport: {error}"))
-    if not right.of:
+    questions = step.answered.of + step.lost
+    if step.lost > _MOST_LOST * questions:
+        found.append(("cannot tell", f"{step.lost} of {questions} questions failed in transport: {step.error}"))
+    if not step.right.of:
         found.append(("cannot tell", "no verdict was obtained"))
-    worst = min((level for level, _ in found), key=_ORDER.index)
-    reasons = [reason for level, reason in sorted(found, key=lambda pair: _ORDER.index(pair[0])) if level != "fit"]
-    return worst, reasons or [f"{RIGHT.name} {right}"]
+    found.sort(key=lambda pair: _ORDER.index(pair[0]))
+    reasons = [reason for level, reason in found if level != "fit"]
+    return found[0][0], reasons or [f"{RIGHT.name} {step.right}"]
 
 
 def assess_metric(steps: Mapping[str, tuple[Fitness, Sequence[str]]], metric: str) -> tuple[Fitness, str]:
@@ -196,45 +182,44 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
     labelled = labelled_verdicts(first.values())
     halves = {half: [one for one in labelled if one[2].half == half] for half in ("plain", "hard")}
     lost = [result.error for result in results if result.lost]
-    verdicts = Counter(answer.verdict for _, answer, _ in labelled)
     valid = [
         (float(not result.error and not result.log.repeated), result.probe.item.pair)
         for result in reached
         if step != EMBEDDING_STEP
     ]
     shares, lead = _leads(step, halves["hard"] or labelled, baselines)
-    statistics: dict[str, Any] = {
-        "right": _right_share(labelled),
-        "plain": _right_share(halves["plain"]),
-        "hard": _right_share(halves["hard"]),
-        "lead": lead,
-        **shares,
-        "verdicts": dict(verdicts.most_common()),
-        "answered": Proportion.of_units((float(not result.error), result.probe.item.pair) for result in reached),
-        "valid": Proportion.of_units(valid),
-        "flips": Proportion.of_units(_flip_rates(answered)),
-        "order_bias": Proportion.of_units(_changes(first, answered, "reverse")),
-        "length_bias": Proportion.of_units(_changes(first, answered, "padded")),
-        "citations": _citations(labelled),
-        "lost": len(lost),
-        "error": lost[0] if lost else "",
-    }
-    verdict, reasons = assess_step(**statistics)
     kinds = dict.fromkeys(result.probe.item.kind for result in results)
     rungs = sum((result.log.rungs for result in answered), Counter[str]())
     token_counts = [count for count in (usage.input_tokens, usage.output_tokens) if count is not None]
-    return StepQualification(
+    found = StepQualification(
         step=step,
-        verdict=verdict,
-        reasons=reasons,
-        right_by_kind={kind: _right_share([one for one in labelled if one[2].kind == kind]) for kind in kinds},
+        verdict="cannot tell",
+        reasons=[],
         output_mode=rungs.most_common(1)[0][0] if rungs else None,
+        valid=Proportion.of_units(valid),
+        answered=Proportion.of_units((float(not result.error), result.probe.item.pair) for result in reached),
+        right=_right_share(labelled),
+        plain=_right_share(halves["plain"]),
+        hard=_right_share(halves["hard"]),
+        right_by_kind={kind: _right_share([one for one in labelled if one[2].kind == kind]) for kind in kinds},
+        constant=shares["constant"],
+        word_overlap=shares["word_overlap"],
+        rules=shares["rules"],
+        lead=lead,
+        verdicts=dict(Counter(answer.verdict for _, answer, _ in labelled).most_common()),
+        flips=Proportion.of_units(_flip_rates(answered)),
+        citations=_citations(labelled),
+        order_bias=Proportion.of_units(_changes(first, answered, "reverse")),
+        length_bias=Proportion.of_units(_changes(first, answered, "padded")),
         calls=usage.calls,
         tokens=sum(token_counts) if token_counts else None,
         seconds=usage.seconds,
+        lost=len(lost),
+        error=lost[0] if lost else "",
         money=usage.money,
-        **statistics,
     )
+    verdict, reasons = assess_step(found)
+    return replace(found, verdict=verdict, reasons=reasons)
 
 
 def _right_share(labelled: Iterable[Labelled]) -> Proportion:

@@ -43,42 +43,24 @@ from langchain_rageval.trust.surface import rule_verdicts
 LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")
 
 
-class LayoutComparison(Mapping[Layout, Qualification]):
-    """Mapping of a layout to the qualification of a judge with it, shown as one table of all steps.
+class LayoutComparison(dict[Layout, Qualification]):
+    """Layouts with the qualification of a judge with each, in the order of the table of all steps that it is shown as.
 
     The layouts are tried on the same labelled items. If the intervals of two layouts overlap, their shares of right
     verdicts may differ by chance.
-
-    Args:
-        qualifications: layout to qualification, in the order of the table.
     """
-
-    def __init__(self, qualifications: Mapping[Layout, Qualification]) -> None:
-        self._qualifications = dict(qualifications)
-
-    def __getitem__(self, layout: Layout) -> Qualification:
-        """Return the qualification with a layout."""
-        return self._qualifications[layout]
-
-    def __iter__(self) -> Iterator[Layout]:
-        """Yield the layouts."""
-        return iter(self._qualifications)
-
-    def __len__(self) -> int:
-        """Return the number of layouts."""
-        return len(self._qualifications)
 
     @property
     def title(self) -> str:
         """Heading of the comparison: the judge, the language and the layouts."""
-        first = next(iter(self._qualifications.values()))
+        first = next(iter(self.values()))
         return f"{first.judge} in {first.language!r}, layouts {', '.join(self)}"
 
     def cells(self) -> Iterator[list[str]]:
         """Yield a table row for each step and layout, with a cell for each column of `LAYOUT_HEADINGS`."""
-        first = next(iter(self._qualifications.values()))
+        first = next(iter(self.values()))
         for name in first.steps:
-            for layout, qualification in self._qualifications.items():
+            for layout, qualification in self.items():
                 step = qualification.steps[name]
                 right = f"{step.right.hits:.0f}/{step.right.of}"
                 tokens = "–" if step.tokens is None else f"{step.tokens:,}"
@@ -99,7 +81,7 @@ class LayoutComparison(Mapping[Layout, Qualification]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary of each layout to the fields of its qualification."""
-        return {layout: qualification.to_dict() for layout, qualification in self._qualifications.items()}
+        return {layout: qualification.to_dict() for layout, qualification in self.items()}
 
     def to_json(self, path: str | Path) -> None:
         """Write `to_dict()` to a JSON file."""
@@ -218,17 +200,13 @@ def _chosen_items(items: Items | None, language: str, quick: bool) -> tuple[list
         raise ConfigError("there are no labelled items: write at least one")
     if not quick:
         return chosen, notes
-    groups: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], set[str]] = {}
     for item in chosen:
-        groups.setdefault((item.step, item.half), []).append(item.pair)
-    kept = {pair for pairs in groups.values() for pair in sorted({*pairs}, key=_drawn)[: -(-len({*pairs}) // 3)]}
+        groups.setdefault((item.step, item.half), set()).add(item.pair)
+    drawn = (sorted(pairs, key=lambda pair: crc32(pair.encode())) for pairs in groups.values())
+    kept = {pair for pairs in drawn for pair in pairs[: -(-len(pairs) // 3)]}
     quickly = [item for item in chosen if item.pair in kept]
     return quickly, [f"A third of the labelled items was asked, {len(quickly)} of {len(chosen)}.", *notes]
-
-
-def _drawn(pair: str) -> int:
-    """Return the place of a pair in a fixed random order."""
-    return crc32(pair.encode())
 
 
 def _qualify(

@@ -16,7 +16,8 @@ import sys
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path
-from random import Random
+from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
@@ -25,10 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from helpers.item_checks import HEADLINE, options_of
 
 from langchain_rageval.data.schema import Usage
+from langchain_rageval.statistics import paired_difference
 from langchain_rageval.trust.examination import EMBEDDING_STEP, CitedVerdict, Probe, ProbeResult
-from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, step_statistics
+from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step, step_statistics
 from langchain_rageval.trust.items import LabelledItem, labelled_items
-from langchain_rageval.trust.qualification import StepQualification
+from langchain_rageval.trust.qualification import Fitness, Proportion, StepQualification
 from langchain_rageval.trust.qualify import _baseline_hits
 from langchain_rageval.trust.surface import rule_half, rule_verdicts, surface_features
 
@@ -109,17 +111,47 @@ def fit_for(steps: dict[str, StepQualification]) -> dict[str, list[str]]:
     return found
 
 
-def flipped(language: str, share: float, seed: int) -> dict[str, list[str]]:
-    """Return the right verdicts on all items, a share of them replaced by another verdict of the step."""
-    random, verdicts = Random(seed), {}
+def simulate(language: str, share: float, runs: int) -> list[dict[str, tuple[str, list[str]]]]:
+    """Return for each run the verdict on each step of a judge that gives another verdict to a share of the labels.
+
+    Each question is asked once. A label is flipped unless all verdicts of its step are right.
+    """
+    random, found = np.random.default_rng(0), [{EMBEDDING_STEP: ("fit", [])} for _ in range(runs)]
+    by_step: dict[str, list[LabelledItem]] = {}
     for item in labelled_items(language):
-        own = []
-        for label in item.labels:
-            right = label.accepted[0] if label.accepted else "–"
-            others = [verdict for verdict in options_of(item) if verdict not in label.accepted]
-            own.append(random.choice(others) if others and random.random() < share else right)
-        verdicts[item.id] = own
-    return verdicts
+        by_step.setdefault(item.step, []).append(item)
+    whole, none = Proportion.mean([1.0] * 100), Proportion.mean([])
+    for step, items in by_step.items():
+        if step == EMBEDDING_STEP:
+            continue
+        scored = [(item, label) for item in items for label in item.labels if label.accepted]
+        hard, pairs = np.array([item.half == "hard" for item, _ in scored]), np.array([i.pair for i, _ in scored])
+        movable = np.array([not {*options_of(item)} <= {*label.accepted} for item, label in scored])
+        constant = Counter(
+            verdict for (_, label), is_hard in zip(scored, hard, strict=True) if is_hard for verdict in label.accepted
+        ).most_common(1)[0][0]
+        known = [_baseline_hits(item, language) for item in items]
+        hits = {name: [hit for own in known for hit in own[name]] for name in ("word_overlap", "rules")}
+        hits["constant"] = [constant in label.accepted for _, label in scored]
+        baselines = {name: np.array(own, float)[hard] for name, own in hits.items()}
+        for run in found:
+            right = 1.0 - (movable & (random.random(len(scored)) < share))
+            leads = {n: paired_difference([*(right[hard] - own)], pairs[hard].tolist()) for n, own in baselines.items()}
+            plain = Proportion.of_units(zip(right[~hard], pairs[~hard], strict=True))
+            run[step] = assess_step(
+                SimpleNamespace(
+                    right=plain,
+                    plain=plain,
+                    hard=SimpleNamespace(of=len(right), value=right[hard].mean()),
+                    lead={name: (lead.mean, lead.low, lead.high) for name, lead in leads.items()},
+                    verdicts={"one": 1, "other": 1},
+                    citations=None,
+                    lost=0,
+                    **dict.fromkeys(("answered", "valid"), whole),
+                    **dict.fromkeys(("flips", "order_bias", "length_bias"), none),
+                )
+            )
+    return found
 
 
 def main() -> None:
@@ -132,20 +164,19 @@ def main() -> None:
         RULES.write_text(json.dumps({language: rules_of(language) for language in LANGUAGES}) + "\n", encoding="utf-8")
         return
     items = [item for item in labelled_items(options.language) if item.step != EMBEDDING_STEP]
+    for share in (0.0, 0.1, 0.2, 0.3) if options.flips else ():
+        runs = simulate(options.language, share, options.flips if share else 1)
+        counts: dict[str, Counter[str]] = {"steps": Counter(), "metrics": Counter()}
+        for run in runs:
+            for step, (level, _) in run.items():
+                if step != EMBEDDING_STEP:
+                    counts.setdefault(step if step in HEADLINE else "other steps", Counter())[level] += 1
+                    counts["steps"][level] += 1
+            counts["metrics"].update(assess_metric(run, metric)[0] for metric in STEPS_OF)
+        print(f"{share:.0%} flipped, {len(runs)} runs")
+        for name, own in counts.items():
+            print(f"  {name:22}", ", ".join(f"{level} {own[level] / own.total():.1%}" for level in get_args(Fitness)))
     if options.flips:
-        for share in (0.0, 0.1, 0.2, 0.3):
-            runs = options.flips if share else 1
-            counts: Counter[tuple[str, str]] = Counter()
-            for seed in range(runs):
-                steps = qualified(flipped(options.language, share, seed), options.language)
-                counts.update((name, step.verdict) for name, step in steps.items())
-                for verdict, metrics in fit_for(steps).items():
-                    counts.update(("metrics", verdict) for _ in metrics)
-            print(f"{share:.0%} flipped, {runs} runs")
-            for name in [*HEADLINE, "metrics"]:
-                total = sum(count for (one, _), count in counts.items() if one == name)
-                own = {verdict: count / total for (one, verdict), count in counts.items() if one == name}
-                print(f"  {name:22}", ", ".join(f"{verdict} {value:.1%}" for verdict, value in sorted(own.items())))
         return
     scores = []
     for step in sorted({item.step for item in items}):

@@ -1,5 +1,7 @@
 """Fitness: thresholds decide on intervals, and a metric is as fit as its worst step."""
 
+from types import SimpleNamespace
+
 import numpy as np
 from helpers.each import each
 
@@ -32,7 +34,7 @@ def verdict(**figures):
         "lost": 0,
         "error": "",
     }
-    return assess_step(**given | figures)
+    return assess_step(SimpleNamespace(**given | figures))
 
 
 def cited(precision, recall, first=NONE, due_first=0.25):
