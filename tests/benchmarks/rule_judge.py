@@ -1,7 +1,7 @@
 """Tune a judge of surface rules, and qualify judges that do not call a model.
 
     python tests/benchmarks/rule_judge.py --write           # tune, and write the packaged rules of all languages
-    python tests/benchmarks/rule_judge.py en                # balanced accuracy of the rules, and what they are fit for
+    python tests/benchmarks/rule_judge.py en                # what the baselines get right, what the rules are fit for
     python tests/benchmarks/rule_judge.py en --flips 1000   # verdicts on judges that flip 10, 20 and 30% at random
 
 The rules are decision trees of depth three over 25 features. Each half of the pairs is decided by rules that were tuned
@@ -25,14 +25,13 @@ from sklearn.tree import DecisionTreeClassifier
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from helpers.item_checks import HEADLINE, options_of
 
-from langchain_rageval.data.schema import Usage
 from langchain_rageval.statistics import paired_difference
-from langchain_rageval.trust.examination import EMBEDDING_STEP, CitedVerdict, Probe, ProbeResult
-from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step, step_statistics
+from langchain_rageval.trust.examination import EMBEDDING_STEP
+from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step
 from langchain_rageval.trust.items import LabelledItem, labelled_items
-from langchain_rageval.trust.qualification import Fitness, Proportion, StepQualification
+from langchain_rageval.trust.qualification import Fitness, Proportion
 from langchain_rageval.trust.qualify import _baseline_hits
-from langchain_rageval.trust.surface import rule_half, rule_verdicts, surface_features
+from langchain_rageval.trust.surface import rule_half, surface_features
 
 RULES = Path(str(files("langchain_rageval.trust") / "labelled_items" / "rules.json"))
 LANGUAGES = ("en", "ru")
@@ -76,82 +75,77 @@ def rules_of(language: str) -> dict[str, list[object]]:
     }
 
 
-def balanced_accuracy(items: list[LabelledItem], language: str) -> float:
-    """Return the mean over the kinds of labels of the share that the rules get right."""
-    hits: dict[str, list[bool]] = {}
-    for item in items:
-        for label, verdict in zip(item.labels, rule_verdicts(item, language), strict=True):
-            if label.accepted:
-                hits.setdefault(label.accepted[0], []).append(verdict in label.accepted)
-    return float(np.mean([np.mean(own) for own in hits.values()]))
+class StepLabels:
+    """The scored labels of a step, in one order, with what the baselines get right.
 
-
-def qualified(verdicts: dict[str, list[str]], language: str) -> dict[str, StepQualification]:
-    """Return the statistics of a judge with these verdicts on the items."""
-    items = [item for item in labelled_items(language) if item.step != EMBEDDING_STEP]
-    hits = {item.id: _baseline_hits(item, language) for item in items}
-    baselines = {name: {item: own[name] for item, own in hits.items()} for name in ("word_overlap", "rules")}
-    results: dict[str, list[ProbeResult]] = {}
-    for item in items:
-        given = [
-            CitedVerdict(verdict, label.evidence[:1])
-            for verdict, label in zip(verdicts[item.id], item.labels, strict=True)
-        ]
-        results.setdefault(item.step, []).append(ProbeResult(Probe(item), given))
-    return {step: step_statistics(step, own, baselines, Usage()) for step, own in results.items()}
-
-
-def fit_for(steps: dict[str, StepQualification]) -> dict[str, list[str]]:
-    """Return the metrics by verdict; embeddings count as fit."""
-    fitness = {name: (step.verdict, step.reasons) for name, step in steps.items()} | {EMBEDDING_STEP: ("fit", [])}
-    found: dict[str, list[str]] = {}
-    for metric in STEPS_OF:
-        if STEPS_OF[metric] != (EMBEDDING_STEP,):
-            found.setdefault(assess_metric(fitness, metric)[0], []).append(metric)
-    return found
-
-
-def simulate(language: str, share: float, runs: int) -> list[dict[str, tuple[str, list[str]]]]:
-    """Return for each run the verdict on each step of a judge that gives another verdict to a share of the labels.
-
-    Each question is asked once. A label is flipped unless all verdicts of its step are right.
+    Attributes:
+        first: the first accepted verdict of each label.
+        hard: whether each label is of the hard half.
+        pairs: pair of each label.
+        movable: whether another verdict of the step would be wrong.
+        hits: baseline to whether it gets each label right, 0 or 1.
     """
-    random, found = np.random.default_rng(0), [{EMBEDDING_STEP: ("fit", [])} for _ in range(runs)]
-    by_step: dict[str, list[LabelledItem]] = {}
-    for item in labelled_items(language):
-        by_step.setdefault(item.step, []).append(item)
-    whole, none = Proportion.mean([1.0] * 100), Proportion.mean([])
-    for step, items in by_step.items():
-        if step == EMBEDDING_STEP:
-            continue
+
+    def __init__(self, items: list[LabelledItem], language: str) -> None:
         scored = [(item, label) for item in items for label in item.labels if label.accepted]
-        hard, pairs = np.array([item.half == "hard" for item, _ in scored]), np.array([i.pair for i, _ in scored])
-        movable = np.array([not {*options_of(item)} <= {*label.accepted} for item, label in scored])
-        constant = Counter(
-            verdict for (_, label), is_hard in zip(scored, hard, strict=True) if is_hard for verdict in label.accepted
-        ).most_common(1)[0][0]
+        self.first = np.array([label.accepted[0] for _, label in scored])
+        self.hard = np.array([item.half == "hard" for item, _ in scored])
+        self.pairs = np.array([item.pair for item, _ in scored])
+        self.movable = np.array([not {*options_of(item)} <= {*label.accepted} for item, label in scored])
+        verdicts = Counter(verdict for item, label in scored if item.half == "hard" for verdict in label.accepted)
+        constant = verdicts.most_common(1)[0][0]
         known = [_baseline_hits(item, language) for item in items]
-        hits = {name: [hit for own in known for hit in own[name]] for name in ("word_overlap", "rules")}
-        hits["constant"] = [constant in label.accepted for _, label in scored]
-        baselines = {name: np.array(own, float)[hard] for name, own in hits.items()}
-        for run in found:
-            right = 1.0 - (movable & (random.random(len(scored)) < share))
-            leads = {n: paired_difference([*(right[hard] - own)], pairs[hard].tolist()) for n, own in baselines.items()}
-            plain = Proportion.of_units(zip(right[~hard], pairs[~hard], strict=True))
-            run[step] = assess_step(
-                SimpleNamespace(
-                    right=plain,
-                    plain=plain,
-                    hard=SimpleNamespace(of=len(right), value=right[hard].mean()),
-                    lead={name: (lead.mean, lead.low, lead.high) for name, lead in leads.items()},
-                    verdicts={"one": 1, "other": 1},
-                    citations=None,
-                    lost=0,
-                    **dict.fromkeys(("answered", "valid"), whole),
-                    **dict.fromkeys(("flips", "order_bias", "length_bias"), none),
-                )
+        self.hits = {"constant": np.array([float(constant in label.accepted) for _, label in scored])}
+        for name in ("word_overlap", "rules"):
+            self.hits[name] = np.array([float(hit) for own in known for hit in own[name]])
+
+    def accuracy(self, right: np.ndarray, chosen: np.ndarray) -> float:
+        """Return the balanced accuracy on some labels: the mean over the verdicts of the share that is right."""
+        return float(np.mean([right[chosen & (self.first == one)].mean() for one in {*self.first[chosen]}]))
+
+    def assess(self, right: np.ndarray) -> tuple[Fitness, list[str]]:
+        """Return the verdict on a judge that gets these labels right, 0 or 1, and is asked once."""
+        hard, pairs = self.hard, self.pairs[self.hard].tolist()
+        plain = Proportion.of_units(zip(right[~hard], self.pairs[~hard], strict=True))
+        leads = {name: paired_difference([*(right - own)[hard]], pairs) for name, own in self.hits.items()}
+        return assess_step(
+            SimpleNamespace(
+                right=plain,
+                plain=plain,
+                hard=SimpleNamespace(of=len(pairs), value=right[hard].mean()),
+                lead={name: (lead.mean, lead.low, lead.high) for name, lead in leads.items()},
+                verdicts={"one": 1, "other": 1},
+                citations=None,
+                lost=0,
+                **dict.fromkeys(("answered", "valid"), Proportion.mean([1.0] * 100)),
+                **dict.fromkeys(("flips", "order_bias", "length_bias"), Proportion.mean([])),
             )
-    return found
+        )
+
+
+def metric_verdicts(steps: dict[str, tuple[Fitness, list[str]]]) -> dict[str, Fitness]:
+    """Return the verdict on each metric that asks a judge; embeddings count as fit."""
+    fitness = steps | {EMBEDDING_STEP: ("fit", [])}
+    return {name: assess_metric(fitness, name)[0] for name, own in STEPS_OF.items() if own != (EMBEDDING_STEP,)}
+
+
+def print_flips(steps: dict[str, StepLabels], runs: int) -> None:
+    """Print a table of the verdicts on judges that give another verdict to a share of the labels."""
+    random = np.random.default_rng(0)
+    print(f"| flipped | of | {' | '.join(get_args(Fitness))} |\n|---|---|---|---|---|---|")
+    for share in (0.0, 0.1, 0.2, 0.3):
+        counts = {name: Counter[str]() for name in ("headline steps", "other steps", "metrics")}
+        for _ in range(runs if share else 1):
+            found = {
+                step: own.assess(1.0 - (own.movable & (random.random(len(own.hard)) < share)))
+                for step, own in steps.items()
+            }
+            for step, (level, _reasons) in found.items():
+                counts["headline steps" if step in HEADLINE else "other steps"][level] += 1
+            counts["metrics"].update(metric_verdicts(found).values())
+        for name, own in counts.items():
+            shares = (f"{own[level] / own.total():.1%}" for level in get_args(Fitness))
+            print(f"| {share:.0%} | {name} | {' | '.join(shares)} |")
 
 
 def main() -> None:
@@ -163,32 +157,26 @@ def main() -> None:
     if options.write:
         RULES.write_text(json.dumps({language: rules_of(language) for language in LANGUAGES}) + "\n", encoding="utf-8")
         return
-    items = [item for item in labelled_items(options.language) if item.step != EMBEDDING_STEP]
-    for share in (0.0, 0.1, 0.2, 0.3) if options.flips else ():
-        runs = simulate(options.language, share, options.flips if share else 1)
-        counts: dict[str, Counter[str]] = {"steps": Counter(), "metrics": Counter()}
-        for run in runs:
-            for step, (level, _) in run.items():
-                if step != EMBEDDING_STEP:
-                    counts.setdefault(step if step in HEADLINE else "other steps", Counter())[level] += 1
-                    counts["steps"][level] += 1
-            counts["metrics"].update(assess_metric(run, metric)[0] for metric in STEPS_OF)
-        print(f"{share:.0%} flipped, {len(runs)} runs")
-        for name, own in counts.items():
-            print(f"  {name:22}", ", ".join(f"{level} {own[level] / own.total():.1%}" for level in get_args(Fitness)))
+    items: dict[str, list[LabelledItem]] = {}
+    for item in labelled_items(options.language):
+        items.setdefault(item.step, []).append(item)
+    del items[EMBEDDING_STEP]
+    steps = {step: StepLabels(own, options.language) for step, own in items.items()}
     if options.flips:
+        print_flips(steps, options.flips)
         return
-    scores = []
-    for step in sorted({item.step for item in items}):
-        own = [item for item in items if item.step == step]
-        hard = [item for item in own if item.half == "hard"]
-        scores.append(balanced_accuracy(own, options.language))
-        accuracy = balanced_accuracy(hard, options.language) if hard else float("nan")
-        print(f"{step:22} all {scores[-1]:.2f}  hard {accuracy:.2f}")
-    print(f"mean {np.mean(scores):.2f}, highest {max(scores):.2f}")
-    steps = qualified({item.id: rule_verdicts(item, options.language) for item in items}, options.language)
-    for verdict, metrics in fit_for(steps).items():
-        print(f"{verdict}: {', '.join(metrics)}")
+    print(
+        "| step | plain items | hard pairs | constant | word overlap | rules | rules, balanced | balanced, all items |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for step in sorted(steps, key=lambda step: (step not in HEADLINE, step)):
+        own, rules = steps[step], steps[step].hits["rules"]
+        plain = sum(item.half == "plain" for item in items[step])
+        shares = " | ".join(f"{hits[own.hard].mean():.0%}" for hits in own.hits.values())
+        balanced = " | ".join(f"{own.accuracy(rules, chosen):.2f}" for chosen in (own.hard, own.hard | True))
+        print(f"| {step} | {plain} | {len({*own.pairs[own.hard]})} | {shares} | {balanced} |")
+    counts = Counter(metric_verdicts({step: own.assess(own.hits["rules"]) for step, own in steps.items()}).values())
+    print("\nThe rules are", ", ".join(f"{level!r} for {count} metrics" for level, count in counts.items()))
 
 
 if __name__ == "__main__":
