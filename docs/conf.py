@@ -27,6 +27,7 @@ repository = "<URL of the repository>"  # what pages and their installation comm
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).parent / "_static" / "scorer.js")
 html_title = "langchain-rageval"
 html_math_renderer = "mathml"
 html_copy_source = html_show_sourcelink = False
