@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.data.schema import Finding, FindingKind, Row, Sample
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
-from langchain_rageval.report.tables import html_table
+from langchain_rageval.report.tables import Shown
 from langchain_rageval.text.words import common_share, content_words
 
 Cause = Literal[
@@ -70,13 +70,15 @@ class DiagnosedRow:
         return printable_lines(f"{self.id}: {self.cause}" + (f" ({texts})" if texts else ""))
 
 
-class Diagnosis(Sequence[DiagnosedRow]):
+class Diagnosis(Shown, Sequence[DiagnosedRow]):
     """Rows of a report with their causes, in the order of the report.
 
     Attributes:
         counts: mapping of causes to numbers of rows, most frequent first, then "nothing wrong" and "cannot tell".
         remedies: mapping of the causes that occur to what to check.
     """
+
+    headings = ("samples", "cause", "remedy")
 
     def __init__(self, rows: Iterable[DiagnosedRow]) -> None:
         self._rows = list(rows)
@@ -101,18 +103,17 @@ class Diagnosis(Sequence[DiagnosedRow]):
         """Return the diagnosed rows with a cause."""
         return [row for row in self._rows if row.cause == cause]
 
-    def __repr__(self) -> str:
-        """Return the diagnosis as text: a line for each cause with its number of rows and the remedy."""
-        remedies = {cause: f": {remedy}" for cause, remedy in self.remedies.items()}
-        lines = [f"{count} {cause}{remedies.get(cause, '')}" for cause, count in self.counts.items()]
-        return "\n".join([self._title(), *lines])
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a row for each cause: its number of rows, its name and the remedy."""
+        return [(str(count), cause, self.remedies.get(cause, "")) for cause, count in self.counts.items()]
 
-    def _repr_html_(self) -> str:
-        """Return an HTML table of the causes with their remedies, for notebooks."""
-        rows = [(str(count), cause, self.remedies.get(cause, "")) for cause, count in self.counts.items()]
-        return html_table(self._title(), ("samples", "cause", "remedy"), rows)
+    def lines(self) -> list[str]:
+        """Return a line for each cause with its number of rows and the remedy."""
+        return [f"{count} {cause}" + (remedy and f": {remedy}") for count, cause, remedy in self.cells()]
 
-    def _title(self) -> str:
+    @property
+    def title(self) -> str:
+        """Heading of the diagnosis: the number of samples."""
         return f"Diagnosis of {len(self)} sample{'' if len(self) == 1 else 's'}"
 
 

@@ -12,7 +12,7 @@ from langchain_rageval.report.comparison import PAIRED_HEADINGS, Comparison, com
 from langchain_rageval.report.metric_comparison import compare_metric, with_verdicts
 from langchain_rageval.report.pairing import Pair, scores_by_metric
 from langchain_rageval.report.plot import draw_evolutions
-from langchain_rageval.report.tables import Analysis
+from langchain_rageval.report.tables import Analysis, Shown
 
 if TYPE_CHECKING:
     import pandas
@@ -51,12 +51,7 @@ class EvolutionComparison(Analysis[Comparison]):
         trees = f"{self.trees} tree{'' if self.trees == 1 else 's'}"
         return f"Evolved minus simple question about the same fact, {trees}, 95% intervals, p Holm-adjusted"
 
-    def __repr__(self) -> str:
-        """Return the comparison as a text table, with the notes."""
-        lines = [self.headings, *self.cells()]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-        return "\n".join([self.title, *table, *(f"Note: {note}" for note in self.notes)])
+    lines = Shown.lines
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return a row for each evolution and metric."""

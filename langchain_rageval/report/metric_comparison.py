@@ -13,7 +13,7 @@ from langchain_rageval.report.gates import range_of, value_of
 from langchain_rageval.report.pairing import Pair
 from langchain_rageval.report.people import Corrected
 from langchain_rageval.report.summary import ROUNDING
-from langchain_rageval.report.tables import interval_text
+from langchain_rageval.report.tables import interval_text, p_text
 from langchain_rageval.statistics import holm, paired_difference, sign_flip_p
 from langchain_rageval.statistics.paired import largest_loss
 
@@ -136,9 +136,7 @@ class MetricComparison:
     @property
     def p(self) -> str:
         """The adjusted p-value as text; "" if there is none."""
-        if self.p_value is None:
-            return ""
-        return "< 0.001" if self.p_value < 0.001 else f"{self.p_value:.3f}"
+        return "" if self.p_value is None else p_text(self.p_value)
 
 
 def compare_metric(

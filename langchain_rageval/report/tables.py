@@ -42,6 +42,11 @@ def interval_text(low: float | None, high: float | None, form: str = ".3f") -> s
     return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
 
 
+def p_text(p_value: float) -> str:
+    """Return a p-value as text."""
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
 class Renamed:
     """Base of results with fields that had other names in version 0.1, which still read, with a note in the log."""
 
@@ -57,14 +62,46 @@ class Renamed:
             return getattr(self, self.old_names[name])
 
 
-class Analysis(Mapping[str, Item]):
-    """Mapping of names to the results of an analysis, in order, with the table that shows them.
+class Shown:
+    """Result that is shown as a table, in text and in notebooks.
 
     Attributes:
         notes: what a reader of the results should know.
     """
 
-    notes: Sequence[str]
+    notes: Sequence[str] = ()
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """Heading of the table."""
+
+    @property
+    @abstractmethod
+    def headings(self) -> Sequence[str]:
+        """Headings of the columns of the table."""
+
+    @abstractmethod
+    def cells(self) -> Sequence[Sequence[str]]:
+        """Return the rows of the table, one text for each column."""
+
+    def lines(self) -> Iterable[str]:
+        """Return the lines of the result as text: the table with aligned columns."""
+        table = [self.headings, *self.cells()]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        return ["  ".join(map(str.ljust, line, widths)).rstrip() for line in table]
+
+    def __repr__(self) -> str:
+        """Return the result as text: the title, its lines, and the notes."""
+        return printable_lines("\n".join([self.title, *self.lines(), *(f"Note: {note}" for note in self.notes)]))
+
+    def _repr_html_(self) -> str:
+        """Return the result as an HTML table, for notebooks."""
+        return html_table(self.title, self.headings, self.cells(), self.notes)
+
+
+class Analysis(Shown, Mapping[str, Item]):
+    """Mapping of names to the results of an analysis, in order, with the table that shows them."""
 
     def __init__(self, results: Mapping[str, Item], notes: Iterable[str] = ()) -> None:
         self._results = results
@@ -82,25 +119,6 @@ class Analysis(Mapping[str, Item]):
         """Return the number of results."""
         return len(self._results)
 
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """Heading of the table."""
-
-    @property
-    @abstractmethod
-    def headings(self) -> Sequence[str]:
-        """Headings of the columns of the table."""
-
-    @abstractmethod
-    def cells(self) -> list[tuple[str, ...]]:
-        """Return the rows of the table, one text for each column."""
-
-    def __repr__(self) -> str:
-        """Return the analysis as text: the title, a line for each result, and the notes."""
-        lines = [self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)]
-        return printable_lines("\n".join(lines))
-
-    def _repr_html_(self) -> str:
-        """Return the analysis as an HTML table, for notebooks."""
-        return html_table(self.title, self.headings, self.cells(), self.notes)
+    def lines(self) -> Iterable[str]:
+        """Return a line for each result."""
+        return map(str, self.values())

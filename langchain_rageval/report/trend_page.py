@@ -147,8 +147,7 @@ class Trend(Analysis[Summary]):
     def __repr__(self) -> str:
         """Return the trend as text: one line for each period, the alarms and the notes."""
         lines = [" · ".join(filter(None, cells)) for cells in self.cells()]
-        lines += [*self.findings, *(f"Note: {note}" for note in self.notes)]
-        return printable_lines("\n".join(lines))
+        return printable_lines("\n".join([*lines, *self.findings, *(f"Note: {note}" for note in self.notes)]))
 
     def _repr_html_(self) -> str:
         """Return the trend as an HTML table, for notebooks."""

@@ -14,7 +14,7 @@ from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
 from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.report import Report
-from langchain_rageval.report.tables import html_table
+from langchain_rageval.report.tables import Shown, interval_text, number_text
 from langchain_rageval.run.run import fill_defaults
 from langchain_rageval.statistics.agreement import Estimate, estimates, share
 
@@ -34,7 +34,7 @@ _NO_GRADES = "scores and labels are not whole grades on one scale: pass scale=(0
 
 
 @dataclass(frozen=True, repr=False)
-class Agreement(Mapping[str, Estimate]):
+class Agreement(Shown, Mapping[str, Estimate]):
     """Mapping from the name of a statistic to its value with a 95% interval.
 
     Attributes:
@@ -52,6 +52,7 @@ class Agreement(Mapping[str, Estimate]):
     unlabelled: int
     estimates: Mapping[str, Estimate]
     notes: list[str] = field(default_factory=list)
+    headings = HEADINGS
 
     def __getitem__(self, name: str) -> Estimate:
         """Return a statistic by name; value None, with a reason, if it does not apply to this kind of label."""
@@ -67,25 +68,18 @@ class Agreement(Mapping[str, Estimate]):
         """Return the number of statistics."""
         return len(self.estimates)
 
-    def __repr__(self) -> str:
-        """Return the agreement as text: the title, a line for each statistic, and the notes."""
-        lines = [f"{name} {estimate}" for name, estimate in self.items()]
-        return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
-
-    def _repr_html_(self) -> str:
-        """Return an HTML table of the statistics, for notebooks."""
-        return html_table(self.title, HEADINGS, self.cells(), self.notes)
+    def lines(self) -> list[str]:
+        """Return a line for each statistic."""
+        return [f"{name} {estimate}" for name, estimate in self.items()]
 
     @property
     def title(self) -> str:
         """Heading of the agreement: the kind of labels and the number of pairs."""
         return f"Agreement with {self.kind} labels on {self.pairs} pair{'' if self.pairs == 1 else 's'}"
 
-    def cells(self) -> Iterator[tuple[str, ...]]:
-        """Yield a table row for each statistic, with a cell for each column of `HEADINGS`."""
-        for name, estimate in self.items():
-            value = "–" if estimate.value is None else f"{estimate.value:.3f}"
-            yield name, value, estimate.interval or "–", estimate.reason
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a table row for each statistic, with a cell for each column of `HEADINGS`."""
+        return [(name, number_text(one.value), one.interval or "–", one.reason) for name, one in self.items()]
 
 
 def agreement(
@@ -324,7 +318,7 @@ _POINTS: dict[PairOutcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 
 @dataclass(frozen=True, repr=False)
-class PairwiseAgreement:
+class PairwiseAgreement(Shown):
     """Agreement of a metric with known preferences between pairs of samples.
 
     Attributes:
@@ -354,22 +348,22 @@ class PairwiseAgreement:
     notes: list[str] = field(default_factory=list)
     report: Report = field(default_factory=lambda: Report([]))
 
+    headings = ("agreement", "pairs")
+
+    @property
+    def title(self) -> str:
+        """Heading of the result: the metric."""
+        return f"Agreement of {self.metric}"
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return the agreement with its interval, and the counts."""
+        found = f"{number_text(self.agreement)} {interval_text(self.low, self.high)}".rstrip()
+        return [(found, ", ".join(f"{getattr(self, name)} {name}" for name in ("wins", "ties", "losses", "unscored")))]
+
     def __repr__(self) -> str:
         """Return the result as text: a line with the agreement and the counts, and the notes."""
-        line = f"{self.metric}: {self._format_agreement()}, {self._format_counts()}"
-        return "\n".join([line, *(f"Note: {note}" for note in self.notes)])
-
-    def _repr_html_(self) -> str:
-        """Return an HTML table of the agreement and the counts, for notebooks."""
-        cells = (self._format_agreement(), self._format_counts())
-        return html_table(f"Agreement of {self.metric}", ("agreement", "pairs"), [cells], self.notes)
-
-    def _format_agreement(self) -> str:
-        return "–" if self.agreement is None else f"{self.agreement:.3f} [{self.low:.3f}, {self.high:.3f}]"
-
-    def _format_counts(self) -> str:
-        counts = {"wins": self.wins, "ties": self.ties, "losses": self.losses, "unscored": self.unscored}
-        return ", ".join(f"{count} {name}" for name, count in counts.items())
+        lines = [f"{self.metric}: {', '.join(self.cells()[0])}", *(f"Note: {note}" for note in self.notes)]
+        return "\n".join(lines)
 
 
 def pairwise_agreement(

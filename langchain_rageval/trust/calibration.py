@@ -9,13 +9,13 @@ from typing import Any
 
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.people import LEAST_LABELS
-from langchain_rageval.report.tables import html_table
+from langchain_rageval.report.tables import Shown, interval_text
 from langchain_rageval.statistics import bounded_mean_interval, prediction_powered_mean
 from langchain_rageval.trust.agreement import Rating, rating_value
 
 
 @dataclass(frozen=True, repr=False)
-class Calibration:
+class Calibration(Shown):
     """Estimate of the mean human label of all samples, with its interval.
 
     Attributes:
@@ -44,14 +44,7 @@ class Calibration:
     unlabelled: int
     left_out: int = 0
 
-    def __repr__(self) -> str:
-        """Return the calibration as text: the title, a line for each of the three means, and the notes."""
-        lines = [f"{name} {mean} {interval}".rstrip() for name, mean, interval in self._cells()]
-        return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self._notes())])
-
-    def _repr_html_(self) -> str:
-        """Return an HTML table of the three means, for notebooks."""
-        return html_table(self.title, ("from", "mean", "interval"), self._cells(), self._notes())
+    headings = ("from", "mean", "interval")
 
     @property
     def title(self) -> str:
@@ -61,14 +54,21 @@ class Calibration:
             f"{self.level:.0%} intervals"
         )
 
-    def _cells(self) -> list[tuple[str, str, str]]:
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a row for each of the three means."""
         return [
-            ("labels and judge", f"{self.mean:.3f}", f"[{self.low:.3f}, {self.high:.3f}]"),
-            ("labels alone", f"{self.classical_mean:.3f}", f"[{self.classical_low:.3f}, {self.classical_high:.3f}]"),
+            ("labels and judge", f"{self.mean:.3f}", interval_text(self.low, self.high)),
+            ("labels alone", f"{self.classical_mean:.3f}", interval_text(self.classical_low, self.classical_high)),
             ("judge alone", f"{self.judge_mean:.3f}", ""),
         ]
 
-    def _notes(self) -> list[str]:
+    def lines(self) -> list[str]:
+        """Return a line for each of the three means."""
+        return [" ".join(cells).rstrip() for cells in self.cells()]
+
+    @property
+    def notes(self) -> list[str]:  # type: ignore[override]
+        """What a reader should know: how many samples are left out."""
         return [f"{self.left_out} samples without a score or a label are left out."] if self.left_out else []
 
 

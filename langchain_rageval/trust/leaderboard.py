@@ -16,7 +16,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
-from langchain_rageval._internal.page import printable_lines
 from langchain_rageval.chains.chain_input import conversation_keys, input_builder, turn_messages
 from langchain_rageval.chains.events import ChainCollector
 from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
@@ -29,7 +28,7 @@ from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.report.comparison import compare_rows
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
-from langchain_rageval.report.tables import html_table
+from langchain_rageval.report.tables import Analysis, interval_text, number_text, p_text
 from langchain_rageval.report.units import AUTO
 from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.statistics import holm
@@ -207,7 +206,7 @@ class Standing:
         return f"{place}. {model} {mean} {interval} ({answers} answers){comparison}"
 
 
-class Leaderboard(Mapping[str, Standing]):
+class Leaderboard(Analysis[Standing]):
     """Mapping from the name of a model to its standing, best first.
 
     Attributes:
@@ -217,33 +216,21 @@ class Leaderboard(Mapping[str, Standing]):
     """
 
     def __init__(self, metric: str, direction: Direction, standings: Iterable[Standing], notes: Sequence[str]) -> None:
-        self._standings = {standing.model: standing for standing in standings}
-        self.metric = metric
-        self.direction = direction
-        self.notes = list(notes)
+        super().__init__({standing.model: standing for standing in standings}, notes)
+        self.metric, self.direction = metric, direction
 
-    def __getitem__(self, model: str) -> Standing:
-        """Return the standing (place and statistics) of a model by its name."""
-        return self._standings[model]
+    @property
+    def headings(self) -> Sequence[str]:
+        """Headings of the columns of the table, those of the criteria last."""
+        return (*HEADINGS, *self.criteria)
 
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of the models, best first."""
-        return iter(self._standings)
-
-    def __len__(self) -> int:
-        """Return the number of models."""
-        return len(self._standings)
-
-    def __repr__(self) -> str:
-        """Return the leaderboard as text: the title, a line for each model, and the notes."""
-        lines = [self.title, *map(str, self.values()), *(f"Note: {note}" for note in self.notes)]
-        return printable_lines("\n".join(lines))
-
-    def _repr_html_(self) -> str:
-        """Return an HTML table of the models, best first, for notebooks."""
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a row for each model, best first."""
         criteria = self.criteria
-        rows = ((*standing_cells(s), *(_number(s.grades.get(name), ".2f") for name in criteria)) for s in self.values())
-        return html_table(self.title, (*HEADINGS, *criteria), rows, self.notes)
+        return [
+            (*standing_cells(one), *(number_text(one.grades.get(name), ".2f") for name in criteria))
+            for one in self.values()
+        ]
 
     @property
     def rows(self) -> list[Standing]:
@@ -274,12 +261,11 @@ HEADINGS = ("place", "model", "mean", "95% interval", "answers", "to the one abo
 def standing_cells(standing: Standing) -> tuple[str, ...]:
     """Return a table row for a model, with a cell for each of `HEADINGS`."""
     s, count = standing, standing.scored + standing.unscored + standing.failed
-    interval = "–" if s.low is None else f"[{s.low:.3f}, {s.high:.3f}]"
+    interval = interval_text(s.low, s.high) or "–"
     answers = str(count) if s.scored == count else f"{s.scored} of {count}"
-    difference = "–"
-    if s.difference is not None:
-        difference = f"{s.difference:+.3f} [{s.difference_low:+.3f}, {s.difference_high:+.3f}]"
-    return (str(s.place), s.model, _number(s.mean, ".3f"), interval, answers, difference, _p(s))
+    difference = number_text(s.difference, "+.3f")
+    difference = f"{difference} {interval_text(s.difference_low, s.difference_high, '+.3f')}".rstrip()
+    return (str(s.place), s.model, number_text(s.mean), interval, answers, difference, _p(s))
 
 
 def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Leaderboard:
@@ -395,17 +381,12 @@ def _compare_neighbours(
 def _p(standing: Standing) -> str:
     if standing.p_value is None:
         return "too few pairs" if standing.pairs else "–"
-    p = "< 0.001" if standing.p_value < 0.001 else f"{standing.p_value:.3f}"
-    return f"{p}, tied" if standing.tied else p
+    return f"{p_text(standing.p_value)}, tied" if standing.tied else p_text(standing.p_value)
 
 
 def _coverage_note(standing: Standing) -> str:
     missing = standing.unscored + standing.failed
     return f"{standing.model}: {missing} of {missing + standing.scored} answers have no value; the mean is of the rest."
-
-
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
 
 
 def _record(standing: Standing) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from langchain_rageval.metrics.rubric import rubric
 from langchain_rageval.prompts.criteria import DEFAULT_SCALE, Scale
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import MetricSummary
-from langchain_rageval.report.tables import html_table
+from langchain_rageval.report.tables import Shown, number_text
 from langchain_rageval.run.run import fill_defaults
 from langchain_rageval.statistics.agreement import statistic
 from langchain_rageval.trust.leaderboard import MODEL_KEY, parse_samples, raw_grades
@@ -122,11 +122,7 @@ class StudyRow:
 
 def study_cells(row: StudyRow) -> tuple[str, ...]:
     """Return a row of the study as table cells, one for each column of `HEADINGS`."""
-
-    def text(value: float | None, form: str) -> str:
-        return "–" if value is None else format(value, form)
-
-    match = row.match
+    text, match = number_text, row.match
     return (
         *(row.judge, row.rubric, text(row.mean, ".3f"), text(row.spread, ".3f"), text(match.exact, ".0%")),
         *(text(match.within_one, ".0%"), text(match.kappa, ".2f"), text(row.spearman, ".2f")),
@@ -149,7 +145,7 @@ SheetLabel = Mapping[str, int] | float
 _JudgePrice = tuple[float, float]
 
 
-class RubricStudy(Sequence[StudyRow]):
+class RubricStudy(Shown, Sequence[StudyRow]):
     """Sequence of rows, one for each judge and rubric, grouped by judge.
 
     Attributes:
@@ -157,6 +153,8 @@ class RubricStudy(Sequence[StudyRow]):
         report: all scores; each row is a metric named "<judge> | <rubric>".
         notes: caveats for the reader, such as whether all rows rank the models in the same order.
     """
+
+    headings = HEADINGS
 
     def __init__(self, rows: Sequence[StudyRow], report: Report, notes: Sequence[str]) -> None:
         self.rows = list(rows)
@@ -183,16 +181,9 @@ class RubricStudy(Sequence[StudyRow]):
         parts = (f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
         return f"Study of {' × '.join(parts)} over {len(self.report)} answers"
 
-    def __repr__(self) -> str:
-        """Return the study as text: the title, a table with a line for each row, and the notes."""
-        table = [HEADINGS, *map(study_cells, self)]
-        widths = [max(len(line[column]) for line in table) for column in range(len(HEADINGS))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in table]
-        return "\n".join([self.title, *(line.rstrip() for line in lines), *(f"Note: {note}" for note in self.notes)])
-
-    def _repr_html_(self) -> str:
-        """Return the study as an HTML table, for notebooks."""
-        return html_table(self.title, HEADINGS, map(study_cells, self), self.notes)
+    def cells(self) -> list[tuple[str, ...]]:
+        """Return a table row for each judge and rubric."""
+        return [study_cells(row) for row in self.rows]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas DataFrame of the rows; agreement by criterion is in columns "<criterion>.exact"."""
