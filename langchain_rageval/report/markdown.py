@@ -51,12 +51,18 @@ def markdown_of(
         lines += [
             *_metrics(summary, gates, comparison),
             "",
-            *_audit(report),
-            *_causes(report),
-            *_worst(report, summary),
-            *_notes(report),
+            *_section("Audit by a strong judge", _audit(report)),
+            *_section("What to check", _causes(report)),
+            *_section("Worst samples", _worst(report, summary)),
+            *_section("Notes", (f"- {_text(note)}" for note in [*missing_scores(report.rows), *report.notes])),
         ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    """Return a section with its title; nothing if it has no lines."""
+    own = list(lines)
+    return [f"### {title}", "", *own, ""] if own else []
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -102,23 +108,15 @@ def _named(gate: Gate) -> str:
 def _audit(report: ReportData) -> Iterator[str]:
     """Yield the means of the strong judge, which decide the gates of audited metrics."""
     if audit := summarise_audit(report.rows):
-        yield "### Audit by a strong judge"
-        yield ""
         yield from _table(audit.headings, ([_text(name), *cells] for name, *cells in audit.cells()))
-        yield ""
 
 
 def _causes(report: ReportData) -> Iterator[str]:
     """Yield a list of the causes of wrong answers: how many samples each has, and what to check."""
     diagnosis = diagnose_rows(report.rows)
-    causes = [(cause, count) for cause, count in diagnosis.counts.items() if cause in diagnosis.remedies]
-    causes = [(cause, count) for cause, count in causes if cause != "cannot tell"]
-    if causes:
-        yield "### What to check"
-        yield ""
-        for cause, count in causes:
+    for cause, count in diagnosis.counts.items():
+        if cause in diagnosis.remedies and cause != "cannot tell":
             yield f"- **{cause}**, {count} samples. {_text(diagnosis.remedies[cause])}"
-        yield ""
 
 
 def _worst(report: ReportData, summary: Summary) -> Iterator[str]:
@@ -131,10 +129,6 @@ def _worst(report: ReportData, summary: Summary) -> Iterator[str]:
     worst = [
         row for row in nsmallest(_MOST_WORST, report.rows, key=lambda row: (quality(row), row.index)) if quality(row)
     ]
-    if not worst:
-        return
-    yield "### Worst samples"
-    yield ""
     for row in worst:
         values = ", ".join(f"{_html(name)} {number_text(one.value, '.2f')}" for name, one in row.scores.items())
         yield f"<details><summary>{_html(row.sample.question)} ({_html(row.sample.id)}): {values}</summary>"
@@ -147,15 +141,6 @@ def _worst(report: ReportData, summary: Summary) -> Iterator[str]:
                 yield f"- {_text(name)}: {_text(score.comment)}"
         yield ""
         yield "</details>"
-    yield ""
-
-
-def _notes(report: ReportData) -> Iterator[str]:
-    notes = [*missing_scores(report.rows), *report.notes]
-    if notes:
-        yield "### Notes"
-        yield ""
-        yield from (f"- {_text(note)}" for note in notes)
 
 
 def _short(text: str) -> str:

@@ -13,7 +13,7 @@ import os
 import pickle
 import random
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
@@ -152,11 +152,12 @@ class MetricTests:
         expected = [_content(metric.invoke(sample)) for sample in samples]
         if all(one == expected[0] for one in expected):
             pytest.skip("all samples have equal scores, so their order cannot be tested")
-        turn = _ReverseOrder(len(samples))
-        configs: list[RunnableConfig] = [{"callbacks": [_WaitForLater(turn, number)]} for number in range(len(samples))]
+        ended, finished = [threading.Event() for _ in samples], list[int]()
+        handlers = [_WaitForLater(number, ended, finished) for number in range(len(samples))]
+        configs: list[RunnableConfig] = [{"callbacks": [handler]} for handler in handlers]
         batch = metric.batch if entry_point == "batch" else _awaited(metric.abatch)
         scores = batch(samples, configs)
-        assert turn.finished == [*reversed(range(len(samples)))]
+        assert finished == [*reversed(range(len(samples)))]
         assert [*map(_content, scores)] == expected
 
     @pytest.mark.parametrize("entry_point", ["batch", "abatch"])
@@ -335,43 +336,33 @@ class _StepRecorder(BaseCallbackHandler):
         self.messages += [message for batch in messages for message in batch]
 
 
-class _ReverseOrder:
-    """State of callback handlers that make samples finish in reverse order.
-
-    Args:
-        count: number of samples.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.finished: list[int] = []
-        self.count = count
-        self.turn = threading.Condition()
-
-
 class _WaitForLater(BaseCallbackHandler):
-    """Callback handler that delays the start of one sample until all later ones have finished.
+    """Callback handler that delays the start of one sample until the next one has finished.
 
     LangChain calls it in a separate thread, so it does not block an event loop.
+
+    Args:
+        number: place of the sample.
+        ended: an event for each sample, which is set when it has finished.
+        finished: places of the finished samples, in order, to which this one is added.
     """
 
     raise_error = True
 
-    def __init__(self, order: _ReverseOrder, number: int) -> None:
-        self.order, self.number = order, number
+    def __init__(self, number: int, ended: Sequence[threading.Event], finished: list[int]) -> None:
+        self.number, self.ended, self.finished = number, ended, finished
 
     def on_chain_start(self, *_: Any, parent_run_id: UUID | None = None, **__: Any) -> None:
-        """Wait until the later samples have finished."""
+        """Wait until the next sample has finished."""
         if parent_run_id is None:
-            with self.order.turn:
-                later = self.order.count - 1 - self.number
-                self.order.turn.wait_for(lambda: len(self.order.finished) >= later, timeout=_TIMEOUT)
+            for event in self.ended[self.number + 1 : self.number + 2]:
+                event.wait(_TIMEOUT)
 
     def on_chain_end(self, *_: Any, parent_run_id: UUID | None = None, **__: Any) -> None:
         """Release the sample before."""
         if parent_run_id is None:
-            with self.order.turn:
-                self.order.finished.append(self.number)
-                self.order.turn.notify_all()
+            self.finished.append(self.number)
+            self.ended[self.number].set()
 
 
 def _awaited(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:

@@ -132,9 +132,24 @@ def calibrate(
             f"labels lie on the scale from {scale[0]:g} to {scale[1]:g}, got {outside:g}: pass the lowest and the "
             "highest possible label, such as scale=(1, 5)"
         )
-    left_out = len(labelled_pairs) - len(pairs) + len(others) - len(scores)
     groups = None if clusters is None else ([unit for *_, unit in pairs], [unit for _, unit in scored])
-    return _estimate([h for h, *_ in pairs], [j for _, j, _ in pairs], scores, level, scale, left_out, groups)
+    human, judge = [label for label, *_ in pairs], [score for _, score, _ in pairs]
+    powered = prediction_powered_mean(human, judge, scores, level, scale, groups)
+    lowest, unit = scale[0], scale[1] - scale[0]
+    alone = bounded_mean_interval([(label - lowest) / unit for label in human], level, groups and groups[0])
+    return Calibration(
+        mean=powered.mean,
+        low=powered.low,
+        high=powered.high,
+        level=level,
+        classical_mean=fmean(human),
+        classical_low=lowest + unit * alone[0],
+        classical_high=lowest + unit * alone[1],
+        judge_mean=fmean([*judge, *scores]),
+        labelled=len(human),
+        unlabelled=len(scores),
+        left_out=len(labelled_pairs) - len(pairs) + len(others) - len(scores),
+    )
 
 
 def _units(clusters: Any, labelled: int, others: int) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
@@ -148,31 +163,3 @@ def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
     if isinstance(item, str | bytes | Mapping) or not hasattr(item, "__len__") or len(item) != 2:
         raise ConfigError(f"labelled must be pairs of a human label and a judge's score, got {item!r}")
     return rating_value(item[0]), rating_value(item[1])
-
-
-def _estimate(
-    human: list[float],
-    judge: list[float],
-    others: list[float],
-    level: float,
-    scale: tuple[float, float],
-    left_out: int,
-    groups: tuple[Sequence[Hashable], Sequence[Hashable]] | None,
-) -> Calibration:
-    lowest, highest = scale
-    powered = prediction_powered_mean(human, judge, others, level, scale, groups)
-    unit = highest - lowest
-    alone = bounded_mean_interval([(label - lowest) / unit for label in human], level, groups and groups[0])
-    return Calibration(
-        mean=powered.mean,
-        low=powered.low,
-        high=powered.high,
-        level=level,
-        classical_mean=fmean(human),
-        classical_low=lowest + unit * alone[0],
-        classical_high=lowest + unit * alone[1],
-        judge_mean=fmean([*judge, *others]),
-        labelled=len(human),
-        unlabelled=len(others),
-        left_out=left_out,
-    )

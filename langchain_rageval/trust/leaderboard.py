@@ -22,10 +22,11 @@ from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
 from langchain_rageval.data.loading import parse_record
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Direction, Row, Sample
-from langchain_rageval.errors import ConfigError, SampleError, list_choices
+from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.inputs import Samples, prepare_samples
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.report.comparison import compare_rows
+from langchain_rageval.report.files import ReportData, metric_or_only
 from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import summarise
 from langchain_rageval.report.tables import Analysis, interval_text, number_text, p_text
@@ -78,11 +79,19 @@ def answer_sheets(
             raise ConfigError(f"models maps names to chains or chat models, got {name!r}: {type(model).__name__}")
     if not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {max_concurrency!r}")
-    unanswered = [_unanswered_sheet(sample, name) for sample in parse_samples(samples) for name in models]
+    unanswered = [
+        sample.model_copy(
+            update={"id": f"{sample.id}@{name}", "answer": None, "metadata": {**sample.metadata, MODEL_KEY: name}}
+        )
+        for sample in parse_samples(samples)
+        for name in models
+    ]
     sheets = shared_threads().spread(
         [partial(_answer, models[sheet.metadata[MODEL_KEY]], sheet) for sheet in unanswered], max_concurrency
     )
-    _warn_of_failures(sheets)
+    if failed := [sheet for sheet in sheets if sheet.answer is None]:
+        error = failed[0].metadata.get("error", "the chain returned no answer")
+        log.warning("%d of %d answers failed; the first, %s: %s", len(failed), len(sheets), failed[0].id, error)
     return [sheet for name in models for sheet in sheets if sheet.metadata[MODEL_KEY] == name]
 
 
@@ -96,16 +105,6 @@ def parse_samples(samples: Samples) -> Iterator[Sample]:
         if isinstance(item, SampleError):  # a line of a file
             raise item
         yield parse_record(item)
-
-
-def original_sample_id(sheet: Sample) -> str:
-    """Return the id of the sample that a sheet answers."""
-    return sheet.id.removesuffix(f"@{sheet.metadata.get(MODEL_KEY)}")
-
-
-def _unanswered_sheet(sample: Sample, model: str) -> Sample:
-    metadata = {**sample.metadata, MODEL_KEY: model}
-    return sample.model_copy(update={"id": f"{sample.id}@{model}", "answer": None, "metadata": metadata})
 
 
 def _answer(model: Runnable[Any, Any], unanswered: Sample) -> Sample:
@@ -147,13 +146,6 @@ def _prompt_texts() -> Mapping[str, Mapping[str, str]]:
     source = files("langchain_rageval.prompts").joinpath("answer_sheets.yaml").read_text(encoding="utf-8")
     texts: Mapping[str, Mapping[str, str]] = yaml.safe_load(source)
     return texts
-
-
-def _warn_of_failures(sheets: list[Sample]) -> None:
-    failed = [sheet for sheet in sheets if sheet.answer is None]
-    if failed:
-        error = failed[0].metadata.get("error", "the chain returned no answer")
-        log.warning("%d of %d answers failed; the first, %s: %s", len(failed), len(sheets), failed[0].id, error)
 
 
 ALPHA = 0.05
@@ -293,11 +285,11 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
         model = row.sample.metadata.get(MODEL_KEY)
         nameless += model is None
         if model is not None:
-            paired = row.sample.model_copy(update={"id": original_sample_id(row.sample)})
+            paired = row.sample.model_copy(update={"id": row.sample.id.removesuffix(f"@{model}")})
             by_model.setdefault(str(model), []).append(row.model_copy(update={"sample": paired}))
     if not by_model:
         raise ConfigError('no sample names its model in metadata["model"]; answer_sheets makes samples that do')
-    metric = _choose_metric(metric, list(names))
+    metric = metric_or_only(ReportData(rows), "rubric" if metric is None and "rubric" in names else metric)
     sign = 1 if names[metric] == "higher" else -1
     standings = [_standing(model, own, metric) for model, own in by_model.items()]
     standings.sort(key=lambda s: (s.mean is None, -sign * (s.mean or 0.0)))
@@ -306,17 +298,6 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
     notes += [_coverage_note(standing) for standing in standings if standing.unscored or standing.failed]
     placed, comparison_notes = _compare_neighbours(standings, by_model, metric)
     return Leaderboard(metric, names[metric], placed, [*notes, *comparison_notes])
-
-
-def _choose_metric(metric: str | None, names: Sequence[str]) -> str:
-    available = ", ".join(names) or "none"
-    if metric is None:
-        metric = "rubric" if "rubric" in names else names[0] if len(names) == 1 else None
-        if metric is None:
-            raise ConfigError(f"leaderboard ranks by one metric; pass metric=..., the report has {available}")
-    if metric not in names:
-        raise ConfigError(f"the report has no metric {metric!r}; it has {list_choices(metric, names)}")
-    return metric
 
 
 def _standing(model: str, rows: list[Row], metric: str) -> Standing:

@@ -309,6 +309,9 @@ def _row(
     own_means, sign = means[names], 1 if metric.direction == "higher" else -1
     label_values = [_label_value(labels.get(row.sample.id), metric) for row in scored]
     labelled = [(value, label) for value, label in zip(values, label_values, strict=True) if label is not None]
+    cost = None
+    if price is not None and summary.input_tokens is not None:
+        cost = (summary.input_tokens * price[0] + (summary.output_tokens or 0) * price[1]) / 1_000_000
     return StudyRow(
         judge=names[0],
         rubric=names[1],
@@ -328,7 +331,7 @@ def _row(
         models=dict(sorted(own_means.items(), key=lambda item: -sign * item[1])),
         stability=_stability(own_means, [other for key, other in means.items() if key != names]),
         summary=summary,
-        cost=_cost(summary, price),
+        cost=cost,
     )
 
 
@@ -372,12 +375,6 @@ def _model_means(report: Report, metric: str) -> dict[str, float]:
         if model is not None and score is not None and score.value is not None:
             values.setdefault(str(model), []).append(score.value)
     return {model: fmean(model_values) for model, model_values in values.items()}
-
-
-def _cost(summary: MetricSummary, price: _JudgePrice | None) -> float | None:
-    if price is None or summary.input_tokens is None:
-        return None
-    return (summary.input_tokens * price[0] + (summary.output_tokens or 0) * price[1]) / 1_000_000
 
 
 def _order_notes(rows: Sequence[StudyRow]) -> list[str]:

@@ -53,11 +53,6 @@ def test_verdicts_speak_of_the_candidate(candidate, baseline, margin, verdict):
     assert report.compare(other, margin=margin)["faithfulness"].verdict == verdict
 
 
-def test_values_that_differ_by_rounding_only_are_equal():
-    found = report_of(*[scored(0.1)] * 10).compare(report_of(*[scored(0.3 - 0.2)] * 10))["faithfulness"]
-    assert (found.better, found.worse, found.difference) == (0, 0, 0.0)
-
-
 @pytest.mark.parametrize(("candidate", "verdict"), [(0.1, "better"), (0.9, "worse")])
 def test_where_lower_is_better_less_is_better(candidate, verdict):
     found = values(*[candidate] * 10, direction="lower").compare(values(*[0.5] * 10, direction="lower"))["faithfulness"]
@@ -117,14 +112,11 @@ def test_pairs_to_show_is_the_least_number_of_equal_pairs_that_are_no_worse():
         assert compared([1.0] * (least - 1), [1.0] * (least - 1), margin=margin).verdict == "inconclusive"
 
 
-def test_rare_losses_are_always_allowed_for():
-    with pytest.raises(ConfigError, match=r"rare_losses= is no option any more: a loss that no pair shows is always"):
-        values(1.0).compare(values(1.0), rare_losses=True)
-
-
-def test_equal_values_beyond_1_are_not_certain():
+def test_equal_values_beyond_1_are_not_certain_and_rounding_makes_no_difference():
     found = compared([3.0] * 10, [3.0] * 10)
     assert found.low < 0.0 < found.high
+    found = compared([0.1] * 10, [0.3 - 0.2] * 10)
+    assert (found.better, found.worse, found.difference) == (0, 0, 0.0)
 
 
 def test_several_metrics_are_adjusted_for_by_holm_and_those_with_too_few_pairs_do_not_count():
@@ -281,11 +273,8 @@ def test_nor_is_it_no_worse_but_worse_it_can_be():
     here, there = report_of(*[scored(0.5)] * 200, *lost), values(*[0.5] * 208)
     assert here.compare(there, margin=0.1)["faithfulness"].verdict == "lost coverage"
     assert report_of(*[scored(0.0)] * 200, *lost).compare(there)["faithfulness"].verdict == "worse"
-
-
-def test_who_scores_more_is_not_held_back():
-    here = values(*[1.0] * 20)
-    assert here.compare(report_of(*[scored(0.0)] * 10, *[failed()] * 10))["faithfulness"].verdict == "better"
+    more = values(*[1.0] * 20).compare(report_of(*[scored(0.0)] * 10, *[failed()] * 10))
+    assert more["faithfulness"].verdict == "better"
 
 
 # Clusters
@@ -328,20 +317,22 @@ def test_what_has_no_score_has_no_instrument():
     assert here.compare(values(*[0.0] * 9, instrument="x"))["faithfulness"].verdict == "better"
 
 
-def test_reports_that_disagree_on_what_is_better_are_refused():
-    with pytest.raises(ConfigError, match="disagree on whether higher is better: faithfulness"):
-        values(0.5).compare(values(0.5, direction="lower"), allow_different_instruments=True)
-
-
-@each("margin", [-0.1, float("nan"), float("inf"), "0.1", None])
-def test_a_margin_is_a_number_from_0_on(margin):
-    with pytest.raises(ConfigError, match="margin must be a number of at least 0"):
-        values(0.5).compare(values(0.5), margin=margin)
-
-
-def test_a_report_is_compared_with_a_report():
-    with pytest.raises(ConfigError, match="compare takes a report, got str"):
-        values(0.5).compare("baseline.jsonl")
+@each(
+    ("baseline", "options", "problem"),
+    [
+        (values(0.5), {"rare_losses": True}, "rare_losses= is no option any more: a loss that no pair shows is always"),
+        (values(0.5, direction="lower"), {"allow_different_instruments": True}, "disagree on whether higher is better"),
+        *(
+            (values(0.5), {"margin": m}, "number of at least 0")
+            for m in (-0.1, float("nan"), float("inf"), "0.1", None)
+        ),
+        ("baseline.jsonl", {}, "compare takes a report, got str"),
+        (values(0.5), {"reweight": "language"}, "reweight= is for paired=False"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(baseline, options, problem):
+    with pytest.raises(ConfigError, match=problem):
+        values(0.5).compare(baseline, **options)
 
 
 # False alarms
@@ -416,10 +407,6 @@ def test_so_large_a_difference_is_found_in_four_of_five_comparisons():
     assert 0.73 <= np.mean(found) <= 0.87
 
 
-def test_four_samples_detect_no_difference():
-    assert values(*[0.9, 0.5, 0.3, 0.7]).minimum_detectable_difference("faithfulness") == inf
-
-
 @pytest.mark.gate
 def test_of_equal_values_complete_losses_are_found_in_four_of_five_comparisons():
     rng, equal = np.random.default_rng(8), values(*[1.0] * 30)
@@ -435,6 +422,7 @@ def test_values_that_are_nearly_all_equal_count_as_equal():
     assert found == equal.minimum_detectable_difference("faithfulness")
     assert found == equal.minimum_detectable_difference("faithfulness", baseline=equal)
     assert found > 4 * values(*[1.0] * 300).minimum_detectable_difference("faithfulness")
+    assert values(*[0.9, 0.5, 0.3, 0.7]).minimum_detectable_difference("faithfulness") == inf
 
 
 @each(

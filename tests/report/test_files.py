@@ -111,16 +111,23 @@ def full_after_the_first_row(rows):
     full_disk()
 
 
-@pytest.mark.parametrize("old", [None, "what was there before"])
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, old):
-    target = tmp_path / "report.jsonl"
+def interrupted(rows):
+    yield rows[0]
+    raise KeyboardInterrupt
+
+
+@each("old", [None, "what was there before"])
+@each(("make", "error"), [(full_after_the_first_row, ConfigError), (interrupted, KeyboardInterrupt)])
+def test_a_write_that_does_not_end_leaves_the_old_file_and_nothing_else(tmp_path, make, error, old):
+    target, rows = tmp_path / "report.jsonl", report_of(scored(1.0), scored(0.5)).rows
+    target.unlink(missing_ok=True)
     if old is not None:
         target.write_text(old)
-    rows = report_of(scored(1.0), scored(0.5)).rows
-    with pytest.raises(ConfigError, match=r"report\.jsonl cannot be written: No space left on device; choose another"):
-        files.write_report(target, full_after_the_first_row(rows), {"notes": []})
-    assert (target.read_text() if old is not None else None) == old
-    assert os.listdir(tmp_path) == (["report.jsonl"] if old is not None else [])
+    with pytest.raises(error) as raised:
+        files.write_report(target, make(rows), {"notes": []})
+    if error is ConfigError:
+        assert str(raised.value) == f"{target} cannot be written: No space left on device; choose another path"
+    assert [path.read_text() for path in tmp_path.iterdir()] == ([] if old is None else [old])
 
 
 @pytest.mark.parametrize("call", ["chmod", "replace"])
@@ -129,20 +136,7 @@ def test_whichever_call_fails_nothing_half_written_is_left(tmp_path, monkeypatch
     monkeypatch.setattr(files.os, call, full_disk)
     with pytest.raises(ConfigError, match="No space left on device"):
         report_of(scored(1.0)).to_jsonl(tmp_path / "report.jsonl")
-    assert os.listdir(tmp_path) == ["report.jsonl"]
-    assert (tmp_path / "report.jsonl").read_text() == "old"
-
-
-def test_an_interrupted_write_leaves_the_old_file(tmp_path):
-    def interrupted(rows):
-        yield rows[0]
-        raise KeyboardInterrupt
-
-    (tmp_path / "report.jsonl").write_text("old")
-    with pytest.raises(KeyboardInterrupt):
-        files.write_report(tmp_path / "report.jsonl", interrupted(report_of(scored(1.0)).rows), {})
-    assert os.listdir(tmp_path) == ["report.jsonl"]
-    assert (tmp_path / "report.jsonl").read_text() == "old"
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_a_report_is_written_over_an_older_one_and_others_may_read_it(tmp_path):

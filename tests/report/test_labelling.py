@@ -77,15 +77,16 @@ def test_with_several_metrics_one_is_named():
         report.to_label(1, "rubric")
 
 
-@each("n", [0, -1, 1.5, True])
-def test_a_number_that_cannot_be_drawn_is_refused(n):
-    with pytest.raises(ConfigError, match="n must be the number of rows to label, at least 1, got "):
-        HUNDRED.to_label(n)
-
-
-def test_a_report_without_scores_has_nothing_to_label():
-    with pytest.raises(ConfigError, match="no row has a score of faithfulness"):
-        report_of(failed()).to_label(1)
+@each(
+    ("report", "n", "problem"),
+    [
+        *((HUNDRED, n, "n must be the number of rows to label, at least 1, got ") for n in (0, -1, 1.5, True)),
+        (report_of(failed()), 1, "no row has a score of faithfulness"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(report, n, problem):
+    with pytest.raises(ConfigError, match=problem):
+        report.to_label(n)
 
 
 # The sheet
@@ -122,19 +123,15 @@ def test_a_cell_is_no_longer_than_a_spreadsheet_takes(tmp_path):
     assert "\0" not in line[3]
 
 
-def test_a_place_or_delimiter_that_cannot_be_used_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be written: File exists"):
-        HUNDRED.to_label(1).to_csv(tmp_path)
-    with pytest.raises(ConfigError, match=r"delimiter is ',', ';' or a tab, got '\|'"):
-        HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv", delimiter="|")
-
-
-def test_a_sheet_that_people_may_have_filled_in_is_not_written_over(tmp_path):
+def test_a_sheet_that_people_may_have_filled_in_is_not_written_over_nor_with_an_unknown_delimiter(tmp_path):
     HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv")
     filled_in = (tmp_path / "labels.csv").read_bytes() + b"1"
     (tmp_path / "labels.csv").write_bytes(filled_in)
-    with pytest.raises(ConfigError, match="File exists; choose another path"):
-        HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv")
+    for place in (tmp_path / "labels.csv", tmp_path):
+        with pytest.raises(ConfigError, match="cannot be written: File exists; choose another path"):
+            HUNDRED.to_label(1).to_csv(place)
+    with pytest.raises(ConfigError, match=r"delimiter is ',', ';' or a tab, got '\|'"):
+        HUNDRED.to_label(1).to_csv(tmp_path / "labels.csv", delimiter="|")
     assert (tmp_path / "labels.csv").read_bytes() == filled_in
 
 

@@ -4,6 +4,7 @@ import os
 import random
 import threading
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -52,40 +53,18 @@ class Shuffled(Metric):
         return super().batch(inputs, config, **options)[::-1]
 
 
-class Counting(Metric):
-    """Returns another reason for the same sample each time."""
+def around(before: Any = lambda metric, given: None, after: Any = lambda score: score) -> type[Metric]:
+    """Return a metric that does something before it scores a sample, and changes its score."""
 
-    def _do(self, input: Any, config: Any) -> Score:
-        made = super()._do(input, config)
-        calls.append(1)
-        return made.model_copy(update={"reason": f"call {len(calls)}"})
+    class Broken(Metric):
+        def _do(self, input: Any, config: Any) -> Score:
+            before(self, input)
+            return after(super()._do(input, config))
 
-
-calls: list[int] = []
-
-
-class Seeding(Metric):
-    """Seeds the global random generator."""
-
-    def _do(self, input: Any, config: Any) -> Score:
-        random.seed(len(calls))
-        return super()._do(input, config)
+    return Broken
 
 
-class Setting(Metric):
-    """Sets an environment variable."""
-
-    def _do(self, input: Any, config: Any) -> Score:
-        os.environ["RAGEVAL_BROKEN"] = "1"
-        return super()._do(input, config)
-
-
-class Formatting(Metric):
-    """Uses the question as a format string."""
-
-    def _do(self, input: Any, config: Any) -> Score:
-        self.read(input).question.format()
-        return super()._do(input, config)
+calls = count()
 
 
 class Sluggish(Metric):
@@ -95,12 +74,8 @@ class Sluggish(Metric):
         return (await super()._ado(input, config)).model_copy(update={"value": 0.25})
 
 
-class Late(Metric):
-    """Checks required fields only after a call."""
-
-    def _do(self, input: Any, config: Any) -> Score:
-        sequential_steps(self)[0].invoke({"sample": Sample.parse(input).model_copy(update={"answer": "x."})}, config)
-        return super()._do(input, config)
+def call_first(metric: Metric, given: Any) -> None:
+    sequential_steps(metric)[0].invoke({"sample": Sample.parse(given).model_copy(update={"answer": "x."})})
 
 
 class Fickle(Metric):
@@ -108,25 +83,7 @@ class Fickle(Metric):
 
     @property
     def instrument(self) -> str:
-        calls.append(1)
-        return f"instrument {len(calls)}"
-
-
-class Spoiling(Metric):
-    """Changes the user's sample."""
-
-    def _do(self, input: Any, config: Any) -> Score:
-        made = super()._do(input, config)
-        if isinstance(input, dict):
-            input["answer"] = "changed"
-        return made
-
-
-class Silent(Metric):
-    """Returns no reason."""
-
-    def _do(self, input: Any, config: Any) -> Score:
-        return super()._do(input, config).model_copy(update={"reason": ""})
+        return f"instrument {next(calls)}"
 
 
 class Mistaken(Metric):
@@ -144,19 +101,36 @@ class Bare(Metric):
 
 
 BROKEN = {
-    Shuffled: ("test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest", "batch"),
-    Counting: ("test_nothing_is_kept_between_calls",),
-    Seeding: ("test_the_process_stays_as_it_was",),
-    Setting: ("test_the_process_stays_as_it_was",),
-    Formatting: ("test_hostile_content_stays_data", "{question} {{0}} {"),
-    Sluggish: ("test_every_way_of_calling_gives_the_same_score",),
-    Late: ("test_a_missing_field_raises_before_any_call_and_says_what_to_do",),
-    Fickle: ("test_it_tells_its_name_aspect_direction_and_fields",),
-    Spoiling: ("test_the_users_sample_is_not_changed",),
-    Silent: ("test_its_score_is_a_number_with_a_reason_and_survives_being_written",),
-    Mistaken: ("test_feedback_is_the_same_through_openevals_and_langsmith",),
-    Bare: ("test_a_node_writes_under_the_key_it_was_given",),
+    "another order": (Shuffled, "test_scores_keep_the_order_of_the_samples_when_the_first_takes_longest", "batch"),
+    "another reason each time": (
+        around(after=lambda score: score.model_copy(update={"reason": f"call {next(calls)}"})),
+        "test_nothing_is_kept_between_calls",
+    ),
+    "a seed": (around(lambda *_: random.seed(next(calls))), "test_the_process_stays_as_it_was"),
+    "a variable": (
+        around(lambda *_: os.environ.__setitem__("RAGEVAL_BROKEN", "1")),
+        "test_the_process_stays_as_it_was",
+    ),
+    "the question as a format": (
+        around(lambda metric, given: metric.read(given).question.format()),
+        "test_hostile_content_stays_data",
+        "{question} {{0}} {",
+    ),
+    "another value in async": (Sluggish, "test_every_way_of_calling_gives_the_same_score"),
+    "a call before the check": (around(call_first), "test_a_missing_field_raises_before_any_call_and_says_what_to_do"),
+    "another instrument each time": (Fickle, "test_it_tells_its_name_aspect_direction_and_fields"),
+    "a changed sample": (
+        around(lambda _, given: given.update(answer="changed")),
+        "test_the_users_sample_is_not_changed",
+    ),
+    "no reason": (
+        around(after=lambda score: score.model_copy(update={"reason": ""})),
+        "test_its_score_is_a_number_with_a_reason_and_survives_being_written",
+    ),
+    "other feedback": (Mistaken, "test_feedback_is_the_same_through_openevals_and_langsmith"),
+    "a bare score of a node": (Bare, "test_a_node_writes_under_the_key_it_was_given"),
 }
+"""Class of a broken metric, the test that it fails, and further arguments of the test."""
 
 
 def built(kind: type[Metric]) -> Metric:
@@ -165,10 +139,10 @@ def built(kind: type[Metric]) -> Metric:
     return kind(good.name, **given)
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_metric_fails_where_it_is_broken(kind, monkeypatch):
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_metric_fails_where_it_is_broken(name, monkeypatch):
     monkeypatch.delenv("RAGEVAL_BROKEN", raising=False)
-    test, *rest = BROKEN[kind]
+    kind, test, *rest = BROKEN[name]
     getattr(MetricTests(), test)(built(Metric), dict(SAMPLE), *rest)
     with pytest.raises((AssertionError, LookupError, AttributeError)):
         getattr(MetricTests(), test)(built(kind), dict(SAMPLE), *rest)

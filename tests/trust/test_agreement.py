@@ -137,44 +137,21 @@ def test_scores_up_to_1_are_not_matched_with_greater_labels_without_a_scale():
     )
 
 
-@pytest.mark.parametrize(
-    ("scores", "labels", "raw", "message"),
+@each(
+    ("scores", "labels", "raw", "what", "remedy"),
     [
-        (
-            [3, 2, 1, 0],
-            [3, 2, 1, 0],
-            False,
-            "scores that scale maps to grades must be from 0 to 1, got 3: pass raw_grades=True if the scores are "
-            "grades from 0 to 3",
-        ),
-        (
-            [-0.5, 1],
-            [0, 3],
-            False,
-            "scores that scale maps to grades must be from 0 to 1, got -0.5: pass raw_grades=True if the scores are "
-            "grades from 0 to 3",
-        ),
-        ([4, 1], [3, 1], True, "raw grades must be from 0 to 3, got 4: pass the lowest and the highest grade as scale"),
-        (
-            [1, 0.5],
-            [5, 2],
-            False,
-            "labels must be from 0 to 3, got 5: pass the lowest and the highest grade of the labels as scale",
-        ),
+        ([3, 2, 1, 0], [3, 2, 1, 0], False, "scores that scale maps to grades must be from 0 to 1, got 3", "raw"),
+        ([-0.5, 1], [0, 3], False, "scores that scale maps to grades must be from 0 to 1, got -0.5", "raw"),
+        ([4, 1], [3, 1], True, "raw grades must be from 0 to 3, got 4", "grade"),
+        ([1, 0.5], [5, 2], False, "labels must be from 0 to 3, got 5", "grade of the labels"),
     ],
 )
-def test_values_outside_their_scale_are_refused(scores, labels, raw, message):
+def test_values_outside_their_scale_are_refused(scores, labels, raw, what, remedy):
+    remedies = {"raw": "pass raw_grades=True if the scores are grades from 0 to 3"}
+    remedies |= {end: f"pass the lowest and the highest {end} as scale" for end in ("grade", "grade of the labels")}
     with pytest.raises(ConfigError) as raised:
         agreement(scores, labels, "ordinal", scale=(0, 3), raw_grades=raw)
-    assert str(raised.value) == message
-
-
-def test_raw_grades_without_a_scale_are_refused():
-    with pytest.raises(ConfigError) as raised:
-        agreement([1, 2], [1, 2], "ordinal", raw_grades=True)
-    assert str(raised.value) == (
-        "raw_grades needs the scale of the grades: pass scale=(0, 3) with the lowest and highest grade"
-    )
+    assert str(raised.value) == f"{what}: {remedies[remedy]}"
 
 
 def test_a_score_of_zero_is_half_right_where_the_label_is_not_zero():
@@ -203,6 +180,11 @@ def test_without_a_pair_every_statistic_says_so():
         (([1], [1], "ordinal"), {"scale": (3, 0)}, r"such as \(0, 3\), got \(3, 0\)"),
         (([1], [1]), {"scale": (0, 3)}, "of ordinal grades"),
         (([1], [1]), {"threshold": math.nan}, "threshold is a number, got nan"),
+        (
+            ([1], [1], "ordinal"),
+            {"raw_grades": True},
+            r"^raw_grades needs the scale of the grades: pass scale=\(0, 3\)",
+        ),
     ],
 )
 def test_input_that_cannot_be_compared_raises(arguments, options, message):
