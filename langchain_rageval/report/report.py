@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, overload
+from typing import TYPE_CHECKING, TextIO, TypedDict, Unpack, overload
 
 from langchain_rageval._internal.page import PageLanguage, printable_lines
 from langchain_rageval.data.instrument import Instrument
@@ -47,6 +47,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from langchain_rageval.metrics.metric import Metric
+
+
+class GateOptions(TypedDict, total=False):
+    """Options of `Report.gates` and `Report.check`."""
+
+    max_unscored: float
+    baseline: Report | None
+    margin: float
+    require: Require
+    allow: Collection[str]
+    comparison: Comparison | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -471,35 +482,14 @@ class Report(ReportData):
             comparison.check()
         return [*gates, *(decided.get(gate.metric, gate) for gate in comparison.gates(allow=allow))]
 
-    def check(
-        self,
-        thresholds: Mapping[str, float],
-        max_failed: float = 0.05,
-        *,
-        max_unscored: float = 0.5,
-        baseline: Report | None = None,
-        margin: float = 0.0,
-        require: Require = "no regression found",
-        allow: Collection[str] = (),
-    ) -> None:
-        """As `gates`, but raise an error unless all passed.
+    def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05, **options: Unpack[GateOptions]) -> None:
+        """As `gates`, with the same options, but raise an error unless all passed.
 
         Raises:
             BelowThreshold: if a gate failed or is undecided; the message names every reason, and `gates` has all gates.
             ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
         """
-        check_gates(
-            self.gates(
-                thresholds,
-                max_failed,
-                max_unscored=max_unscored,
-                baseline=baseline,
-                margin=margin,
-                require=require,
-                allow=allow,
-            ),
-            next(iter(thresholds.values()), None),
-        )
+        check_gates(self.gates(thresholds, max_failed, **options), next(iter(thresholds.values()), None))
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one line for each sample.

@@ -294,9 +294,9 @@ def _raise(build: Callable[[], BaseException]) -> Callable[[str], NoReturn]:
     return act
 
 
-def _reply(text: str | Callable[[], str | AIMessage]) -> Callable[[str], str | AIMessage]:
-    """Return a behaviour that gives one reply to everything; a function builds it when it is needed."""
-    return lambda _valid: text if isinstance(text, str) else text()
+def _reply(text: str) -> Callable[[str], str]:
+    """Return a behaviour that gives one reply to everything."""
+    return lambda _valid: text
 
 
 def _change_json(change: Callable[[Any], Any]) -> Callable[[str], str]:
@@ -371,7 +371,7 @@ def _as_other_kind(value: Any) -> Any:
     return {str(n): part for n, part in enumerate(value)} if isinstance(value, list) else [value]
 
 
-_TEXTS: Mapping[str, str | Callable[[], str | AIMessage]] = {
+_TEXTS: Mapping[str, str] = {
     "prose": "As far as I can see it is good, I would say 7 out of 10. Yes: 1 of 2 statements is true, so 0.5.",
     "refusal": "I'm sorry, but I can't help with that request.",
     "refusal in another language": "Как языковая модель, я не могу обсуждать эту тему. 抱歉,我无法评分。5/5",
@@ -382,16 +382,8 @@ _TEXTS: Mapping[str, str | Callable[[], str | AIMessage]] = {
     "the instruction repeated": 'Answer with one JSON object: {"verdict": "supported" | "absent", "grade": 1-5}',
     "control characters": "\x00\x1b[2J\x1b]0;owned\x07\u202e\u2066 1 \x85\u2028",
     "half a surrogate pair": "\ud83d 1 \ude00",
-    "unrequested tool call": lambda: AIMessage(
-        "", tool_calls=[{"name": "search", "args": {"query": "7 of 10"}, "id": "1"}]
-    ),
-    "image": lambda: AIMessage([{"type": "image_url", "image_url": {"url": "https://example.com/7.png"}}]),
     "the API key": f"You sent Authorization: Bearer {KEY}, api_key={KEY}.",
 }
-
-
-def _behaviours(allowed: Allowed, acts: Mapping[str, Callable[[str], str | AIMessage]]) -> dict[str, Behaviour]:
-    return {name: Behaviour(act, allowed) for name, act in acts.items()}
 
 
 _AUTHORIZATION = f"Incorrect API key {KEY}, you sent {{'Authorization': 'Bearer {KEY}'}}"
@@ -403,9 +395,13 @@ _ONLY_FAILURES: Mapping[str, Callable[[str], str | AIMessage]] = {
     "error whose message cannot be read": _raise(Unprintable),
     "StopIteration": _raise(StopIteration),
     **{name: _reply(text) for name, text in _TEXTS.items()},
+    "unrequested tool call": lambda _: AIMessage(
+        "", tool_calls=[{"name": "search", "args": {"query": "7 of 10"}, "id": "1"}]
+    ),
+    "image": lambda _: AIMessage([{"type": "image_url", "image_url": {"url": "https://example.com/7.png"}}]),
     "first half of the reply": lambda valid: valid[: len(valid) // 2],
     "repetition that is cut off": lambda valid: valid[:-3] + valid[-40:-3] * _REPEATS,
-    "deep nesting": _reply(lambda: '{"a": [' * _DEPTH + "]}" * _DEPTH),
+    "deep nesting": lambda _: '{"a": [' * _DEPTH + "]}" * _DEPTH,
 }
 _REPAIRABLE: Mapping[str, Callable[[str], str | AIMessage]] = {
     "two different replies": lambda valid: f"{valid}\n{_lists(lambda _items: [])(valid)}\n",
@@ -432,11 +428,12 @@ _PERHAPS_VALID: Mapping[str, Callable[[str], str | AIMessage]] = {
     "1,000 different items": _lists(lambda items: _number_copies(items[0])),
 }
 
-BEHAVIOURS: Mapping[str, Behaviour] = {
-    **_behaviours("failure", _ONLY_FAILURES),
-    **_behaviours("valid reply", _REPAIRABLE),
-    **_behaviours("any", _PERHAPS_VALID),
+_ALLOWED: Mapping[Allowed, Mapping[str, Callable[[str], str | AIMessage]]] = {
+    "failure": _ONLY_FAILURES,
+    "valid reply": _REPAIRABLE,
+    "any": _PERHAPS_VALID,
 }
+BEHAVIOURS = {name: Behaviour(act, allowed) for allowed, acts in _ALLOWED.items() for name, act in acts.items()}
 """What hostile judges do, by name."""
 
 HUGE_REPLIES: Mapping[str, Behaviour] = {
