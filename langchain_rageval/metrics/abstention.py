@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import check_choice
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import BLANK_REFERENCES, Value
@@ -47,8 +47,7 @@ def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", na
     Raises:
         ConfigError: if `given` is neither "reference" nor "contexts".
     """
-    if given not in get_args(AnswerabilitySource):
-        raise ConfigError(f'given is "reference" or "contexts", got {given!r}')
+    check_choice("given", given, get_args(AnswerabilitySource))
     other = detect_abstention(judge, of="reference") if given == "reference" else detect_answerable(judge)
     return Metric(
         name,

@@ -19,7 +19,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import (
@@ -87,10 +87,8 @@ def answer_correctness(
     f_weight, similarity_weight = _validate_weights(weights)
     if not (isinstance(beta, int | float) and beta > 0 and 0 < beta * beta < inf):
         raise ConfigError(f"beta must be a number above 0, got {beta!r}")
-    if formula not in get_args(FScoreFormula):
-        raise ConfigError(f'formula is "counts" or "precision_recall", got {formula!r}')
-    if extra not in get_args(Extra):
-        raise ConfigError(f'extra is "count" or "ignore", got {extra!r}')
+    check_choice("formula", formula, get_args(FScoreFormula))
+    check_choice("extra", extra, get_args(Extra))
     stages: list[Stage[State]] = []
     if f_weight:
         if judge is None:

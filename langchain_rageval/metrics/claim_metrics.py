@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from langchain_rageval.data.notes import explain
 from langchain_rageval.data.schema import Finding, FindingKind, Sample, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.claim_graph import FORMULAS, Claim, ClaimFormula, ClaimGraph, FindingSection
 from langchain_rageval.metrics.metric import Metric
@@ -43,8 +43,7 @@ def claim_part(
     Raises:
         ConfigError: if `attribution` or `verifier` is invalid.
     """
-    if attribution not in get_args(Attribution):
-        raise ConfigError(f'attribution is "cited" or "per_chunk", got {attribution!r}')
+    check_choice("attribution", attribution, get_args(Attribution))
     chosen = FORMULAS[formula]
     return Metric(
         name,
@@ -308,7 +307,6 @@ def noise_sensitivity(
     Raises:
         ConfigError: if an option is invalid.
     """
-    if mode not in get_args(NoiseMode):
-        raise ConfigError(f'mode is "relevant" or "irrelevant", got {mode!r}')
+    check_choice("mode", mode, get_args(NoiseMode))
     score_name = name if name is not None else f"noise_sensitivity_{mode}"
     return claim_part(f"noise_{mode}", judge, attribution=attribution, verifier=verifier, name=score_name)

@@ -7,13 +7,14 @@ strings; here a judge looks for each entity in the contexts, so that inflected n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from langchain_rageval.data.notes import Note, explain
-from langchain_rageval.data.schema import Finding, Sample, Score
+from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import NO_REFERENCE_ENTITIES, Value, quote
-from langchain_rageval.steps.entities import FOUND, extract_entities, find_entities
+from langchain_rageval.metrics.supported import NO_REFERENCE_ENTITIES, Value, quote, verdicts_from_findings
+from langchain_rageval.steps.entities import FOUND, NOT_FOUND, extract_entities, find_entities
 from langchain_rageval.steps.stage import State
 
 _MAX_QUOTED = 5
@@ -41,7 +42,9 @@ def context_entity_recall(judge: JudgeLike, *, name: str = "context_entity_recal
         reads={"question", "references", "contexts"},
         steps=extract_entities(judge) | find_entities(judge),
         reduce=found_share,
-        state_from_findings=_state_from_findings,
+        state_from_findings=partial(
+            verdicts_from_findings, kind="entity", under="entity_verdicts", labels=(FOUND, NOT_FOUND)
+        ),
     )
 
 
@@ -54,13 +57,6 @@ def found_share(state: State) -> Value:
     missing = [finding.text for finding in entities if finding.verdict != FOUND]
     reason = _reason(len(entities), missing, state["sample"], state.get("dropped_entities", 0))
     return Value((len(entities) - len(missing)) / len(entities), reason, findings)
-
-
-def _state_from_findings(sample: Sample, score: Score) -> State | None:
-    """Return the state from the findings of a score, or None if they are of another kind."""
-    if any(finding.kind not in ("entity", "agreement") for finding in score.findings):
-        return None
-    return {"sample": sample, "entity_verdicts": score.findings}
 
 
 def _reason(count: int, missing: Sequence[str], sample: Sample, dropped: int) -> str:

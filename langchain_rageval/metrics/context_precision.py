@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
-from langchain_rageval.errors import ConfigError, check_choice
+from langchain_rageval.errors import check_choice
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
@@ -51,8 +51,7 @@ def context_precision(
     Raises:
         ConfigError: if an option is invalid.
     """
-    if weighting not in get_args(Weighting):
-        raise ConfigError(f'weighting is "rank" or "plain", got {weighting!r}')
+    check_choice("weighting", weighting, get_args(Weighting))
     check_choice("against", against, get_args(Against))
     field = {"reference": "references", "answer": "answer"}.get(against)
     return Metric(

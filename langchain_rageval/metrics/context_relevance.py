@@ -7,12 +7,14 @@ units.
 
 from __future__ import annotations
 
+from functools import partial
+
 from langchain_rageval.data.notes import Note, explain
-from langchain_rageval.data.schema import Finding, Sample, Score
+from langchain_rageval.data.schema import Finding
 from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import Value, nothing_retrieved
-from langchain_rageval.steps.grade_contexts import NEEDED, select_sentences
+from langchain_rageval.metrics.supported import Value, nothing_retrieved, verdicts_from_findings
+from langchain_rageval.steps.grade_contexts import NEEDED, NOT_NEEDED, select_sentences
 from langchain_rageval.steps.stage import State
 
 _MAX_LISTED = 10
@@ -35,7 +37,9 @@ def context_relevance(judge: JudgeLike, *, name: str = "context_relevance") -> M
         reads={"question", "contexts"},
         steps=select_sentences(judge),
         reduce=needed_share,
-        state_from_findings=_state_from_findings,
+        state_from_findings=partial(
+            verdicts_from_findings, kind="sentence", under="context_sentences", labels=(NEEDED, NOT_NEEDED)
+        ),
     )
 
 
@@ -48,13 +52,6 @@ def needed_share(state: State) -> Value:
         return nothing_retrieved(question)
     needed = [finding.cites[0] for finding in sentences if finding.verdict == NEEDED]
     return Value(len(needed) / len(sentences), _reason(needed, len(sentences), question), findings)
-
-
-def _state_from_findings(sample: Sample, score: Score) -> State | None:
-    """Return the state from the findings of a score, or None if they are of another kind."""
-    if any(finding.kind not in ("sentence", "agreement") for finding in score.findings):
-        return None
-    return {"sample": sample, "context_sentences": score.findings}
 
 
 def _reason(needed: list[str], count: int, question: str) -> str:

@@ -15,6 +15,7 @@ from langchain_rageval.chains.sample_reader import SPANS
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.prompts.criteria import check_scale
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.grade_contexts import grade_relevance
 from langchain_rageval.steps.judge_step import JudgeStep
@@ -449,13 +450,7 @@ def llm_grader(judge: JudgeLike, scale: tuple[int, int] = (0, 4), pointwise: boo
     Raises:
         ConfigError: if `scale` or `pointwise` is invalid.
     """
-    if not (isinstance(scale, Sequence) and len(scale) == 2 and all(type(grade) is int for grade in scale)):
-        raise ConfigError(
-            f"scale must be the lowest and the highest grade, two whole numbers such as (0, 4), got {scale!r}"
-        )
-    lowest, highest = scale
-    if lowest >= highest:
-        raise ConfigError(f"scale must give the lowest grade before the highest, such as (0, 4), got {scale!r}")
+    lowest, highest = check_scale(scale)
     if not isinstance(pointwise, bool):
         raise ConfigError(f"pointwise is True or False, got {pointwise!r}")
     step = grade_relevance(judge, scale=(lowest, highest), pointwise=pointwise)

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
 from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.metrics.grading import Grader, format_grade, id_grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
@@ -109,20 +109,18 @@ def ranking_metric(
         ConfigError: if an option is out of range, or required and missing.
     """
     validate_cutoff(k)
-    if of not in get_args(Of):
-        raise ConfigError(f'of is "contexts", what the model read, or "retrieved", got {of!r}')
+    check_choice("of", of, get_args(Of))
     grader = resolve_grader(grader)
     needs_threshold = basis in ("relevant", "threshold")
     least = _threshold(kind, grader, threshold) if needs_threshold else lowest_gaining_grade(grader)
-    reduce = partial(measured, grader=grader, measure=measure, k=k, threshold=least, basis=basis)
-    restore = partial(_state_from_findings, grader=grader)
+    reduce = partial(measured, grader=grader, measure=measure, k=k, threshold=least, basis=basis, of=of)
+    restore = partial(_state_from_findings, grader=grader, of=of)
     settings = {"measure": kind, "k": k, "threshold": least, **(options or {})}
     reads, name = grader.reads, name or f"{'' if of == 'contexts' else 'retrieved_'}{kind}@{k}"
     steps: Runnable[State, State] = grader
     if of == "retrieved":
         reads = frozenset(_RETRIEVED.get(field, field) for field in grader.reads)
         steps = _Retrieved(name="read_retrieved") | grader
-        reduce, restore = partial(_of_retrieved, reduce=reduce), partial(_restore_retrieved, restore=restore)
     return Metric(
         name,
         aspect="ranking",
@@ -158,21 +156,11 @@ class _Retrieved(Stage[State]):
         yield  # a generator without requests
 
 
-def _of_retrieved(state: State, *, reduce: Callable[[State], Value]) -> Value:
-    """Return the value for what the retrievers returned; the state of a conversation has the sample itself again."""
-    return reduce({**state, "sample": retrieved_view(state["sample"])})
-
-
-def _restore_retrieved(
-    sample: Sample, score: Score, *, restore: Callable[[Sample, Score], State | None]
-) -> State | None:
-    """Return the state from the findings of a score for what the retrievers returned."""
-    return restore(retrieved_view(sample), score)
-
-
-def measured(state: State, *, grader: Grader, measure: RankingMeasure, k: int, threshold: float, basis: Basis) -> Value:
+def measured(
+    state: State, *, grader: Grader, measure: RankingMeasure, k: int, threshold: float, basis: Basis, of: Of
+) -> Value:
     """Return the value of a ranking measure, such as NDCG, for the chunks in retrieval order."""
-    sample: Sample = state["sample"]
+    sample = _view(state["sample"], of)  # the state of a conversation has the sample itself again
     findings: list[Finding] = state["grades"]
     if grader.judged_grades(sample) == []:
         return Value.without(NO_RELEVANT_CHUNKS, findings)
@@ -215,8 +203,13 @@ def best_and_mean_findings(ranked: RankedList) -> list[Finding]:
     ]
 
 
-def _state_from_findings(sample: Sample, score: Score, *, grader: Grader) -> State | None:
+def _view(sample: Sample, of: Of) -> Sample:
+    return retrieved_view(sample) if of == "retrieved" else sample
+
+
+def _state_from_findings(sample: Sample, score: Score, *, grader: Grader, of: Of) -> State | None:
     """Return the state from the findings of a score, or None if they are not of this grader and retrieval order."""
+    sample = _view(sample, of)
     findings = grades_from_findings(sample, score, grader)
     if findings is None or [f.number for f in chunk_findings(findings)] != list(range(1, _retrieved(sample) + 1)):
         return None
@@ -241,12 +234,6 @@ def validate_cutoff(k: int) -> None:
     """Raise ConfigError if k is not a whole number of at least 1."""
     if not isinstance(k, int) or isinstance(k, bool) or k < 1:
         raise ConfigError(f"k must be a whole number of at least 1, the number of leading chunks that count, got {k!r}")
-
-
-def validate_gain(gain: Gain) -> None:
-    """Raise ConfigError if the gain is invalid."""
-    if gain not in get_args(Gain):
-        raise ConfigError(f'gain is "exp2" or "linear", got {gain!r}')
 
 
 def resolve_grader(grader: Grader | None) -> Grader:
@@ -339,7 +326,7 @@ def ndcg_at(
     Raises:
         ConfigError: if an option is out of range.
     """
-    validate_gain(gain)
+    check_choice("gain", gain, get_args(Gain))
     measure = partial(ndcg_of, gain=gain)
     return ranking_metric("ndcg", k, grader, measure, basis="ideal", name=name, of=of, options={"gain": gain})
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import get_args
 
 from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
+from langchain_rageval.errors import check_choice
 from langchain_rageval.metrics.grading import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import (
@@ -27,7 +29,6 @@ from langchain_rageval.metrics.ranked import (
     ranking_reason,
     resolve_grader,
     validate_cutoff,
-    validate_gain,
 )
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
@@ -64,7 +65,7 @@ def rerank_gain(
         ConfigError: if an option is out of range.
     """
     validate_cutoff(k)
-    validate_gain(gain)
+    check_choice("gain", gain, get_args(Gain))
     grader, order, prefix = resolve_grader(grader), rerank_contexts(reranker), f"{name}_" if name else ""
     retrieved = ranking_metric(
         "ndcg", k, grader, partial(ndcg_of, gain=gain), basis="ideal", name=f"{prefix}retriever", options={"gain": gain}

@@ -26,6 +26,7 @@ from langchain_rageval.prompts.criteria import (
     DEFAULT_SCALE,
     Criterion,
     Scale,
+    check_scale,
     criterion_key,
     default_criteria,
 )
@@ -79,7 +80,7 @@ def rubric(
         UserWarning: if the scale is wider than 10 steps, or the judge's temperature above 0.3 with a single draw.
     """
     judge = request_probabilities(judge, expected)
-    lowest, highest = scale = _validate_scale(scale)
+    lowest, highest = scale = check_scale(scale)
     check_choice("examples", examples, get_args(Examples))
     by_language = (
         default_criteria(scale) if criteria is None else {DEFAULT_LANGUAGE: _validate_criteria(criteria, scale)}
@@ -166,15 +167,6 @@ def _state_from_findings(sample: Sample, score: Score, *, names: Sequence[str], 
 def _named_grades(grades: Mapping[str, int | str]) -> list[Note]:
     names = {name: Note(f"criterion-{name}") if name in _NAMED else name for name in grades}
     return [Note("named-grade", name=names[name], grade=grade) for name, grade in grades.items()]
-
-
-def _validate_scale(scale: Any) -> Scale:
-    whole = isinstance(scale, Sequence) and len(scale) == 2 and all(type(end) is int for end in scale)
-    if not whole or scale[0] >= scale[1]:
-        raise ConfigError(
-            f"scale must be the lowest and the highest grade, whole numbers such as (0, 3), got {scale!r}"
-        )
-    return scale[0], scale[1]
 
 
 def _validate_criteria(criteria: Any, scale: Scale) -> tuple[Criterion, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, get_args
 
@@ -91,17 +91,20 @@ def and_more(count: int) -> list[Note]:
     return [Note("and-more", count=count - MAX_QUOTED)] if count > MAX_QUOTED else []
 
 
-def verdicts_from_findings(sample: Sample, score: Score, *, kind: FindingKind, under: str) -> dict[str, Any] | None:
-    """Return the state of a metric that counts supported statements, or None if the findings are of another kind.
+def verdicts_from_findings(
+    sample: Sample, score: Score, *, kind: FindingKind, under: str, labels: Collection[str] = get_args(VerdictLabel)
+) -> dict[str, Any] | None:
+    """Return the state of a metric that counts verdicts on items, or None if the findings are of another kind.
 
     Args:
         sample: the sample that was scored.
         score: its earlier score.
-        kind: finding kind of the statements.
+        kind: finding kind of the items.
         under: key of the verdicts in the state.
+        labels: verdicts that an item can have.
     """
     statements = [finding for finding in score.findings if finding.kind != "agreement"]
-    if any(finding.kind != kind or finding.verdict not in get_args(VerdictLabel) for finding in statements):
+    if any(finding.kind != kind or finding.verdict not in labels for finding in statements):
         return None
     return {"sample": sample, under: score.findings}
 

@@ -45,6 +45,20 @@ DEFAULT_SCALE: Scale = (0, 3)
 DEFAULT_LANGUAGE = "en"
 
 
+def check_scale(scale: Any) -> Scale:
+    """Return a scale as its lowest and its highest grade.
+
+    Raises:
+        ConfigError: if it is not two whole numbers, the lower one first.
+    """
+    whole = isinstance(scale, Sequence) and len(scale) == 2 and all(type(end) is int for end in scale)
+    if not whole or scale[0] >= scale[1]:
+        raise ConfigError(
+            f"scale must be the lowest and the highest grade, whole numbers such as (0, 3), got {scale!r}"
+        )
+    return scale[0], scale[1]
+
+
 class GradedAnswer(HashableModel):
     """An example answer with its correct grade, shown to the judge.
 

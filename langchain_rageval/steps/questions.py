@@ -159,27 +159,17 @@ def recent_turns(history: Sequence[Turn], most_tokens: int | None) -> list[Turn]
 def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQuestion, Finding]:
     """Return the answer with the question to judge, and a finding: rewritten, unchanged, or refused and why."""
     question, rewrite = sample.question, answer.question.strip()
-    problem = _problem(sample, rewrite)
-    if problem:
-        finding = _finding(question, REFUSED, problem)
-        return StandaloneQuestion(reason=answer.reason, question=question), finding
-    if normalize_text(rewrite) == normalize_text(question):
-        return StandaloneQuestion(reason=answer.reason, question=question), _finding(question, UNCHANGED, answer.reason)
-    accepted = StandaloneQuestion(reason=answer.reason, question=rewrite)
-    return accepted, _finding(rewrite, REWRITTEN, answer.reason)
-
-
-def _problem(sample: Sample, rewrite: str) -> str:
-    """Return why a rewrite cannot be used, in the language of the question; "" if it can."""
-    if not rewrite:
-        return explain(sample.language_text, Note("rewrite-empty"), end="")
-    facts = new_facts(rewrite, "\n".join([sample.question, *(turn.text for turn in sample.history)]))
-    note = Note("rewrite-adds", rewrite=rewrite, names=facts) if facts else ""
-    return explain(sample.language_text, note, end="")
-
-
-def _finding(question: str, verdict: str, reason: str) -> Finding:
-    return Finding(kind="standalone_question", number=1, text=question, verdict=verdict, reason=reason)
+    facts = new_facts(rewrite, "\n".join([question, *(turn.text for turn in sample.history)]))
+    problem = Note("rewrite-adds", rewrite=rewrite, names=facts) if facts else "" if rewrite else Note("rewrite-empty")
+    is_same = normalize_text(rewrite) == normalize_text(question)
+    finding = Finding(
+        kind="standalone_question",
+        number=1,
+        text=question if problem or is_same else rewrite,
+        verdict=REFUSED if problem else UNCHANGED if is_same else REWRITTEN,
+        reason=explain(sample.language_text, problem, end="") if problem else answer.reason,
+    )
+    return StandaloneQuestion(reason=answer.reason, question=finding.text), finding
 
 
 class RegenerateQuestions(JudgeStep):

@@ -310,16 +310,13 @@ def _rules(language: str) -> _Rules:
     ambiguous = rf"{_AMBIGUOUS}(?=(?:{starters})\b(?!\.))" if starters else "(?!)"
     uncapitalised = _uncapitalised(language) if language in WORDS["subjects"] else "(?!)"
     abbreviations = [rf"(?i:{re.escape(word)})\." for word in WORDS["abbreviations"].get(language, ())]
-    if not abbreviations:
-        return _Rules(
-            _beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, *_DOUBTFUL]), _behind_nul(_CONTINUATIONS)
-        )
-    after = _after(*(rf"\s{abbreviation}" for abbreviation in abbreviations))
-    reference = rf"(?=\s?\d){after}\s?\d+\.\s+(?=[A-ZА-ЯЁ])"  # razdel takes "4. It" for a list item
-    abbreviated = _after(*(rf"(?<![^\W\d_]){abbreviation}\0" for abbreviation in abbreviations))
+    cuts, continuations = [*_CUTS, ambiguous, uncapitalised], list(_CONTINUATIONS)
+    if abbreviations:
+        after = _after(*(rf"\s{abbreviation}" for abbreviation in abbreviations))
+        cuts.append(rf"(?=\s?\d){after}\s?\d+\.\s+(?=[A-ZА-ЯЁ])")  # razdel takes "4. It" for a list item
+        continuations.append(_after(*(rf"(?<![^\W\d_]){abbreviation}\0" for abbreviation in abbreviations)))
     return _Rules(
-        _beginning_with_a_mark([*_CUTS, ambiguous, uncapitalised, reference, *_DOUBTFUL]),
-        _behind_nul([*_CONTINUATIONS, abbreviated]),
+        re.compile(f"{_MARK}(?:{'|'.join([*cuts, *_DOUBTFUL])})"), re.compile(rf"\0(?:{'|'.join(continuations)})")
     )
 
 
@@ -329,14 +326,6 @@ def _uncapitalised(language: str) -> str:
     whole = "".join(rf"(?<!\b{re.escape(word)}\.)" for word in WORDS["abbreviations"][language])
     mark = rf"(?:(?<=[a-z]{{2}}\.){whole}|(?<=\w[!?]))"
     return rf"{mark}[.!?]*\s+(?=(?:{subjects})(?![\w'’]))|(?<=\w\?)\s+(?=[a-z])"
-
-
-def _beginning_with_a_mark(patterns: list[str]) -> re.Pattern[str]:
-    return re.compile(f"{_MARK}(?:{'|'.join(patterns)})")
-
-
-def _behind_nul(patterns: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(rf"\0(?:{'|'.join(patterns)})")
 
 
 _NUMBERS = r"\d{1,3}(?:\s*(?:[,;&–—-]|и|and)\s*\d{1,3})*"

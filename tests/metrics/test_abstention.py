@@ -89,7 +89,7 @@ def test_it_reads_what_it_is_given():
     assert abstention(scripted(), given="contexts").reads == {"question", "answer", "contexts"}
     with pytest.raises(SampleError, match="contexts"):
         abstention(scripted(), given="contexts").invoke({"question": "Q?", "answer": "A.", "references": ["R."]})
-    with pytest.raises(ConfigError, match='given is "reference" or "contexts", got '):
+    with pytest.raises(ConfigError, match="given must be one of reference, contexts, got "):
         abstention(scripted(), given="context")
     assert abstention(OfflineJudge()).instrument != abstention(OfflineJudge(), given="contexts").instrument
 

@@ -282,8 +282,8 @@ def test_a_beta_out_of_range_is_refused_when_the_metric_is_built(beta):
 @each(
     ("options", "message"),
     [
-        ({"formula": "f1"}, """formula is "counts" or "precision_recall", got 'f1'"""),
-        ({"extra": "half"}, 'extra is "count" or "ignore", got \'half\''),
+        ({"formula": "f1"}, "formula must be one of counts, precision_recall, got 'f1'"),
+        ({"extra": "half"}, "extra must be one of count, ignore, got 'half'"),
     ],
 )
 def test_an_option_of_no_such_value_is_refused_when_the_metric_is_built(options, message):

@@ -301,7 +301,7 @@ def test_of_several_references_what_any_says_is_right_and_their_statements_are_u
 @each(
     ("options", "complaint"),
     [
-        ({"attribution": "by chunk"}, 'attribution is "cited" or "per_chunk", got \'by chunk\''),
+        ({"attribution": "by chunk"}, "attribution must be one of cited, per_chunk, got 'by chunk'"),
         ({"name": ""}, "name must be the prefix of the scores' names, got an empty string"),
         ({"verifier": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
     ],
@@ -480,7 +480,7 @@ def test_noise_sensitivity_is_one_of_the_twelve(mode):
 
 
 def test_noise_sensitivity_refuses_other_modes():
-    with pytest.raises(ConfigError, match='mode is "relevant" or "irrelevant", got \'all\''):
+    with pytest.raises(ConfigError, match="mode must be one of relevant, irrelevant, got 'all'"):
         noise_sensitivity(World().judge(), "all")
 
 

@@ -217,8 +217,8 @@ def test_a_text_that_reads_like_a_choice_is_none():
 @each(
     ("options", "message"),
     [
-        ({"weighting": "ranked"}, 'weighting is "rank" or "plain", got \'ranked\''),
-        ({"weighting": None}, 'weighting is "rank" or "plain", got None'),
+        ({"weighting": "ranked"}, "weighting must be one of rank, plain, got 'ranked'"),
+        ({"weighting": None}, "weighting must be one of rank, plain, got None"),
         ({"against": "references"}, "against must be one of auto, reference, answer, question, got 'references'"),
     ],
 )

@@ -299,7 +299,7 @@ def test_cosines_are_relevant_from_one_half_on_unless_told_otherwise():
 
 
 def test_gain_is_one_of_two():
-    with pytest.raises(ConfigError, match='gain is "exp2" or "linear", got \'log2\''):
+    with pytest.raises(ConfigError, match="gain must be one of exp2, linear, got 'log2'"):
         ndcg_at(5, gain="log2")
 
 
@@ -483,5 +483,5 @@ def test_a_sample_without_either_list_is_refused():
     with pytest.raises(SampleError, match=r"lacks \['retrieved_ids'\]"):  # ids of what the model read are no answer
         metric.invoke({**RERANKED, "retrieved_ids": None})
     assert metric.invoke({**RERANKED, "retrieved": [], "retrieved_ids": None}).value == 0.0
-    with pytest.raises(ConfigError, match='of is "contexts", what the model read, or "retrieved", got \'output\''):
+    with pytest.raises(ConfigError, match="of must be one of contexts, retrieved, got 'output'"):
         mrr_at(5, of="output")

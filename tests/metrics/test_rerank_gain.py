@@ -219,7 +219,10 @@ def test_what_cannot_rerank_is_refused(reranker):
 
 
 def test_other_options_are_checked_as_well():
-    for options, message in (({"k": 0}, "k must be a whole number of at least 1"), ({"gain": "log"}, "gain is")):
+    for options, message in (
+        ({"k": 0}, "k must be a whole number of at least 1"),
+        ({"gain": "log"}, "gain must be one of"),
+    ):
         with pytest.raises(ConfigError, match=message):
             rerank_gain(label_grader(), BY_LENGTH, **options)
     with pytest.raises(ConfigError, match="grader takes llm_grader"):
