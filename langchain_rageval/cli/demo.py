@@ -13,7 +13,7 @@ from langchain_rageval.cli.report_view import (
     show_sample,
     warn_about_failures,
 )
-from langchain_rageval.cli.selection import drop_embedding_metrics, parse_metric_names
+from langchain_rageval.cli.selection import parse_metric_names
 from langchain_rageval.cli.terminal import console, open_page, show_notes
 from langchain_rageval.data.loading import load_samples
 from langchain_rageval.data.schema import Row
@@ -53,9 +53,7 @@ def run_demo(options: argparse.Namespace) -> int:
     if options.open:
         check_writable("--open", PAGE, "")
     names = parse_metric_names(METRICS)
-    if options.embeddings is None and options.judge != "offline":
-        names = drop_embedding_metrics(names)
-    metrics = build_metrics(options, names)
+    metrics = build_metrics(options, names, optional=names)
     report = evaluate(
         samples, metrics, max_concurrency=options.max_concurrency, timeout=options.timeout, progress=not options.quiet
     )

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from math import isfinite, nan
 from pathlib import Path
 from textwrap import shorten
@@ -17,8 +16,6 @@ from langchain_core.embeddings import Embeddings
 from langchain_rageval.cli.selection import (
     build_named_metrics,
     check_gradable,
-    drop_embedding_metrics,
-    drop_missing_packages,
     names_of_presets,
     parse_metric_names,
     select_scorable,
@@ -126,12 +123,15 @@ def build_metrics(
     Raises:
         ConfigError: if a metric needs embeddings and the options name none, or a model cannot be loaded.
     """
-    lacks_embeddings = options.embeddings is None and options.judge != "offline"
-    kept = drop_missing_packages([name for name in names if name in optional])
-    if lacks_embeddings:
-        kept = drop_embedding_metrics(kept)
-    names = [name for name in names if name not in optional or name in kept]
-    embeddings = partial(_load_embeddings, options, missing=lacks_embeddings)
+
+    def embeddings() -> Embeddings:
+        if (found := build_embeddings(options)) is None:
+            raise ConfigError(
+                "no embeddings: answer_relevance, answer_similarity, answer_correctness and --grader embedding need "
+                "embeddings: add --embeddings openai:MODEL, vllm:MODEL, gigachat or offline, or choose other --metrics"
+            )
+        return found
+
     judge = build_judge(options)
     return build_named_metrics(names, judge, embeddings, optional=optional, grader=grader, gain=gain)
 
@@ -153,15 +153,6 @@ def build_embeddings(options: argparse.Namespace) -> Embeddings | None:
     """Build the embeddings that the options describe; None if they name none and the judge is not offline."""
     if options.embeddings is None and options.judge != "offline":
         return None
-    return _load_embeddings(options, missing=False)
-
-
-def _load_embeddings(options: argparse.Namespace, *, missing: bool) -> Embeddings:
-    if missing:
-        raise ConfigError(
-            "answer_relevance, answer_similarity, answer_correctness and --grader embedding need embeddings: "
-            "add --embeddings openai:MODEL, vllm:MODEL, gigachat or offline, or choose other --metrics"
-        )
     name = options.embeddings or "offline"
     return load_embeddings(name, base_url=options.embeddings_base_url or options.base_url)
 

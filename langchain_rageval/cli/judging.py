@@ -52,8 +52,7 @@ _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 def run_qualify(options: argparse.Namespace) -> int:
     """Check all options before the first call, then test the judge, write and show the results."""
     required = _parse_requirements(options.require)
-    if options.out and not (Path(options.out).resolve().parent.is_dir() and not Path(options.out).is_dir()):
-        raise ConfigError(f"--out {options.out}: a file cannot be written there; choose another path")
+    check_writable("--out", options.out, "")
     if options.quick and options.full:
         raise ConfigError("--quick and --full exclude each other: leave one of them out")
     qualification = qualify_judge(

@@ -134,7 +134,8 @@ def build_named_metrics(
         names: as returned by `parse_metric_names`.
         judge: judge of all metrics that need one.
         embeddings: function that loads the embeddings; called at most once, when the first metric needs them.
-        optional: names of metrics that only presets name: samples that lack a field are unscored.
+        optional: names of metrics that only presets name: samples that lack a field are unscored, and a metric whose
+            package or embeddings are missing is omitted with a warning.
         grader: value of --grader, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
     """
@@ -145,11 +146,20 @@ def build_named_metrics(
         "grader": cache(lambda: _GRADERS[grader](judge, load)),
         "gain": lambda: gain,
     }
-    return [
-        metric.optional() if name in optional else metric
-        for name in names
-        for metric in metrics_in(_build(name, arguments))
-    ]
+    metrics: list[Metric] = []
+    left_out: dict[str, list[str]] = {}
+    for name in names:
+        try:
+            built = metrics_in(_build(name, arguments))
+        except ConfigError as error:
+            if name not in optional:
+                raise
+            left_out.setdefault(str(error), []).append(name)
+        else:
+            metrics += [metric.optional() for metric in built] if name in optional else built
+    for reason, without in left_out.items():
+        _warn_left_out(", ".join(without), reason)
+    return metrics
 
 
 def score_names(names: Sequence[str]) -> list[str]:
@@ -202,27 +212,6 @@ def check_gradable(metrics: Sequence[Metric], samples: Sequence[Sample], grader:
                 except SampleError as error:
                     others = " or ".join(f"--grader {other}" for other in _GRADERS if other != grader)
                     raise SampleError(f"{error}; or use {others}", error.field) from None
-
-
-def drop_embedding_metrics(names: Sequence[str]) -> list[str]:
-    """Return the metrics that need no embeddings; warn on stderr about the others."""
-    dropped = [name for name in names if name in BUILDERS and _parameters(name) & {"embeddings", "model"}]
-    if dropped:
-        _warn_left_out(", ".join(dropped), "no embeddings; add --embeddings")
-    return [name for name in names if name not in dropped]
-
-
-def drop_missing_packages(names: Sequence[str]) -> list[str]:
-    """Return the metrics whose packages are installed; warn on stderr about the others."""
-    available = []
-    for name in names:
-        try:
-            if name in BUILDERS and not _parameters(name) & {"judge", "model"}:
-                _builder(name)()
-            available.append(name)
-        except ConfigError as error:
-            _warn_left_out(name, str(error))
-    return available
 
 
 def _warn_left_out(name: str, reason: str) -> None:

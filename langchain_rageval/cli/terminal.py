@@ -40,10 +40,10 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 class TableConsole(Console):
-    """Console that prints any text safely, never cuts names and numbers in tables, and raises BrokenPipeError.
+    """Console that prints any text safely, and never cuts names and numbers in tables.
 
     Texts lose control characters and marks of the writing direction; titles, headings and cells of tables are one line.
-    rich itself would cut cells, and would exit with 1 at a closed pipe, which here means a threshold that was not met.
+    rich itself would cut cells.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -57,10 +57,6 @@ class TableConsole(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Render a str, in place of rich's own method, without characters that control the terminal."""
         return super().render_str(printable_lines(text), **options)
-
-    def on_broken_pipe(self) -> None:
-        """Raise BrokenPipeError, which `rageval` treats as success."""
-        raise BrokenPipeError
 
     def _fit(self, table: Table) -> None:
         """Make a table fit: wrap headings rather than cells, then drop the frame, then optional columns.
