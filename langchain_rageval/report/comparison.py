@@ -332,7 +332,7 @@ def _with_coverage(
         for code, rows in lacking.items()
         if len(rows) > most
     ]
-    unknown = [theirs for ours, theirs in scored_pairs if _is_unknown(ours, name)]
+    unknown = [theirs for ours, theirs in scored_pairs if (own := ours.scores.get(name)) is None or own.failure]
     verdict = metric.verdict
     if len(unknown) > most:
         assumed = [worst_of(theirs.scores[name]) - (value_in(theirs, name) or 0.0) for theirs in unknown]
@@ -349,11 +349,6 @@ def _with_coverage(
 
 
 _MOST_NAMED = 5
-
-
-def _is_unknown(row: Row, name: str) -> bool:
-    """Return True if a score is unknown: it failed, or was left out."""
-    return name not in row.scores or row.scores[name].failure is not None
 
 
 def _unpaired_notes(candidate: Sequence[Row], baseline: Sequence[Row], pairing: Pairing) -> list[Note]:

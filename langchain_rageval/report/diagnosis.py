@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from langchain_rageval._internal.page import printable_lines
+from langchain_rageval._internal.page import pluralize, printable_lines
 from langchain_rageval.data.schema import Finding, FindingKind, Row, Sample
 from langchain_rageval.metrics.supported import NEITHER_FACTS, NO_FACTS, NO_REFERENCE_FACTS
 from langchain_rageval.report.tables import Shown
@@ -114,7 +114,7 @@ class Diagnosis(Shown, Sequence[DiagnosedRow]):
     @property
     def title(self) -> str:
         """Heading of the diagnosis: the number of samples."""
-        return f"Diagnosis of {len(self)} sample{'' if len(self) == 1 else 's'}"
+        return f"Diagnosis of {pluralize(len(self), 'sample')}"
 
 
 def diagnose_rows(rows: Iterable[Row]) -> Diagnosis:

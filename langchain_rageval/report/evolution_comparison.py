@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.comparison import PAIRED_HEADINGS, Comparison, comparison_cells
@@ -48,7 +49,7 @@ class EvolutionComparison(Analysis[Comparison]):
     @property
     def title(self) -> str:
         """Heading of the comparison: what is subtracted, the kind of interval, and the number of trees."""
-        trees = f"{self.trees} tree{'' if self.trees == 1 else 's'}"
+        trees = pluralize(self.trees, "tree")
         return f"Evolved minus simple question about the same fact, {trees}, 95% intervals, p Holm-adjusted"
 
     lines = Shown.lines

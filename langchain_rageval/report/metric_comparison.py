@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.report.gates import range_of, value_of
@@ -116,9 +117,7 @@ class MetricComparison:
 
     def __str__(self) -> str:
         """Return the comparison of the metric as one line: verdict, difference and counts."""
-        units = f"{self.pairs} pairs" + (
-            "" if self.clusters is None else f" in {self.clusters} cluster{'' if self.clusters == 1 else 's'}"
-        )
+        units = f"{self.pairs} pairs" + ("" if self.clusters is None else f" in {pluralize(self.clusters, 'cluster')}")
         counts = f"{units}, {self.better} better, {self.worse} worse"
         if self.samples is not None:
             counts = f"{self.samples[0]} and {self.samples[1]} samples"

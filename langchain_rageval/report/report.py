@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypedDict, Unpack, overload
 
-from langchain_rageval._internal.page import PageLanguage, printable_lines
+from langchain_rageval._internal.page import PageLanguage, pluralize, printable_lines
 from langchain_rageval.data.instrument import Instrument
 from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.notes import code_of
@@ -615,4 +615,4 @@ class Report(ReportData):
         return cls(rows if lazy else list(rows), *run, name=name, **more)
 
     def _title(self) -> str:
-        return f"Report of {len(self.rows)} sample{'' if len(self.rows) == 1 else 's'}"
+        return f"Report of {pluralize(len(self.rows), 'sample')}"

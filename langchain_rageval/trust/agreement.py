@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import isclose, isfinite, isnan
 from typing import Any, Literal, Unpack, get_args
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.api import evaluate
@@ -75,7 +76,7 @@ class Agreement(Shown, Mapping[str, Estimate]):
     @property
     def title(self) -> str:
         """Heading of the agreement: the kind of labels and the number of pairs."""
-        return f"Agreement with {self.kind} labels on {self.pairs} pair{'' if self.pairs == 1 else 's'}"
+        return f"Agreement with {self.kind} labels on {pluralize(self.pairs, 'pair')}"
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return a table row for each statistic, with a cell for each column of `HEADINGS`."""
@@ -256,7 +257,8 @@ def _ordinal(
     scores: list[float], labels: list[float], _: float, scale: tuple[float, float] | None, clusters: _Clusters
 ) -> dict[str, Estimate]:
     grades = [float(_round(score)) for score in scores] if scale else scores
-    on_one_scale = scale is not None or not _look_like_shares(scores, labels)
+    are_shares = bool(scores) and min(scores) >= 0 and max(scores) <= 1 < max(labels)  # 1 may mean the highest grade
+    on_one_scale = scale is not None or not are_shares
     if on_one_scale and all(value.is_integer() for value in (*grades, *labels)):
         near = [float(abs(grade - label) <= 1) for grade, label in zip(grades, labels, strict=True)]
         graded = {"exact": share(_matches(grades, labels), clusters), "within_one": share(near, clusters)}
@@ -265,11 +267,6 @@ def _ordinal(
     else:
         graded = dict.fromkeys(("exact", "within_one", "kappa", *_GRADED), Estimate(None, reason=_NO_GRADES))
     return graded | estimates(scores, labels, _RANKED, clusters=clusters)
-
-
-def _look_like_shares(scores: list[float], labels: list[float]) -> bool:
-    """Return True if all scores are from 0 to 1 and some label is greater, so that 1 may mean the highest grade."""
-    return bool(scores) and min(scores) >= 0 and max(scores) <= 1 < max(labels)
 
 
 def _pairwise(scores: list[float], labels: list[float], _: float, __: Any, clusters: _Clusters) -> dict[str, Estimate]:

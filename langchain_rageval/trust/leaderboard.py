@@ -16,6 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.chains.chain_input import conversation_keys, input_builder, turn_messages
 from langchain_rageval.chains.events import ChainCollector
 from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
@@ -238,7 +239,7 @@ class Leaderboard(Analysis[Standing]):
     def title(self) -> str:
         """Heading of the leaderboard: the number of models and the metric."""
         better = "" if self.direction == "higher" else ", lower is better"
-        return f"{len(self)} model{'' if len(self) == 1 else 's'} by {self.metric}{better}, 95% intervals"
+        return f"{pluralize(len(self), 'model')} by {self.metric}{better}, 95% intervals"
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a pandas DataFrame with a row for each model and a column "grade.<criterion>" for each criterion."""
