@@ -15,7 +15,6 @@ from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputError
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
-from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.panels import map_members
 from langchain_rageval.prompts.answer_schemas import TurnFact, TurnFacts
 from langchain_rageval.prompts.criteria import DEFAULT_SCALE, default_criteria
@@ -41,7 +40,7 @@ from langchain_rageval.testset.candidate import ask_step, prompt_step
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of
-from langchain_rageval.trust.items import CRITERIA, LabelledItem
+from langchain_rageval.trust.items import CHUNK_STEPS, CRITERIA, LabelledItem
 
 
 @dataclass
@@ -133,8 +132,7 @@ class Examination:
         build: returns the step for a judge, or for embeddings, and a labelled item.
         read_verdicts: returns one verdict for each label of the item from the state after the step.
         extra_state: returns what the step reads from the state besides the sample.
-        reverse: maps a sequence in the order of the item's labels to the order of the reversed item's labels, and back;
-            None if the step has no order.
+        reverse: True if the items have chunks or lists of statements whose order should not matter.
         padded: True if the items have chunks, to which an irrelevant sentence can be added.
         chance: share of right verdicts by guessing; None stands for that of the best constant answer.
     """
@@ -142,7 +140,7 @@ class Examination:
     build: Callable[[Any, LabelledItem], Stage[State]]
     read_verdicts: Callable[[State, LabelledItem], list[CitedVerdict]]
     extra_state: Callable[[LabelledItem], State] = lambda _item: {}
-    reverse: Callable[[LabelledItem, Sequence[Any]], Sequence[Any]] | None = None
+    reverse: bool = False
     padded: bool = False
     chance: float | None = None
 
@@ -158,31 +156,24 @@ class Examination:
         return {"sample": sample, **self.extra_state(item)}
 
 
-def reverse_item(item: LabelledItem, examination: Examination) -> LabelledItem:
+def reverse_item(item: LabelledItem) -> LabelledItem:
     """Return a labelled item with its chunks in reverse order; without chunks, its statements and references."""
-    if examination.reverse is None:
-        raise ValueError(f"the items of {item.step} have no order")
-    labels = tuple(label.reversed(len(item.contexts)) for label in examination.reverse(item, item.labels))
+    labels = tuple(label.reversed(len(item.contexts)) for label in reverse_order(item, item.labels))
     sides = {} if item.contexts else {"statements": item.statements[::-1], "references": item.references[::-1]}
     return item.model_copy(update={"contexts": item.contexts[::-1], "labels": labels, **sides})
+
+
+def reverse_order(item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
+    """Return values in the order of an item's labels in that of the reversed item's labels, or back."""
+    count = len(item.statements)
+    if not item.contexts:
+        return [*values[:count][::-1], *values[count:][::-1]]
+    return values[::-1] if item.step in CHUNK_STEPS else values
 
 
 def pad_item(item: LabelledItem) -> LabelledItem:
     """Return a labelled item with its irrelevant sentence (`padding`) at the end of each chunk."""
     return item.model_copy(update={"contexts": tuple(f"{context}\n{item.padding}" for context in item.contexts)})
-
-
-def _keep_order(_item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
-    return values
-
-
-def _reverse_chunks(_item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
-    return values[::-1]
-
-
-def _reverse_sides(item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
-    count = len(item.statements)
-    return [*values[:count][::-1], *values[count:][::-1]]
 
 
 def _finding_verdicts(findings: Sequence[Finding], kind: str) -> list[CitedVerdict]:
@@ -244,10 +235,6 @@ def _classification_verdicts(state: State, _item: LabelledItem) -> list[CitedVer
 def _sentence_verdicts(state: State, item: LabelledItem) -> list[CitedVerdict]:
     verdicts = {finding.cites[0]: finding.verdict for finding in state["context_sentences"] if finding.cites}
     return [CitedVerdict(verdicts[label.number]) for label in item.labels]
-
-
-def _evasion_verdict(state: State, _item: LabelledItem) -> list[CitedVerdict]:
-    return [CitedVerdict("evasive" if state["evasive"] else "answers")]
 
 
 def _similarity_verdict(state: State, _item: LabelledItem) -> list[CitedVerdict]:
@@ -324,26 +311,27 @@ EXAMINATIONS: Mapping[str, Examination] = {
         lambda judge, _: verify_statements(judge, of="answer"),
         lambda state, _: _finding_verdicts(state["answer_verdicts"], "statement"),
         lambda item: {"answer_statements": list(item.statements)},
-        reverse=_keep_order,
+        reverse=True,
         padded=True,
     ),
     "classify_statements": Examination(
         lambda judge, _: classify_statements(judge),
         _classification_verdicts,
         lambda item: {"answer_statements": list(item.statements), "statements_by_reference": [list(item.references)]},
-        reverse=_reverse_sides,
+        reverse=True,
     ),
     "grade_contexts": Examination(
         lambda judge, _: grade_contexts(judge, against=lambda sample: "\n".join(sample.references)),
         lambda state, _: _finding_verdicts(state["context_verdicts"], "context"),
-        reverse=_reverse_chunks,
+        reverse=True,
         padded=True,
     ),
     "select_sentences": Examination(
-        lambda judge, _: select_sentences(judge), _sentence_verdicts, reverse=_keep_order, padded=True
+        lambda judge, _: select_sentences(judge), _sentence_verdicts, reverse=True, padded=True
     ),
     "regenerate_questions": Examination(
-        lambda judge, _: regenerate_questions(judge, count=_QUESTIONS), _evasion_verdict
+        lambda judge, _: regenerate_questions(judge, count=_QUESTIONS),
+        lambda state, _: [CitedVerdict("evasive" if state["evasive"] else "answers")],
     ),
     "critique_aspect": Examination(
         _critique_aspect, lambda state, _: _finding_verdicts(state["aspect_verdict"], "aspect")
@@ -406,7 +394,7 @@ EXAMINATIONS: Mapping[str, Examination] = {
             CitedVerdict("needed" if number in state["reply"].passages else "not needed")
             for number in range(1, len(item.contexts) + 1)
         ],
-        reverse=_reverse_chunks,
+        reverse=True,
     ),
     "answer_check": Examination(
         lambda judge, _: verify_statements(judge, of="answer"),
@@ -449,7 +437,7 @@ class Probe:
     def varied_item(self) -> LabelledItem:
         """The labelled item after the changes of the variant, such as chunks in reverse order."""
         if self.variant == "reverse":
-            return reverse_item(self.item, EXAMINATIONS[self.item.step])
+            return reverse_item(self.item)
         return pad_item(self.item) if self.variant == "padded" else self.item
 
 
@@ -507,13 +495,4 @@ def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
         lost = not isinstance(error, JudgeOutputError | ModelOutputError)
         return ProbeResult(probe, log=log, error=message, lost=lost)
     verdicts: Sequence[CitedVerdict] = examination.read_verdicts(state, item)
-    if probe.variant == "reverse" and examination.reverse:
-        verdicts = examination.reverse(item, verdicts)
-    return ProbeResult(probe, verdicts, log)
-
-
-def find_models(subjects: Sequence[Any]) -> list[Any]:
-    """Return the models of the judges and embeddings in a list; embeddings are returned unchanged, None is skipped."""
-    judges = [judge for subject in subjects if isinstance(subject, Judge) for judge in subject.members]
-    others = [subject for subject in subjects if subject is not None and not isinstance(subject, Judge)]
-    return [inner for judge in judges for inner in inner_models(judge.model)] + others
+    return ProbeResult(probe, reverse_order(item, verdicts) if probe.variant == "reverse" else verdicts, log)

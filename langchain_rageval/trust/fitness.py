@@ -53,6 +53,8 @@ BASELINES: Mapping[str, str] = {
 Baselines = Mapping[str, Mapping[str, Sequence[bool]]]
 Labelled = tuple[Label, CitedVerdict, LabelledItem]
 
+_NO_EMBEDDINGS = "no embeddings were examined: pass embeddings to qualify_judge"
+_NO_ITEMS = "the package has no labelled items for it: compare its scores with your own labels"
 _MOST_LOST = 0.1  # of the questions; the lost ones may be the hard ones
 _ORDER: tuple[Fitness, ...] = get_args(Fitness)
 
@@ -116,16 +118,11 @@ def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
 
 def assess_metric(steps: Mapping[str, tuple[Fitness, Sequence[str]]], metric: str) -> tuple[Fitness, str]:
     """Return the worst verdict among a metric's steps, and the reasons; a step without statistics is "cannot tell"."""
-    verdicts = {step: steps.get(step, _unexamined(step)) for step in STEPS_OF[metric]}
+    none = {step: _NO_EMBEDDINGS if step == EMBEDDING_STEP else _NO_ITEMS for step in STEPS_OF[metric]}
+    verdicts = {step: steps.get(step, ("cannot tell", [reason])) for step, reason in none.items()}
     worst = min((level for level, _ in verdicts.values()), key=_ORDER.index)
     ordered = sorted(verdicts.items(), key=lambda pair: _ORDER.index(pair[1][0]))
     return worst, " ".join(f"{step}: {'; '.join(reasons)}." for step, (_, reasons) in ordered)
-
-
-def _unexamined(step: str) -> tuple[Fitness, Sequence[str]]:
-    if step == EMBEDDING_STEP:
-        return "cannot tell", ["no embeddings were examined: pass embeddings to qualify_judge"]
-    return "cannot tell", ["the package has no labelled items for it: compare its scores with your own labels"]
 
 
 def _assess(thresholds: FitnessThresholds, share: Proportion, detail: str = "") -> Iterator[tuple[Fitness, str]]:
@@ -179,7 +176,12 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         for result in answered
         if (result.probe.variant, result.probe.repeat) == ("plain", 0)
     }
-    labelled = labelled_verdicts(first.values())
+    labelled = [
+        (label, answer, result.probe.item)
+        for result in first.values()
+        for label, answer in zip(result.probe.item.labels, result.verdicts, strict=True)
+        if label.accepted
+    ]
     halves = {half: [one for one in labelled if one[2].half == half] for half in ("plain", "hard")}
     lost = [result.error for result in results if result.lost]
     valid = [
@@ -312,13 +314,3 @@ def _citations(labelled: Sequence[Labelled]) -> Citations | None:
 
 def _is_evidence(cite: str, evidence: Sequence[str]) -> bool:
     return any(cite == number or cite.startswith(f"{number}.") for number in evidence)
-
-
-def labelled_verdicts(results: Iterable[ProbeResult]) -> list[Labelled]:
-    """Return the scored labels of probe results, each with the verdict that the judge gave and the item."""
-    return [
-        (label, answer, result.probe.item)
-        for result in results
-        for label, answer in zip(result.probe.item.labels, result.verdicts, strict=True)
-        if label.accepted
-    ]

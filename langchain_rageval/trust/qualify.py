@@ -19,6 +19,7 @@ from langchain_rageval.data.instrument import step_digests
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.endpoint import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.judge.panels import map_members
 from langchain_rageval.models.hashing_embeddings import HashingEmbeddings
 from langchain_rageval.models.offline_judge import OfflineJudge
@@ -26,15 +27,7 @@ from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run, fill_defaults
-from langchain_rageval.trust.examination import (
-    EMBEDDING_STEP,
-    EXAMINATIONS,
-    Probe,
-    ProbeResult,
-    ask_item,
-    find_models,
-    list_probes,
-)
+from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, Probe, ProbeResult, ask_item, list_probes
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, step_statistics
 from langchain_rageval.trust.items import LabelledItem, labelled_items, load_items, read_items
 from langchain_rageval.trust.qualification import Qualification
@@ -245,6 +238,8 @@ def _qualify(
     }
     fitness = {step: (statistics.verdict, statistics.reasons) for step, statistics in steps.items()}
     verdicts = {metric: assess_metric(fitness, metric) for metric in STEPS_OF}
+    models = [inner for member in examined.members for inner in inner_models(member.model)]
+    own = [getattr(model, "report_note", None) for model in [*models, embeddings]]
     return Qualification(
         judge=examined.identity + (f", {model_identity(embeddings)}" if embeddings is not None else ""),
         language=language,
@@ -253,7 +248,7 @@ def _qualify(
         steps=steps,
         verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
         reasons={metric: reason for metric, (_, reason) in verdicts.items()},
-        notes=[*_model_notes([examined, embeddings]), *notes],
+        notes=[*dict.fromkeys(filter(None, own)), *notes],
         date=datetime.now(UTC).date().isoformat(),
         examined=_examined_steps(examined, items),
     )
@@ -309,8 +304,3 @@ def _baseline_hits(item: LabelledItem, language: str) -> dict[str, list[bool]]:
         name: [verdict in label.accepted for label, verdict in zip(item.labels, own, strict=True) if label.accepted]
         for name, own in verdicts.items()
     }
-
-
-def _model_notes(subjects: Sequence[Any]) -> list[str]:
-    """Return the distinct `report_note` texts of the models."""
-    return list(dict.fromkeys(note for model in find_models(subjects) if (note := getattr(model, "report_note", None))))

@@ -321,18 +321,14 @@ def terra(folder: Path) -> Iterable[Figure]:
         yield Figure(f"verdicts on {label}", told=told)
     yield Figure("sensitivity", [float(s) for s, e in zip(supported, entailed, strict=True) if e])
     yield Figure("specificity", [float(not s) for s, e in zip(supported, entailed, strict=True) if not e])
-    shares = [_share(row.scores["faithfulness"].findings[0].reason) for row in report.rows]
+    ratios = [row.scores["faithfulness"].findings[0].reason.split("/") for row in report.rows]
+    shares = [int(shared) / max(1, int(wanted)) for shared, wanted in ratios]
     yield Figure("AUC of the share of stems in the reason", told=f"{auc(shares, entailed):.3f}")
     overlaps = [overlap(row["hypothesis"], row["premise"]) for row in rows]
     yield Figure("trivial: AUC of token overlap", told=f"{auc(overlaps, entailed):.3f}")
     same = sum(a == b for a, b in zip(values(report, "faithfulness"), values(report, "context_recall"), strict=True))
     yield Figure("context_recall of it as reference", told=f"equals faithfulness on {same} of {len(rows)}")
     yield from means(report)
-
-
-def _share(reason: str) -> float:
-    shared, _, wanted = reason.partition("/")
-    return int(shared) / max(1, int(wanted))
 
 
 # XQuAD

@@ -34,7 +34,6 @@ from langchain_rageval.trust.qualify import _baseline_hits
 from langchain_rageval.trust.surface import rule_half, surface_features
 
 RULES = Path(str(files("langchain_rageval.trust") / "labelled_items" / "rules.json"))
-LANGUAGES = ("en", "ru")
 
 
 def tune(items: list[LabelledItem]) -> object:
@@ -66,13 +65,13 @@ def tune(items: list[LabelledItem]) -> object:
     return branch(0)
 
 
-def rules_of(language: str) -> dict[str, list[object]]:
-    """Return for each step the rules that are tuned on either half of its pairs."""
-    items = labelled_items(language)
-    return {
-        step: [tune([i for i in items if i.step == step and rule_half(i.pair) == half]) for half in (0, 1)]
-        for step in sorted({item.step for item in items} - {EMBEDDING_STEP})
-    }
+def items_by_step(language: str) -> dict[str, list[LabelledItem]]:
+    """Return the packaged items by step, without those for embeddings."""
+    items: dict[str, list[LabelledItem]] = {}
+    for item in labelled_items(language):
+        items.setdefault(item.step, []).append(item)
+    del items[EMBEDDING_STEP]
+    return items
 
 
 class StepLabels:
@@ -155,12 +154,16 @@ def main() -> None:
     parser.add_argument("--flips", type=int)
     options = parser.parse_args()
     if options.write:
-        RULES.write_text(json.dumps({language: rules_of(language) for language in LANGUAGES}) + "\n", encoding="utf-8")
+        rules = {
+            language: {
+                step: [tune([item for item in own if rule_half(item.pair) == half]) for half in (0, 1)]
+                for step, own in items_by_step(language).items()
+            }
+            for language in ("en", "ru")
+        }
+        RULES.write_text(json.dumps(rules) + "\n", encoding="utf-8")
         return
-    items: dict[str, list[LabelledItem]] = {}
-    for item in labelled_items(options.language):
-        items.setdefault(item.step, []).append(item)
-    del items[EMBEDDING_STEP]
+    items = items_by_step(options.language)
     steps = {step: StepLabels(own, options.language) for step, own in items.items()}
     if options.flips:
         print_flips(steps, options.flips)

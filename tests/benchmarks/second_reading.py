@@ -16,7 +16,7 @@ import yaml
 
 from langchain_rageval.trust.items import CHUNK_STEPS, CRITERIA, LabelledItem, labelled_items
 
-FIELDS = ("question", "answer", "references", "history", "aspect", "contexts")
+FIELDS = {"question", "answer", "references", "history", "aspect", "contexts"}
 
 
 def elements(item: LabelledItem) -> list[str]:
@@ -39,17 +39,11 @@ def sheet_of(items: list[LabelledItem]) -> list[dict[str, object]]:
     return [
         {
             "id": item.id,
-            **{name: _plain(getattr(item, name)) for name in FIELDS if getattr(item, name)},
+            **item.model_dump(include=FIELDS, exclude_defaults=True),
             "elements": [{"text": text, "verdict": ""} for text in elements(item)],
         }
         for item in order
     ]
-
-
-def _plain(value: object) -> object:
-    return (
-        [part if isinstance(part, str) else part.model_dump() for part in value] if isinstance(value, tuple) else value
-    )
 
 
 def main() -> None:
