@@ -278,14 +278,8 @@ class RagEvalCallback(ChainEvents):
 _instances: WeakSet[RagEvalCallback] = WeakSet()
 
 
-def _reset_after_fork() -> None:
-    """Reset all callbacks in a forked child, which has none of the parent's threads."""
-    for callback in list(_instances):
-        callback._reset()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_reset_after_fork)
+if hasattr(os, "register_at_fork"):  # a forked child has none of the parent's threads
+    os.register_at_fork(after_in_child=lambda: [*map(RagEvalCallback._reset, list(_instances))])
 
 
 def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any) -> None:

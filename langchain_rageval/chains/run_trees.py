@@ -305,14 +305,16 @@ class RunTrees:
     def _record_documents(self, run_id: UUID, node: _Node, root: RootRun, outputs: Any) -> None:
         """Record the Documents of a retriever, or of a tool; as retrieved if no retriever ran around or in it."""
         is_retriever = node.run_type == "retriever" and isinstance(outputs, Sequence)
-        documents = list(outputs) if is_retriever else _tool_documents(outputs)
-        source = None if is_retriever else _tool_source(outputs)
+        artifact, call = getattr(outputs, "artifact", None), getattr(outputs, "tool_call_id", None)
+        found = find_documents(outputs if artifact is None else artifact) or None  # of a tool
+        documents = list(outputs) if is_retriever else found
+        source = " ".join(filter(None, (getattr(outputs, "name", None), call))) if call is not None else None
         root.see(documents or [])
         if node.retrievals and not unwrap_text(outputs):
             root.see_drop(None, node.retrievals)
         if run_id not in root.retrieved:
             return
-        if source is not None:
+        if source:  # the name of a tool and the id of its call, from its message
             root.sources |= dict.fromkeys([run_id, *node.retrievals], source)
         if node.retrievals or documents is None:
             root.retrieved.pop(run_id, None)
@@ -400,18 +402,6 @@ def find_messages(value: Any) -> list[Any] | None:
 
 def _are_messages(items: Sequence[Any]) -> bool:
     return all(hasattr(item, "content") and hasattr(item, "type") for item in items)
-
-
-def _tool_source(outputs: Any) -> str | None:
-    """Return the name of a tool and the id of its call, from its message; None if it returned no message."""
-    call = getattr(outputs, "tool_call_id", None)
-    return " ".join(filter(None, (getattr(outputs, "name", None), call))) or None if call is not None else None
-
-
-def _tool_documents(outputs: Any) -> list[Any] | None:
-    """Return the Documents that a tool returned, in its message's artifact or directly; None if there are none."""
-    artifact = getattr(outputs, "artifact", None)
-    return find_documents(outputs if artifact is None else artifact) or None
 
 
 def _is_within_retriever(node: _Node | None) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any
 from uuid import UUID
@@ -117,7 +118,11 @@ def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> Sample:
         raise SampleError(f"the message of the user has no text that could be a question, only {media}")
     chunks = _chunks_of(root, sample, tools)
     calls = [*root.calls.values()]  # a step that was abandoned may go on
-    parts = [] if sample.answer is None else _parts_read(root, sample, chunks, calls)
+    parts: list[Part] = []
+    if sample.answer is not None:
+        alone = [chunk for chunk in chunks if chunk.id is not None or not _joins(chunk, chunks)]
+        queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
+        parts = find_read(sample.answer, sample.question, alone, calls, queries, root.examples)
     if found := _example_runs(root, parts):
         root.examples_by_run |= found
         sample = _read(root, fields, tools)
@@ -138,13 +143,6 @@ def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> Sample:
     return sample.model_copy(update={"retrieved": texts, "retrieved_ids": ids})
 
 
-def _parts_read(root: RootRun, sample: Sample, chunks: Sequence[Chunk], calls: Sequence[ModelCall]) -> list[Part]:
-    """Return the chunks that the model which wrote the answer of a sample has read, if its prompt shows them."""
-    alone = [chunk for chunk in chunks if chunk.id is not None or not _joins(chunk, chunks)]
-    queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
-    return find_read(sample.answer or "", sample.question, alone, calls, queries, root.examples)
-
-
 def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sample:
     """Return the sample of a run with its contexts and their sources, without regard to prompts."""
     inputs, outputs = fields["inputs"], fields["outputs"]
@@ -152,7 +150,9 @@ def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sa
     contexts, origin = _contexts(root, inputs, outputs)
     if contexts is None:
         sample = Sample.parse(fields)
-        contexts, origin = sample.contexts, _origin_of(sample, inputs)
+        given = {_text_of(item) for value in _values(inputs) if isinstance(value, list) for item in value}
+        contexts = sample.contexts
+        origin = "given" if contexts and given.issuperset(contexts) else "output"
         if contexts is not None and not documents:
             return sample.model_copy(update={"metadata": {**sample.metadata, CONTEXTS_FROM: origin}})
     if contexts is None:
@@ -162,15 +162,11 @@ def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sa
         return Sample.parse(fields)
     by_text = {document.page_content: document for document in documents}
     contexts = [by_text.get(item, item) if isinstance(item, str) else item for item in contexts]
-    sample = Sample.parse(_stated_ids(outputs, contexts) | fields | {"contexts": contexts})
+    stated = {} if _is_text(outputs) else read_fields({"outputs": outputs})
+    ids = stated.get("context_ids") if stated.get("contexts") == contexts else None
+    sample = Sample.parse(({} if ids is None else {"context_ids": ids}) | fields | {"contexts": contexts})
     sources = [_source_of(context) or tools.get(_text_of(context)) for context in contexts]
     return _with_places(sample, origin, sample.contexts, sample.context_ids, sources, [*map(_span_of, contexts)])
-
-
-def _origin_of(sample: Sample, inputs: Any) -> str:
-    """Return "given" if the inputs hold the contexts of a sample, else "output"."""
-    texts = {_text_of(item) for value in _values(inputs) if isinstance(value, list) for item in value}
-    return "given" if sample.contexts and texts.issuperset(sample.contexts) else "output"
 
 
 def _with_places(sample: Sample, origin: str, texts: Any, ids: Any, sources: Any, spans: Any) -> Sample:
@@ -250,7 +246,7 @@ def _has_read_nothing(root: RootRun, sample: Sample, chunks: Sequence[Chunk], ca
     Either each chunk that the run handled before was given to a step that returned nothing, or the prompt was filled
     with nothing but the question. A chunk in a form that is not recognized, such as a translation, may be read.
     """
-    writer = find_writer(sample.answer or "", calls)
+    writer = None if sample.answer is None else find_writer(sample.answer, calls)
     if writer is None:
         return False
     known = {chunk.text for chunk in chunks if 0 < chunk.seen < writer.started and _may_be_context(root, chunk.text)}
@@ -300,13 +296,6 @@ def _span_of_part(part: Part) -> list[Any] | None:
         return None
     source, start, _ = part.chunk.span
     return [source, start + offset, start + offset + len(part.text)]
-
-
-def _stated_ids(outputs: Any, contexts: Sequence[Any]) -> dict[str, Any]:
-    """Return the ids that the outputs state beside these contexts, as chunks that are mappings have them."""
-    stated = {} if _is_text(outputs) else read_fields({"outputs": outputs})
-    ids = stated.get("context_ids") if stated.get("contexts") == contexts else None
-    return {} if ids is None else {"context_ids": ids}
 
 
 def _named_sources(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -408,17 +397,10 @@ def _convert_messages(value: Any) -> Any:
     """Return inputs or outputs with messages in any form that LangChain accepts converted to message objects."""
     if hasattr(value, "to_messages"):  # a prompt value
         return value.to_messages()
-    if isinstance(value, Mapping) and value.get("messages"):
-        return {**value, "messages": _to_messages(value["messages"])}
+    if isinstance(value, Mapping) and (items := value.get("messages")):
+        with suppress(ValueError, TypeError, NotImplementedError):  # the key holds something else
+            return {**value, "messages": convert_to_messages(items if isinstance(items, list | tuple) else [items])}
     return value
-
-
-def _to_messages(value: Any) -> Any:
-    items = value if isinstance(value, list | tuple) else [value]
-    try:
-        return convert_to_messages(items)
-    except (ValueError, TypeError, NotImplementedError):  # the key holds something else
-        return value
 
 
 def _convert_outputs(inputs: Any, outputs: Any) -> Any:

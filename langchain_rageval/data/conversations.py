@@ -155,7 +155,8 @@ def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
         if not conversation:
             raise SampleError(_NO_QUESTION)
         items = plain_items(conversation)
-        messages = messages_in(items if not _are_pairs(items) else read_turns(items))
+        are_pairs = all(isinstance(item, list | tuple) and len(item) == len(_PAIR) for item in items)
+        messages = messages_in(items) or (messages_in(read_turns(items)) if are_pairs else [])
         return _answered(messages) if messages else _turns_of_records(list(conversation))
     record = read_fields(conversation, fields)
     metadata = {name: value for name, value in record["metadata"].items() if name not in _OF_ONE_TURN}
@@ -215,12 +216,6 @@ def _split_answer(exchange: MessageExchange, values: Fields) -> Fields:
     earlier = values["metadata"][EARLIER_MESSAGES][: -(len(parts) - 1)]
     metadata = {name: value for name, value in values["metadata"].items() if name != EARLIER_MESSAGES}
     return {"answer": "\n\n".join(parts), "metadata": metadata | ({EARLIER_MESSAGES: earlier} if earlier else {})}
-
-
-def _are_pairs(items: Sequence[Any]) -> bool:
-    """Return True for pairs of question and answer: no first item is the name of a role."""
-    is_paired = all(isinstance(item, list | tuple) and len(item) == len(_PAIR) for item in items)
-    return is_paired and not messages_in(list(items))
 
 
 def _turns_of_records(records: Sequence[Any]) -> list[Fields]:

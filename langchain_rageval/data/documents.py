@@ -442,11 +442,6 @@ def _read_table(name: str, file: Path) -> Iterator[Document]:
             yield document
 
 
-def _read_trec(name: str, file: Path) -> Iterator[Document]:
-    for docno, text in trec_documents(name, file):
-        yield _document(text, {"source": docno}, docno)
-
-
 def _html_encoding(file: Path) -> str:
     """Return UTF-8 if an HTML file is valid UTF-8, else the encoding that it declares or that its letters suggest."""
     content = file.read_bytes()
@@ -487,7 +482,10 @@ _READERS: Mapping[str, Callable[[str, Path], Iterator[Document]]] = {
     **dict.fromkeys((".html", ".htm"), _HTML),
     ".docx": _by_loader("Docx2txtLoader"),
     **dict.fromkeys((".csv", ".tsv", ".xlsx"), _read_table),
-    **dict.fromkeys(TREC_SUFFIXES, _read_trec),
+    **dict.fromkeys(
+        TREC_SUFFIXES,
+        lambda name, file: (_document(text, {"source": id}, id) for id, text in trec_documents(name, file)),
+    ),
 }
 _PACKAGES: Mapping[str, tuple[str, str]] = {
     ".pdf": ("pypdf", "pypdf"),

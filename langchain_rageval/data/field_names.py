@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -119,7 +119,8 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     likely = _likely_names(rest, paths.keys())
     rest = {likely.get(name, name): value for name, value in rest.items()}
     result, origins = _read(rest, mapped, reading)
-    columns = [value for name, value in attributes.items() if _is_context_column(name)]
+    numbered = ((numbered_name(str(name)), value) for name, value in attributes.items())
+    columns = [value for known, value in numbered if known and FIELDS_BY_NAME[known[0]] == "contexts"]
     if columns and "contexts" not in result and not any(value for value in columns if value != "[]"):
         result["contexts"] = []
     values = as_sample_fields(result)
@@ -287,11 +288,6 @@ def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {own: value for own, value in values.items() if own not in used} | lists if groups else values
 
 
-def _is_context_column(name: Any) -> bool:
-    numbered = numbered_name(str(name))
-    return numbered is not None and FIELDS_BY_NAME[numbered[0]] == "contexts"
-
-
 def _numbered_groups(values: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the known name of each missing list to the names of its numbered items, by number."""
     if not any(own[-1:].isdigit() for own in values):
@@ -314,8 +310,11 @@ def _fields_in(field: str, name: str, value: Any) -> dict[str, Any]:
     if known_name(name) in _WHOLE_CONVERSATIONS:
         return {"metadata": {name: value}}
     if field == "history":
-        turns = read_turns(_decoded_history(value))
-        if _are_turns(turns):
+        decoded = parse_literal(value) if isinstance(value, str) and value.lstrip().startswith("[") else None
+        turns = read_turns(decoded if isinstance(decoded, list) else value)
+        if isinstance(turns, list) and all(
+            isinstance(one, Mapping) and {"role", "text"} <= one.keys() for one in turns
+        ):
             return {field: turns}
         if value and _is_chat_history(name, value):
             _LOG.warning(_UNREAD_HISTORY, name, shortened(repr(value), _EXCERPT))
@@ -335,18 +334,6 @@ def _turns_in_transcript(name: str, value: Any) -> Any:
     turns = read_turns(value)
     is_transcript = isinstance(turns, list) and {"user", "assistant"} <= {turn["role"] for turn in turns}
     return turns if is_transcript else value
-
-
-def _decoded_history(value: Any) -> Any:
-    """Return the list in a text that is one, as a database or a table holds it; any other value unchanged."""
-    decoded = parse_literal(value) if isinstance(value, str) and value.lstrip().startswith("[") else value
-    return decoded if isinstance(decoded, list) else value
-
-
-def _are_turns(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, Mapping) and {"role", "text"} <= item.keys() for item in value
-    )
 
 
 def _is_chat_history(name: str, value: Any) -> bool:
@@ -390,7 +377,9 @@ def _normalized_value(field: str, value: Any) -> Any:
     """Replace documents, messages and numbers by their texts, convert ids to str, and put a single text into a list."""
     if field == "relevance" and isinstance(value, Mapping):
         return _without_none(value)  # Parquet adds the ids of all other rows to each row
-    convert = _CONVERT.get(field, _id_to_str)
+    convert: Callable[[Any], Any] = _CONVERT.get(
+        field, lambda value: str(value) if isinstance(value, UUID) else number_to_text(value)
+    )
     if isinstance(value, list):
         return [convert(item) for item in value]
     converted = convert(value)
@@ -404,11 +393,6 @@ def _before_question(fields: Mapping[str, Any]) -> list[Any]:
     if said[-2:] == [fields.get("question"), fields.get("answer")]:
         return history[:-2]
     return history[:-1] if said[-1:] == [fields.get("question")] and history[-1]["role"] == "user" else history
-
-
-def _answer_to_text(value: Any) -> Any:
-    """Return the text of a document, a message, a number or a date; return any other value unchanged."""
-    return unwrap_text(number_to_text(value))
 
 
 def _chunk_to_text(value: Any) -> Any:
@@ -427,15 +411,9 @@ def _chunk(value: Any) -> Any:
     return node if isinstance(node, Mapping) else value
 
 
-def _id_to_str(value: Any) -> Any:
-    if isinstance(value, UUID):
-        return str(value)
-    return number_to_text(value)
-
-
-_CONVERT = {
+_CONVERT: Mapping[str, Callable[[Any], Any]] = {
     "question": unwrap_text,
-    **dict.fromkeys(("answer", "references"), _answer_to_text),
+    **dict.fromkeys(("answer", "references"), lambda value: unwrap_text(number_to_text(value))),
     **dict.fromkeys(("contexts", "retrieved", "reference_contexts"), _chunk_to_text),
 }
 

@@ -279,18 +279,10 @@ def _from_phoenix(record: Record) -> Record:
     return {name: value for name, value in found.items() if "attributes." not in name}
 
 
-def _langfuse_contexts(record: Record) -> list[Any] | None:
-    spans = _mappings(record.get("observations"))
-    return _retrieved(spans, "type", "id", "parentObservationId", "output")
-
-
 def _braintrust_contexts(record: Record) -> Any:
     metadata = _mapping(record.get("metadata"))
-    return next((_as_list(metadata[name]) for name in metadata if name in NAMES["contexts"]), None)
-
-
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    found = next((metadata[name] for name in metadata if name in NAMES["contexts"]), None)
+    return [found] if isinstance(found, str) else found
 
 
 def _from_haystack(record: Record) -> Record:
@@ -447,7 +439,9 @@ _PROGRAMS: Collection[tuple[Callable[[Record], Any], Callable[[Record], Record]]
                 "reference": "expectedOutput | reference",
                 "input": lambda record: _decoded(record.get("input")),
                 "output": lambda record: _decoded(record.get("output")),
-                "contexts": _langfuse_contexts,
+                "contexts": lambda record: _retrieved(
+                    _mappings(record.get("observations")), "type", "id", "parentObservationId", "output"
+                ),
             },
             "observations scores",
         ),

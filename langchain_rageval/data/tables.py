@@ -150,7 +150,7 @@ def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> I
     while (line := next(rest, None)) is not None:
         number += 1
         if encoding != "utf-8":
-            if _is_surely_utf8(line):
+            if sum(byte > 127 for byte in line) >= _SURE and is_utf8(line):
                 raise ConfigError(
                     f"{name}, line {number} is UTF-8, earlier lines are {encoding}; save the file as UTF-8"
                 )
@@ -237,10 +237,6 @@ def is_utf8(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _is_surely_utf8(line: bytes) -> bool:
-    return sum(byte > 127 for byte in line) >= _SURE and is_utf8(line)
 
 
 Record = dict[str, Any]
@@ -336,7 +332,8 @@ def find_delimiter(lines: Sequence[str], is_head: IsHead = lambda _: False) -> s
 
 
 def _csv_records(path: Path, is_head: IsHead) -> Records:
-    lines = chain.from_iterable(map(_split_at_returns, read_lines(path)))
+    parts = (io.StringIO(line, newline="") if "\r" in line[:-2] else (line,) for line in read_lines(path))
+    lines: Iterator[str] = chain.from_iterable(parts)  # Excel for Mac ends lines with a carriage return
     first = [*islice(lines, 100)]
     if first and first[0].startswith("PK\x03\x04"):
         raise ConfigError(f"{path.name} is a workbook: give it the suffix .xlsx, or save it as CSV")
@@ -358,11 +355,6 @@ def _csv_records(path: Path, is_head: IsHead) -> Records:
 
     too_long = f"more cells than names in the header: put text with {_NAMES[delimiter]} in quotation marks"
     yield from _with_header(rows(), is_head, path.name, too_long)
-
-
-def _split_at_returns(line: str) -> Iterable[str]:
-    """Return the lines in a line of a file whose lines end with a carriage return, as Excel for Mac writes them."""
-    return io.StringIO(line, newline="") if "\r" in line[:-2] else (line,)
 
 
 _NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}

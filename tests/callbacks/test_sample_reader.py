@@ -4,13 +4,25 @@ import asyncio
 import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 from uuid import UUID, uuid4
 
 import pytest
 from helpers.doors import EVERY
 from helpers.each import each
-from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, Search, Words, joined, rag, watching, with_callback
+from helpers.samples import (
+    ANSWER,
+    CONTEXTS,
+    DOCUMENTS,
+    QUESTION,
+    Search,
+    Words,
+    joined,
+    rag,
+    watched,
+    watching,
+    with_callback,
+)
 from helpers.waiting import PATIENCE, auntil
 from langchain.agents import create_agent
 from langchain_core.documents import Document
@@ -20,11 +32,8 @@ from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrou
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
-
-from langchain_rageval import OfflineJudge, aspect_critique
 
 BACKUP = [Document("Berlin lies on the Spree.", id="b")]
 
@@ -160,9 +169,7 @@ def test_the_run_is_named_in_the_metadata_as_the_users_config_has_it():
 
 def test_two_retrievers_give_their_documents_in_the_order_in_which_they_were_asked():
     chain = RunnableLambda(lambda q: Search(documents=BACKUP).invoke(q) and Search().invoke(q) and ANSWER)
-    callback, rows = watching()
-    with callback:
-        chain.invoke(QUESTION, with_callback(callback))
+    _, rows = watched(chain)
     assert rows[0].sample.contexts == [BACKUP[0].page_content, *CONTEXTS]
     assert rows[0].sample.context_ids is None  # not all have one
 
@@ -173,9 +180,7 @@ def test_documents_of_a_retriever_within_a_retriever_are_ignored():
             Search(documents=BACKUP).invoke(query, {"callbacks": run_manager.get_child()})
             return list(self.documents)
 
-    callback, rows = watching()
-    with callback:
-        rag(Merged()).invoke(QUESTION, with_callback(callback))
+    _, rows = watched(rag(Merged()))
     assert told(rows) == [EXPECTED]
 
 
@@ -194,9 +199,7 @@ def test_a_retriever_that_found_nothing_gives_empty_contexts_and_a_failed_one_is
 def test_documents_that_were_filtered_after_a_search_count_as_they_went_on():
     many = [*BACKUP, *DOCUMENTS]
     chain = RunnableLambda(lambda _: many) | RunnableLambda(lambda found: found[1:]) | RunnableLambda(lambda _: ANSWER)
-    callback, rows = watching()
-    with callback:
-        chain.invoke(QUESTION, with_callback(callback))
+    _, rows = watched(chain)
     assert told(rows) == [EXPECTED]
 
 
@@ -229,29 +232,6 @@ def test_the_part_of_a_chain_that_the_callback_was_given_to_is_a_root_of_its_own
         (RunnableLambda(lambda given: given["q"]) | part | RunnableLambda(str.upper)).invoke({"q": QUESTION})
     assert told(rows) == ([EXPECTED] if sampled else [])
     assert callback.stats()["seen"] == 1
-
-
-def test_a_conversation_is_scored_turn_by_turn():
-    class Turns(TypedDict):
-        messages: Annotated[list, add_messages]
-
-    def answer(state):
-        said = state["messages"][-1].text
-        return {"messages": [AIMessage(f"You said {said}. ")]}
-
-    flow = StateGraph(Turns)
-    flow.add_node("answer", answer)
-    flow.add_edge(START, "answer")
-    chat = flow.compile(checkpointer=InMemorySaver())
-    callback, rows = watching(aspect_critique(OfflineJudge(), "conciseness"))
-    with callback:
-        for text in ("one", "two"):
-            thread = {"configurable": {"thread_id": "t"}}
-            chat.invoke({"messages": [("user", text)]}, with_callback(callback, **thread))
-    assert [(row.sample.question, row.sample.answer) for row in rows] == [
-        ("one", "You said one. "),
-        ("two", "You said two. "),
-    ]
 
 
 def test_a_graph_that_waits_for_a_person_is_scored_when_it_has_answered():

@@ -17,7 +17,18 @@ from uuid import UUID, uuid4
 
 import pytest
 from helpers.each import each
-from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, Search, rag, rag_chain, watching, with_callback
+from helpers.samples import (
+    ANSWER,
+    CONTEXTS,
+    DOCUMENTS,
+    QUESTION,
+    Search,
+    rag,
+    rag_chain,
+    watched,
+    watching,
+    with_callback,
+)
 from helpers.scripted import answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE, until
 from langchain_core.callbacks import BaseCallbackHandler
@@ -107,9 +118,9 @@ def test_several_metrics_share_their_steps_and_one_without_its_fields_is_left_ou
 
 
 def test_a_judge_that_fails_is_a_failure_on_its_score_and_the_row_still_comes():
-    callback, rows = watching(faithfulness(broken_judge(ConnectionError("down"))), retry=RetryPolicy(attempts=1))
-    with callback:
-        rag_chain().invoke(QUESTION, with_callback(callback))
+    callback, rows = watched(
+        rag_chain(), QUESTION, faithfulness(broken_judge(ConnectionError("down"))), retry=RetryPolicy(attempts=1)
+    )
     assert rows[0].scores["faithfulness"].failure.message == "down"
     assert callback.stats()["failed"] == 1
     assert callback.stats()["broken_off"] == 0
@@ -117,9 +128,7 @@ def test_a_judge_that_fails_is_a_failure_on_its_score_and_the_row_still_comes():
 
 def test_a_run_with_one_score_of_two_counts_as_scored():
     metrics = [faithfulness(broken_judge()), context_relevance(OfflineJudge())]
-    callback, rows = watching(*metrics)
-    with callback:
-        rag_chain().invoke(QUESTION, with_callback(callback))
+    callback, rows = watched(rag_chain(), QUESTION, *metrics)
     assert [score.failure is None for score in rows[0].scores.values()] == [False, True]
     assert (callback.stats()["scored"], callback.stats()["failed"]) == (1, 0)
 
@@ -134,9 +143,7 @@ def test_rows_are_numbered_as_the_runs_ended():
 
 
 def test_embeddings_work_as_well():
-    callback, rows = watching(answer_relevance(OfflineJudge(), HashingEmbeddings()))
-    with callback:
-        rag_chain().invoke(QUESTION, with_callback(callback))
+    _, rows = watched(rag_chain(), QUESTION, answer_relevance(OfflineJudge(), HashingEmbeddings()))
     assert 0 <= rows[0].scores["answer_relevance"].value <= 1
 
 
@@ -311,9 +318,7 @@ def test_only_the_redacted_sample_reaches_judge_sinks_and_log(caplog):
 
 
 def test_a_run_is_not_scored_if_redact_returns_no_sample(caplog):
-    callback, rows = watching(redact=lambda sample: None)
-    with callback:
-        rag_chain().invoke(QUESTION, with_callback(callback))
+    callback, rows = watched(rag_chain(), QUESTION, redact=lambda sample: None)
     assert (rows, callback.stats()["failed"]) == ([], 1)
     assert caplog.messages == ["a run could not be scored: ConfigError"]
 
@@ -393,9 +398,7 @@ def test_closing_closes_the_sinks_and_logs_an_error_of_a_sink(caplog):
             raise OSError("busy")
 
     sink = Closing()
-    callback, _ = watching(sinks=[sink])
-    with callback:
-        rag_chain().invoke(QUESTION, with_callback(callback))
+    watched(rag_chain(), QUESTION, sinks=[sink])
     assert sink.closed == 1
     assert "a sink could not be closed: OSError: busy" in caplog.text
 
@@ -674,9 +677,7 @@ class AsyncSink:
 
 def test_a_row_of_a_sink_that_returns_a_coroutine_is_counted_as_lost(monkeypatch):
     monkeypatch.setattr("langchain_rageval.callbacks.scoring_pipeline._RETRY_DELAYS", ())
-    callback, _ = watching(sinks=[lambda row: async_sink(row)])
-    with callback:
-        rag_chain().invoke(QUESTION, with_callback(callback))
+    callback, _ = watched(rag_chain(), QUESTION, sinks=[lambda row: async_sink(row)])
     assert (callback.stats()["lost"], callback.stats()["sink_errors"]) == (1, 1)
 
 

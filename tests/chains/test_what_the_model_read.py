@@ -25,7 +25,7 @@ from helpers.reading_chains import (
     rag,
     reordered,
 )
-from helpers.samples import Search, watching, with_callback
+from helpers.samples import Search, watched, watching, with_callback
 from helpers.waiting import PATIENCE
 from langchain.agents import create_agent
 from langchain_core.documents import Document
@@ -245,26 +245,17 @@ def test_contexts_that_the_chain_was_given_count_as_far_as_the_model_read_them()
         chain = RunnableLambda(
             lambda given: answering.invoke({"context": joined(rerank(given["context"])), "question": given["question"]})
         )
-        callback, rows = watching()
-        with callback:
-            chain.invoke({"question": QUESTION, "context": FOUND}, with_callback(callback))
+        _, rows = watched(chain, {"question": QUESTION, "context": FOUND})
         return rows[0].sample
 
     assert read(run(KEEPS)) == (ANSWER, ["gold"], None, "prompt")
     assert read(run(keep())) == (ANSWER, ALL, None, "given")
 
 
-def test_a_search_that_shows_no_documents_is_noted():
-    store = InMemoryVectorStore(HashingEmbeddings())
-    store.add_documents(FOUND)
-
-    def search(question):
-        context = joined(store.similarity_search(question, k=2))
-        return (PROMPT | Model()).invoke({"context": context, "question": question}).text
-
-    sample = ask(search)
+def test_a_search_that_shows_no_documents_is_an_error_of_a_metric_that_reads_them():
+    sample = ask(searched)
     assert (sample.answer, sample.contexts) == (ANSWER, None)
-    assert sample.metadata == {"no_contexts": "no retriever ran: return the documents"}
+    assert sample.metadata == NOTED["a search that shows no documents"][2]
     with pytest.raises(SampleError, match="no retriever ran: return the documents"):
         evaluate([sample], faithfulness(OfflineJudge()), progress=False)
     assert "no_contexts" not in ask(rag(), metadata=sample.metadata).metadata

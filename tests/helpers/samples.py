@@ -69,6 +69,14 @@ def watching(*metrics: Any, **options: Any) -> tuple[RagEvalCallback, list[Row]]
     return RagEvalCallback(given, **{"sample_rate": 1.0, "sinks": [rows.append], "max_concurrency": 1, **options}), rows
 
 
+def watched(chain: Any, given: Any = QUESTION, *metrics: Any, **options: Any) -> tuple[RagEvalCallback, list[Row]]:
+    """Return a closed callback that has watched one call of a chain, and its rows."""
+    callback, rows = watching(*metrics, **options)
+    with callback:
+        chain.invoke(given, with_callback(callback))
+    return callback, rows
+
+
 def with_callback(callback: RagEvalCallback, **config: Any) -> Any:
     return {"callbacks": [callback], **config}
 
