@@ -4,11 +4,13 @@ The standard library has a semaphore for threads and one for a single event loop
 once: a user's metric may call a sync metric from an executor thread inside `aevaluate`, and judges are shared.
 
 A few rejections such as HTTP 429 among many answers say nothing about the number of calls: only the rejected call
-waits. If the endpoint rejects a third of the latest calls, each rejected call takes its slot away. The slots grow back
-by half in each round of successes, up to the size that was too large; that one is tried again after several rounds,
-more after each failure. If calls are rejected even so, the limit is one of calls per second, which is measured, or read
-from the headers of a rejection: calls are then sent at that pace. A call that takes many times as long as usual counts
-no more. Slots in use are never revoked, and waiting callers are served in their order.
+waits. If the endpoint rejects a third of the latest calls, as many slots remain as calls are under way, and each
+further rejection takes one away. The slots grow back by half in each round of successes, up to the size that was too
+large; that one is tried again after several rounds, more after each failure. Until a call is answered, those beyond the
+first eight are sent one by one, so that rejections arrive before all are sent. If calls are rejected even so, the limit
+is one of calls per second, which is measured, or read from the headers of a rejection: calls are then sent at that
+pace. A call that takes many times as long as usual counts no more. Slots in use are never revoked, and waiting callers
+are served in their order.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ _MEASURED = 2.0  # seconds in which a pace is measured, at least
 _BELOW, _MORE = 0.98, 1.005  # of a pace
 _MANY, _MANY_AT_FIRST = 0.1, 0.03  # of the answers
 _FEW = 2  # places; with more, fewer of them are tried first
-_AT_ONCE, _SPACING = 16, 0.002  # calls before the first answer; seconds between the further ones
+_AT_ONCE, _SPACING = 8, 0.004  # calls before the first answer; seconds between the further ones
 _TICK = 0.02  # seconds until a call looks again whether one was answered
 _INTERVAL = 5.0  # seconds between two changes of a pace
 
@@ -190,10 +192,11 @@ class AdaptiveLimiter:
                     self._close(retry_after)
                 return
             rejected, sent = sum(one.rejected for one in self._latest), len(self._latest)
-            if self._probe and rejected >= max(_LEAST_IN_PROBE, _SIGNIFICANT_IN_PROBE * sent):
+            are_some = rejected >= max(_LEAST_IN_PROBE, _SIGNIFICANT_IN_PROBE * sent)
+            if self._probe and are_some:
                 self._rounds = min(self._rounds * 2, _MOST_ROUNDS)
                 self._begin_epoch(self.size - self._probe)
-            elif rejected >= max(_LEAST_REJECTED, _SIGNIFICANT * sent):
+            elif (self._usual is None and are_some) or rejected >= max(_LEAST_REJECTED, _SIGNIFICANT * sent):
                 if not self._epoch:  # what was answered before says nothing of a limit
                     self._begin_measure()
                 under_way = sum(one.sent and not one.rejected for one in self._holders)
@@ -301,8 +304,8 @@ class AdaptiveLimiter:
     def _first_delay(self, slot: Slot) -> float:
         """Return the seconds that a call waits while none was answered; 0 or less if it does not.
 
-        The first 16 calls are sent at once, the others one by one, so that rejections arrive before all are sent. After
-        a rejection the others wait for an answer of a call under way.
+        The first eight calls are sent at once, the others one by one. After a rejection the others wait for an answer
+        of a call under way.
         """
         with self._lock:
             is_known = self.limit is None or self._usual is not None or self._epoch > 0

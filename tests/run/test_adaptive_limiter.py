@@ -188,14 +188,13 @@ def test_the_places_become_as_many_as_calls_are_under_way_and_not_rejected():
 def test_before_the_first_answer_further_calls_wait_after_a_rejection():
     slots = AdaptiveLimiter(32)
     first = held(slots, 16)
-    for call in first[:3]:
-        slots.record_rejection(call)
-        call.__exit__()
+    slots.record_rejection(first[0])
+    first[0].__exit__()
     waiting = threading.Thread(target=held, args=(slots, 3), daemon=True)
     waiting.start()
-    until(lambda: len(slots._holders) == 14)
+    until(lambda: len(slots._holders) == 16)
     assert [call.sent for call in slots._holders].count(False) == 1
-    slots.record_success(first[3])
+    slots.record_success(first[1])
     waiting.join(PATIENCE)
     assert not waiting.is_alive()
 
