@@ -95,8 +95,15 @@ def audited(share=0.25, count=200, cheap=lenient, **options):
     return report, own_graded, strong_graded
 
 
+@pytest.fixture(scope="module")
+def report():
+    """A quarter of 200 samples is audited."""
+    return audited()[0]
+
+
 def test_a_strong_judge_scores_its_share_of_the_samples_and_the_cheap_one_scores_all():
     report, own, strong = audited()
+    assert report.summary()["grade"].calls == 200  # without those of the strong judge
     assert sorted(own) == list(range(200))
     assert len(strong) == len(set(strong)) == 50
     assert {row.index for row in report.rows if row.audit} == set(strong)
@@ -119,8 +126,7 @@ def with_metadata(row, metadata):
     return row.model_copy(update={"sample": row.sample.model_copy(update={"metadata": metadata})})
 
 
-def test_turns_of_one_conversation_count_as_one_unit_of_the_interval():
-    report, _, _ = audited()
+def test_turns_of_one_conversation_count_as_one_unit_of_the_interval(report):
     turns = [with_metadata(row, {"conversation": f"c{row.index % 20}"}) for row in report.rows]
     alone, together = report.audit["grade"], Report(turns).audit["grade"]
     assert together.agreement == alone.agreement
@@ -133,13 +139,6 @@ def test_turns_of_one_conversation_count_as_one_unit_of_the_interval():
     assert (together.low, together.high) != (alone.low, alone.high)
     same = [with_metadata(row, {}) for row in report.rows]
     assert Report(same).audit["grade"] == alone
-
-
-def test_a_judge_that_agrees_with_itself_agrees_always():
-    audit = audited(cheap=lambda number: TRUTH[number])[0].audit["grade"]
-    assert (audit.agreement, audit.parted) == (1.0, [])
-    assert audit.low < audit.mean < audit.high
-    assert abs(audit.mean - audit.own_mean) < 0.05
 
 
 def test_the_audit_shows_where_the_judges_part_and_what_was_saved(caplog):
@@ -157,13 +156,7 @@ def test_the_audit_shows_where_the_judges_part_and_what_was_saved(caplog):
     assert "MetricAudit.spared is now saved" in caplog.text
 
 
-def test_the_cost_of_the_strong_judge_is_not_that_of_the_metric():
-    report, _, _ = audited()
-    assert report.summary()["grade"].calls == 200
-
-
-def test_the_text_of_the_report_has_a_line_for_the_audit():
-    report, _, _ = audited()
+def test_the_text_and_the_page_of_the_report_show_the_audit(report, tmp_path):
     audit = report.audit["grade"]
     line = (
         f"grade {audit.mean:.3f} [{audit.low:.3f}, {audit.high:.3f}] by the strong judge, {audit.own_mean:.3f} by its "
@@ -171,6 +164,10 @@ def test_the_text_of_the_report_has_a_line_for_the_audit():
     )
     assert line in repr(report).splitlines()
     assert "<td>50 of 200</td>" in report._repr_html_()
+    report.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    for part in ("Проверка сильным судьёй", "Где судьи расходятся", f"[{audit.low:.3f}, {audit.high:.3f}]"):
+        assert part in page
 
 
 def test_the_draw_is_random_and_only_seed_and_ids_decide_it():
@@ -186,10 +183,13 @@ def test_the_draw_is_random_and_only_seed_and_ids_decide_it():
     assert len(other) == 40
 
 
-def test_a_share_of_one_gives_the_strong_judges_own_mean():
+def test_a_judge_that_agrees_with_itself_agrees_always_and_a_share_of_one_gives_the_strong_judges_own_mean():
+    audit = audited(cheap=lambda number: TRUTH[number])[0].audit["grade"]
+    assert (audit.agreement, audit.parted) == (1.0, [])
+    assert audit.low < audit.mean < audit.high
+    assert abs(audit.mean - audit.own_mean) < 0.05
     audit = audited(share=1)[0].audit["grade"]
-    assert audit.mean == pytest.approx(MEAN)
-    assert (audit.audited, audit.saved.calls) == (200, 0)
+    assert (audit.mean, audit.audited, audit.saved.calls) == (pytest.approx(MEAN), 200, 0)
 
 
 @pytest.mark.parametrize(("count", "asked"), [(5, 5), (20, 20), (150, 20)])
@@ -243,14 +243,11 @@ def test_the_interval_covers_what_the_strong_judge_failed_on():
     assert unsure.low < 0.8 - 0.1 < sure.low - 0.1
 
 
-async def test_aevaluate_and_iterators_are_audited_too():
-    own, _ = judge_of(lenient, "cheap")
+async def test_a_report_keeps_its_audit_in_its_file_and_aevaluate_audits_iterators_too(tmp_path):
     strong, graded = judge_of(lambda number: TRUTH[number], "strong")
-    report = await aevaluate(iter(samples(40)), grades(own), audit=Audit(strong, share=0.5), progress=False)
+    own, options = judge_of(lenient, "cheap")[0], {"audit": Audit(strong, share=0.5), "progress": False}
+    report = await aevaluate(iter(samples(40)), grades(own), **options)
     assert report.audit["grade"].audited == len(graded) == 20
-
-
-def test_a_report_keeps_its_audit_in_its_file(tmp_path):
     for out in (None, tmp_path / "out.jsonl"):
         report, _, _ = audited(out=out)
         path = tmp_path / "report.jsonl"
@@ -267,8 +264,7 @@ def test_a_journal_keeps_the_scores_of_both_judges(tmp_path):
     assert again.audit["grade"] == first.audit["grade"]
 
 
-def test_check_takes_the_audited_mean():
-    report, _, _ = audited()
+def test_check_takes_the_audited_mean(report):
     audit = report.audit["grade"]
     report.check({"grade": audit.low})
     with pytest.raises(BelowThreshold) as raised:
@@ -436,32 +432,18 @@ def test_samples_on_which_the_strong_judge_fails_do_not_raise_the_mean_that_is_d
         ({"share": 0}, "share must be a number above 0 and at most 1, such as 0.1, got 0"),
         ({"share": 10}, "share must be a number above 0 and at most 1, such as 0.1, got 10"),
         ({"seed": "x"}, "seed must be a whole number, got 'x'"),
+        (
+            {"judge": "openai:m"},
+            "the judge of an audit is a judge or a model, got str; load_judge('openai:m') loads one by its name",
+        ),
     ],
 )
-def test_an_audit_takes_a_share_and_a_seed(options, message):
+def test_an_audit_takes_a_judge_a_share_and_a_seed(options, message):
     with pytest.raises(ConfigError) as raised:
-        Audit(OfflineJudge(), **options)
+        Audit(**{"judge": OfflineJudge(), **options})
     assert str(raised.value) == message
-
-
-def test_an_audit_takes_a_judge_not_a_name():
-    with pytest.raises(ConfigError) as raised:
-        Audit("openai:gpt-4o")
-    assert str(raised.value) == (
-        "the judge of an audit is a judge or a model, got str; load_judge('openai:gpt-4o') loads one by its name"
-    )
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError, match=r"^audit must be Audit\(judge, share=0.1\), got OfflineJudge$"):
         evaluate(samples(2), grades(OfflineJudge()), audit=OfflineJudge(), progress=False)
-    assert str(raised.value) == "audit must be Audit(judge, share=0.1), got OfflineJudge"
-
-
-def test_the_page_shows_the_audit(tmp_path):
-    report, _, _ = audited()
-    report.to_html(tmp_path / "page.html")
-    page = (tmp_path / "page.html").read_text()
-    assert "Проверка сильным судьёй" in page
-    assert "Где судьи расходятся" in page
-    assert f"[{report.audit['grade'].low:.3f}, {report.audit['grade'].high:.3f}]" in page
 
 
 def test_scores_below_0_have_a_mean_of_the_audit_and_no_interval():

@@ -277,9 +277,6 @@ async def test_samples_that_cost_nothing_do_not_make_others_seem_free(run):
     assert len(judge.asked) == 8
     assert sum(row.scores["faithfulness"].usage.calls > 0 for row in found.rows.values()) == 4
     nothing_is_lost(found, given, "faithfulness")
-
-
-async def test_samples_that_embed_nothing_do_not_make_others_seem_free(run):
     embeddings = Vectors(answer=lambda text: [float(len(text)), 1.0])
     given = [sample(n, answer="I do not know.") for n in range(10)] + SAMPLES[10:]
     await run(given, answer_relevance(OfflineJudge(), embeddings), budget=Budget(embeddings=9), max_concurrency=8)

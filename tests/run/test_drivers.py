@@ -73,21 +73,16 @@ def test_the_reply_to_a_call_is_a_message_also_when_the_model_is_a_function_that
 
 
 @BOTH
-def test_a_call_is_charged_with_the_tokens_that_its_reply_reports(do):
+def test_a_call_is_charged_with_the_tokens_of_its_reply_and_one_from_the_models_cache_with_none(do):
     run = Run()
     tokens = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
     do(asks(Model(AIMessage("a", usage_metadata=tokens)).call()), run)
     usage = run.meter.usage
     assert (usage.calls, usage.input_tokens, usage.output_tokens) == (1, 7, 2)
     assert usage.seconds > 0
-
-
-@BOTH
-def test_a_reply_from_the_models_cache_costs_nothing(do):
-    run = Run()
-    tokens = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9, "total_cost": 0}
-    do(asks(Model(AIMessage("a", usage_metadata=tokens)).call()), run)
-    assert run.meter.usage == Usage(calls=0, seconds=run.meter.usage.seconds)
+    cached = Run()
+    do(asks(Model(AIMessage("a", usage_metadata={**tokens, "total_cost": 0})).call()), cached)
+    assert cached.meter.usage == Usage(calls=0, seconds=cached.meter.usage.seconds)
 
 
 @BOTH
@@ -96,22 +91,11 @@ def test_a_call_is_retried_after_a_transport_error_and_every_try_is_charged(do):
     model = Model(TimeoutError(), ConnectionResetError(), AIMessage("a"))
     assert do(asks(model.call()), run).text == "a"
     assert run.meter.usage.calls == 3
-
-
-@BOTH
-def test_the_last_error_is_raised_when_no_try_is_left(do):
-    model = Model(*(TimeoutError(str(number)) for number in range(1, 9)))
-    with pytest.raises(TimeoutError, match="4"):
-        do(asks(model.call()), Run(retry=AT_ONCE))
-    assert len(model.options) == 4
-
-
-@BOTH
-def test_without_an_evaluation_around_it_a_call_is_sent_once(do):
-    model = Model(TimeoutError(), "never")
-    with pytest.raises(TimeoutError):
-        do(asks(model.call()), Run())
-    assert len(model.options) == 1
+    for lone, tries in ((Run(retry=AT_ONCE), 4), (Run(), 1)):  # without an evaluation around it, once
+        model = Model(*(TimeoutError(str(number)) for number in range(1, 9)))
+        with pytest.raises(TimeoutError, match=str(tries)):
+            do(asks(model.call()), lone)
+        assert len(model.options) == tries
 
 
 @BOTH
@@ -155,29 +139,11 @@ def test_a_client_with_a_timeout_option_gets_the_timeout_of_the_run(do):
 
 
 @BOTH
-def test_gathered_operations_return_their_results_in_order(do):
+def test_gathered_operations_return_their_results_in_order_or_raise_the_first_error(do):
     assert do(asks(Gather([gives(1), gives(2), gives(3)])), Run()) == [1, 2, 3]
     assert do(asks(Gather([])), Run()) == []
-
-
-@BOTH
-def test_gathered_operations_raise_the_first_error(do):
-    works = [gives(1), raises(ValueError("first")), raises(KeyError("second"))]
     with pytest.raises(ValueError, match="first"):
-        do(asks(Gather(works)), Run())
-
-
-def threads_of_works_together(number, limit):
-    """In which threads so many works are done."""
-    seen = []
-
-    def call(_messages):
-        seen.append(threading.get_ident())
-        return "done"
-
-    works = [asks(Call(RunnableLambda(call), [HumanMessage("?")])) for _ in range(number)]
-    driven(asks(Gather(works)), Run(Governor(limit=limit)))
-    return seen
+        do(asks(Gather([gives(1), raises(ValueError("first")), raises(KeyError("second"))])), Run())
 
 
 def test_in_threads_gathered_operations_overlap_while_slots_are_idle():
@@ -187,13 +153,13 @@ def test_in_threads_gathered_operations_overlap_while_slots_are_idle():
     assert [reply.text for reply in replies] == ["True"] * 3
 
 
-@pytest.mark.parametrize("limit", [None, 2], ids=["no pool", "too few slots"])
-def test_without_idle_slots_gathered_operations_stay_in_the_callers_thread(limit):
-    assert threads_of_works_together(3, limit) == [threading.get_ident()] * 3
-
-
-def test_a_single_operation_stays_in_the_callers_thread():
-    assert threads_of_works_together(1, 3) == [threading.get_ident()]
+@each(("number", "limit"), [(3, None), (3, 2), (1, 3)], ids=["no pool", "too few slots", "a single operation"])
+def test_without_idle_slots_gathered_operations_stay_in_the_callers_thread(number, limit):
+    seen = []
+    model = RunnableLambda(lambda _messages: seen.append(threading.get_ident()) or "done")
+    works = [asks(Call(model, [HumanMessage("?")])) for _ in range(number)]
+    driven(asks(Gather(works)), Run(Governor(limit=limit)))
+    assert seen == [threading.get_ident()] * number
 
 
 async def test_on_a_loop_gathered_operations_overlap():
@@ -263,23 +229,13 @@ def test_a_slot_is_free_again_after_a_call_that_failed(do):
 
 
 @BOTH
-def test_a_runnable_is_invoked_with_more_configurable_values(do):
-    def look(value, config):
-        return value, config["configurable"]["writer"]
+def test_a_runnable_is_invoked_with_more_configurable_values_and_those_of_the_caller_take_precedence(do):
+    def work(config):
+        look = RunnableLambda(lambda value, config: (value, config["configurable"].get("writer")))
+        return (yield InvokeChild(look, "a", config))
 
-    def work():
-        return (yield InvokeChild(RunnableLambda(look), "a", {"writer": "of the operation"}))
-
-    assert do(work(), Run()) == ("a", "of the operation")
-
-
-def test_a_configurable_value_of_the_caller_takes_precedence():
-    def work():
-        return (
-            yield InvokeChild(RunnableLambda(lambda _, config: config["configurable"]), "a", {"writer": 1, "critic": 2})
-        )
-
-    assert drive(work(), Run(), {"configurable": {"writer": 0}}) == {"writer": 0, "critic": 2}
+    assert do(work({"writer": "of the operation"}), Run()) == ("a", "of the operation")
+    assert drive(work({"writer": 1}), Run(), {"configurable": {"writer": 0}}) == ("a", 0)
 
 
 async def test_results_are_streamed_in_order_and_each_as_soon_as_possible():

@@ -86,6 +86,34 @@ def refusing(*bad):
     return before
 
 
+def raising(*errors):
+    """Raise each error once, then none."""
+    left = list(errors)
+
+    def before(texts):
+        if left:
+            raise left.pop(0)
+
+    return before
+
+
+def refusal(status):
+    error = Refusal("no")
+    error.status_code = status
+    return error
+
+
+class Fixed(Own):
+    """Replies with what `reply(texts)` returns."""
+
+    def __init__(self, reply):
+        super().__init__()
+        self.reply = reply
+
+    def embed_documents(self, texts):
+        return self.reply(texts)
+
+
 def told(vectors):
     return [list(vector) for vector in vectors]
 
@@ -122,25 +150,18 @@ def test_a_budget_refuses_texts_beyond_it_and_none_that_have_their_vectors(do):
     assert (own.texts, meter.usage.embedded) == (["a", "bb", "ccc"], 3)
 
 
-def test_two_objects_do_not_mix_even_if_they_are_equal():
+def test_objects_do_not_mix_even_if_they_are_equal_or_no_longer_used():
     class Equal(Own):
         def __eq__(self, other):
             return True
 
         __hash__ = None
 
-    run, one, other = Run(), Equal(), Equal()
-    embedded(run, one, "a")
-    embedded(run, other, "a")
-    assert one.batches == other.batches == [["a"]]
-
-
-def test_an_embeddings_object_lives_as_long_as_its_run_so_that_its_id_is_not_reused():
     run = Run()
-    for number in range(50):
-        own = Own(lambda texts: None)
-        assert told(embedded(run, own, "a")) == [[1.0, 1.0]]
-        assert own.batches == [["a"]], number
+    for _ in range(50):  # each lives as long as its run, so that its id is not reused
+        own = Equal()
+        embedded(run, own, "a")
+        assert own.batches == [["a"]]
         del own
 
 
@@ -261,103 +282,59 @@ class TestFailures:
         assert [isinstance(job.exception(PATIENCE), Refusal) for job in jobs] == [True, True, False]
         assert told(jobs[2].result()) == [[1.0, 1.0], [1.0, 1.0]]
 
-    @each("status", [401, 403, 404, 500, 429])
-    def test_a_batch_is_not_halved_after_an_error_that_no_text_caused(self, status):
-        def before(texts):
-            error = Refusal("no")
-            error.status_code = status
-            raise error
-
-        own = Own(before)
-        with pytest.raises(Refusal):
-            embedded(Run(), own, *map(str, range(64)))
-        assert len(own.batches) == 1
-
-    @each("error", [TimeoutError("slow"), ConnectionResetError("lost")])
-    def test_a_batch_is_not_halved_after_a_transport_error(self, error):
-        def before(texts):
-            raise error
-
-        own = Own(before)
+    @each(
+        ("error", "tries"),
+        [*((refusal(status), 1) for status in (401, 403, 404)), (TimeoutError("slow"), 2), (refusal(500), 2)],
+    )
+    def test_a_batch_is_not_halved_after_an_error_that_no_text_caused(self, error, tries):
+        own = Own(raising(*[error] * 9))
         with pytest.raises(type(error)):
             embedded(Run(retry=RetryPolicy(attempts=2, initial=0.0)), own, *"abcd")
-        assert own.batches == [[*"abcd"]] * 2
+        assert own.batches == [[*"abcd"]] * tries
 
     @each("status", [400, 413, 422])
     def test_a_batch_that_is_too_long_as_a_whole_is_cut_until_it_fits(self, status):
         def before(texts):
             if sum(map(len, texts)) > 100:
-                error = Refusal("too many tokens")
-                error.status_code = status
-                raise error
+                raise refusal(status)
 
         own = Own(before)
         texts = ["y" * (10 + number) for number in range(20)]
         assert told(embedded(Run(), own, *texts)) == [vector(text) for text in texts]
 
     def test_batches_are_retried_by_the_policy_of_the_run(self):
-        lost = [TimeoutError("one"), ConnectionResetError("two")]
-
-        def before(texts):
-            if lost:
-                raise lost.pop()
-
-        own, run = Own(before), Run(retry=RetryPolicy(attempts=3, initial=0.0))
+        own = Own(raising(TimeoutError("one"), ConnectionResetError("two")))
+        run = Run(retry=RetryPolicy(attempts=3, initial=0.0))
         assert len(embedded(run, own, "a", "b")) == 2
         assert own.batches == [["a", "b"]] * 3
         assert run.meter.usage.embedded == 2
 
     def test_failed_texts_are_not_cached(self):
-        errors = [Refusal("once")]
-
-        def before(texts):
-            if errors:
-                raise errors.pop()
-
-        own, run = Own(before), Run()
+        own, run = Own(raising(Refusal("once"))), Run()
         with pytest.raises(Refusal, match="once"):
             embedded(run, own, "a")
-        assert told(embedded(run, own, "a")) == [[1.0, 1.0]]
+        assert told(embedded(run, own, "a")) == told(embedded(run, own, "a")) == [[1.0, 1.0]]
         assert own.batches == [["a"], ["a"]]
-        assert embedded(run, own, "a")
-        assert len(own.batches) == 2
 
-    @each("wrong", [-1, 1], ids=["fewer", "more"])
     @each("count", [1, 2, 5])
-    def test_a_wrong_number_of_vectors_is_never_matched_by_place(self, wrong, count):
-        class Miscounting(Own):
-            def embed_documents(self, texts):
-                return [[1.0], *super().embed_documents(texts)] if wrong > 0 else super().embed_documents(texts)[:-1]
-
-        with pytest.raises(ModelOutputError, match=f"the embeddings returned {1 + wrong} vectors for 1 texts"):
-            embedded(Run(), Miscounting(), *map(str, range(count)))
+    def test_a_wrong_number_of_vectors_or_no_list_is_never_matched_by_place(self, count):
+        for wrong, more in ((-1, []), (1, [[1.0], [1.0]])):
+            odd = Fixed(lambda texts, more=more: [*more, *map(vector, texts[1:])])
+            with pytest.raises(ModelOutputError, match=f"the embeddings returned {1 + wrong} vectors for 1 texts"):
+                embedded(Run(), odd, *map(str, range(count)))
+        for reply in (None, 5, "ab"):
+            with pytest.raises((ModelOutputError, TypeError)):
+                embedded(Run(timeout=5), Fixed(lambda texts, reply=reply: reply), "a", "b", *map(str, range(count)))
 
     @each("rubbish", [["not", "numbers"], {"a": 1}, [[1.0], [2.0, 3.0]], "text"])
     def test_an_invalid_vector_fails_only_its_text(self, rubbish):
-        class Odd(Own):
-            def embed_documents(self, texts):
-                return [rubbish if text == "odd" else vector(text) for text in texts]
-
-        queue = EmbeddingQueue(Odd())
+        queue = EmbeddingQueue(Fixed(lambda texts: [rubbish if text == "odd" else vector(text) for text in texts]))
         futures, _ = queue.add(["a", "odd", "b"], lambda _new: None)
         drive(queue.send_batches(), Run(), {})
         assert [type(future.exception()) for future in futures] == [type(None), ModelOutputError, type(None)]
 
-    @each("given", [None, 5, "ab"])
-    def test_a_reply_without_vectors_is_an_error(self, given):
-        class Odd(Own):
-            def embed_documents(self, texts):
-                return given
-
-        with pytest.raises((ModelOutputError, TypeError)):
-            embedded(Run(timeout=5), Odd(), "a", "b")
-
     def test_vectors_from_a_numpy_matrix_do_not_keep_it_alive(self):
-        class Matrix(Own):
-            def embed_documents(self, texts):
-                return np.ones((len(texts), 3))
-
-        first, second = embedded(Run(), Matrix(), "a", "b")
+        first, second = embedded(Run(), Fixed(lambda texts: np.ones((len(texts), 3))), "a", "b")
         assert first.shape == second.shape == (3,)
         assert first.base is second.base is None
 
@@ -602,15 +579,11 @@ class TestMemory:
         embedded(run, own, "b")
         assert own.texts == ["a", "b", "c", "d", "b"]
 
-    def test_more_texts_than_the_cache_holds_all_get_their_vectors(self, monkeypatch):
-        monkeypatch.setattr(embedding, "_MAX_CACHED", 3)
-        texts = ["x" * number for number in range(300)]
-        assert told(embedded(Run(), Own(), *texts)) == [vector(text) for text in texts]
-
     @pytest.mark.parametrize("kept", [0, 1, 64])
     def test_a_small_cache_under_load_only_sends_more_texts(self, monkeypatch, kept):
         monkeypatch.setattr(embedding, "_MAX_CACHED", kept)
-        own, run = Own(), Run()
+        own, run, texts = Own(), Run(), ["x" * number for number in range(300)]
+        assert told(embedded(Run(), Own(), *texts)) == [vector(text) for text in texts]
         with ThreadPoolExecutor(8) as pool:
             jobs = [pool.submit(embedded, run, own, *("y" * (n % 30 + k) for k in range(4))) for n in range(200)]
             assert all(told(job.result(PATIENCE))[0] == vector("y" * (n % 30)) for n, job in enumerate(jobs))

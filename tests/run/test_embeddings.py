@@ -4,7 +4,6 @@ Counts are those of the server.
 """
 
 import asyncio
-import gc
 import json
 import logging
 import socket
@@ -125,51 +124,6 @@ class TestBatches:
         assert set(server.embedder.texts) == {hostile, "lone \ufffd surrogate", *REFERENCES}
 
 
-class TestSlots:
-    @crossed("report_of")
-    async def test_embeddings_and_judge_together_take_no_more_than_the_slots(self, endpoint, report_of):
-        flying, most, lock = [0], [0], threading.Lock()
-
-        class Counting(Embedder):
-            def vectors(self, texts, received, server):
-                with counted():
-                    return super().vectors(texts, received, server)
-
-        class counted:
-            def __enter__(self):
-                with lock:
-                    flying[0] += 1
-                    most[0] = max(most[0], flying[0])
-
-            def __exit__(self, *_):
-                with lock:
-                    flying[0] -= 1
-
-        def judge(request):
-            with counted():
-                time.sleep(0.005)
-                return offline(request)
-
-        server = endpoint.server(judge, embedder=Counting(latency=0.02))
-        metrics = [
-            METRICS["answer_relevance"](endpoint.model(server), endpoint.embeddings(server)),
-            answer_similarity(endpoint.embeddings(server)),
-        ]
-        check(await report_of([about(number) for number in range(24)], metrics, max_concurrency=3))
-        assert most[0] <= 3
-
-
-class TestTimeout:
-    @crossed("report_of")
-    async def test_a_request_that_hangs_is_given_up_and_tried_again(self, endpoint, report_of):
-        embedder = Embedder(faults=Faults.script(["hang"], hang_seconds=10 * PATIENCE))
-        server = endpoint.server(offline, embedder=embedder)
-        metrics = metrics_with(endpoint.embeddings(server), ["answer_similarity"])
-        before = time.monotonic()
-        check(await report_of(RICH, metrics, timeout=0.3, retry=RetryPolicy(initial=0.01)))
-        assert time.monotonic() - before < PATIENCE
-
-
 class OnItsLoop(Embeddings):
     """Embeds on the loop it was made for, through async methods only; notes threads and loops."""
 
@@ -224,28 +178,6 @@ class TestLoops:
         check(reports[1])
         check(evaluate(samples, metrics_with(embeddings), **options))
         await load()
-
-    async def test_cancelling_a_run_cancels_its_requests_and_leaves_nothing_behind(self):
-        ended, complaints = [], []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-
-        class Slow(OnItsLoop):
-            async def aembed_documents(self, texts):
-                self.loops.add(0)
-                try:
-                    await asyncio.sleep(60)
-                finally:
-                    ended.append(texts)
-
-        embeddings = Slow()
-        run = asyncio.create_task(aevaluate([about(n) for n in range(9)], metrics_with(embeddings), progress=False))
-        await auntil(lambda: embeddings.loops)
-        run.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        await auntil(lambda: ended and len(asyncio.all_tasks()) == 1)
-        gc.collect()
-        assert complaints == []
 
 
 class TestSecrets:

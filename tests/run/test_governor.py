@@ -29,22 +29,6 @@ def nothing():
     return Cost()
 
 
-def test_without_a_budget_every_task_is_admitted():
-    governor = Governor()
-    assert all(governor.admit("m", lambda: Cost(10**9)) for _ in range(3))
-    governor.settle("m", Cost(), Cost(5))
-    assert not governor.exhausted
-
-
-def test_the_guess_is_reserved_until_a_task_is_settled():
-    governor = Governor(Budget(calls=4))
-    first = governor.admit("m", lambda: Cost(2))
-    assert first == Cost(2)
-    assert governor.admit("m", lambda: Cost(2)) == Cost(2)
-    assert governor.admit("m", lambda: Cost(2)) is None
-    assert governor.exhausted
-
-
 def test_the_mean_cost_of_the_kind_replaces_the_guess():
     governor = Governor(Budget(calls=10))
     for cost in (Cost(1), Cost(3)):
@@ -52,6 +36,9 @@ def test_the_mean_cost_of_the_kind_replaces_the_guess():
         governor.settle("m", reserved, cost)
     assert governor.admit("m", nothing) == Cost(2)
     assert governor.admit("other", lambda: Cost(5)) is None
+    unbounded = Governor()
+    assert all(unbounded.admit("m", lambda: Cost(10**9)) for _ in range(3))
+    assert (governor.exhausted, unbounded.exhausted) == (True, False)
 
 
 def test_after_the_first_rejection_only_free_tasks_are_admitted():
@@ -80,13 +67,6 @@ def test_each_bound_is_enforced_separately(bound):
     assert governor.admit("m", lambda: cost) is None
 
 
-def test_free_tasks_do_not_lower_the_mean_cost_of_their_kind():
-    governor = Governor(Budget(calls=10, embeddings=10))
-    for cost in (Cost(), Cost(4), Cost(), Cost(2, embeddings=5)):
-        governor.settle("m", Cost(), cost)
-    assert governor.admit("m", nothing) == Cost(3, embeddings=5)
-
-
 def test_the_guess_is_used_until_a_bounded_cost_is_known():
     guesses = []
 
@@ -99,6 +79,7 @@ def test_the_guess_is_used_until_a_bounded_cost_is_known():
         assert governor.admit("m", guess) == expected
         governor.settle("m", expected, cost)
     assert len(guesses) == 3
+    governor.settle("m", Cost(), Cost())  # a free task does not lower the mean
     assert governor.admit("m", guess) == Cost(3, 0, 4)  # nobody asked for tokens
     assert len(guesses) == 3
 
@@ -175,21 +156,6 @@ class YieldingFailure(Failure):
         return super().__getattribute__(name)
 
 
-def test_calls_of_many_threads_reach_the_bound_and_do_not_exceed_it():
-    meter = YieldingMeter()
-    governor = Governor(Budget(calls=100), meter)
-
-    def call():
-        try:
-            governor.begin_call()
-        except BudgetExceeded:
-            return 0
-        governor.end_call(lambda: meter.add(calls=1))
-        return 1
-
-    assert (hammer(call), meter.usage.calls) == (100, 100)
-
-
 def test_a_call_whose_charging_is_under_way_is_counted_once():
     meter, begins = UsageMeter(), threading.Event()
     governor = Governor(Budget(calls=2), meter)
@@ -211,9 +177,9 @@ def test_a_call_whose_charging_is_under_way_is_counted_once():
         another[0].result(PATIENCE)
 
 
-def test_texts_of_many_threads_reach_the_bound_and_do_not_exceed_it():
+def test_calls_and_texts_of_many_threads_reach_the_bound_and_do_not_exceed_it():
     meter = YieldingMeter()
-    governor = Governor(Budget(embeddings=300), meter)
+    governor = Governor(Budget(calls=100, embeddings=300), meter)
 
     def embed():
         try:
@@ -222,6 +188,7 @@ def test_texts_of_many_threads_reach_the_bound_and_do_not_exceed_it():
             return 0
         return 3
 
+    assert (hammer(lambda: spend(governor, meter, 1)), meter.usage.calls) == (100, 100)
     assert (hammer(embed), meter.usage.embedded) == (300, 300)
 
 
