@@ -64,7 +64,7 @@ _Endpoints = Sequence[tuple[object, str]]
 
 
 class Job:
-    """What one evaluation was asked for, what is counted while it runs, and its report.
+    """Metrics, samples and options of one evaluation, its counts and its report. `Evaluation` executes it.
 
     Args:
         metrics: metrics and suites.
@@ -73,19 +73,21 @@ class Job:
 
     Attributes:
         metrics: the metrics, without suites; the strong judge's follow those of the user.
-        own: number of metrics of the user.
-        source: the prepared samples.
-        samples: the samples in the order in which they are asked about.
-        sequential: the samples in random order, until a stopping rule is satisfied; None without a rule.
-        drawn: ids of the samples that the strong judge scores; none without an audit.
+        own: number of the user's metrics; those of an audit are not among them.
+        source: the parsed samples, in the order of the input.
+        samples: the same samples in the order in which they are scored.
+        sequential: iterator over the samples in random order that ends when the stopping rule is satisfied; None
+            without a rule.
+        drawn: ids of the samples that the strong judge of the audit scores; empty without an audit.
         run: governor, retries, usage and threads shared by all metrics.
-        config: LangChain config with the callbacks.
-        score_store: scores in the journal.
-        scheduler: tasks of the workers.
-        mixed_measures: metrics whose scores have different meanings.
+        order: note on the order of the samples, for a run with a budget; None for the order of the input.
+        config: LangChain config with the callback handlers of the options.
+        score_store: finished scores in the journal; stores nothing without a journal.
+        scheduler: hands out a task for each sample and metric to the workers.
+        mixed_measures: counts, by metric, of what chunks were compared with; a metric with several kinds gets a note.
         left_out: index of the sample and name of the metric of each score that did not fit the budget.
-        gives_up: True to end the calls to judges that never answer.
-        canaries: answers of the judges to statements with known verdicts; None if they were not asked.
+        gives_up: True to end the calls to a judge after 20 failed scores in a row without a valid reply.
+        canaries: results of the plain statements that the judges were asked first; None if they were not asked.
 
     Raises:
         ConfigError: if a metric or the value of an option is invalid.
@@ -173,7 +175,7 @@ class Job:
         ]
 
     def begin(self, run: Run | None = None) -> None:
-        """Begin to count, in another run if one is given."""
+        """Reset the counts, and replace the run if one is given."""
         self.run = run or self.run
         self.mixed_measures, self._free_checks, self._units = MixedMeasures(), FreeChecks(), Units()
         self.left_out: list[tuple[int, str]] = []
@@ -337,8 +339,8 @@ class Job:
         names = {id(endpoint): (endpoint, name) for metric in self._endpoints for endpoint, name in metric}
         for endpoint, name in names.values():
             if outage := self.run.governor.outage(endpoint):
-                failure = f"{outage.cause.error}: {outage.cause.message}"
-                yield Note(code, judge=name, count=outage.failures, failure=failure)
+                count, cause = outage
+                yield Note(code, judge=name, count=count, failure=f"{cause.error}: {cause.message}")
 
     def _interruption_notes(self) -> Iterable[str]:
         """Return notes on what an interrupted run leaves behind."""

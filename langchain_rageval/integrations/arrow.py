@@ -155,18 +155,9 @@ class BatchScorer:
 
     def _complete(self, scores: Mapping[str, Score], stopped: str, left_out: set[str]) -> dict[str, Score]:
         """Return the scores of a row; failures for those whose judge is not called any more."""
-        error = JudgeUnavailable(stopped)
-        failed = (
-            {}
-            if not stopped
-            else {
-                name: score
-                for metric in self.evaluation.metrics
-                for name, score in failure_scores(metric, error, Usage()).items()
-                if name not in left_out
-            }
-        )
-        return {**failed, **scores}
+        error, metrics = JudgeUnavailable(stopped), self.evaluation.metrics if stopped else ()
+        failed = (item for metric in metrics for item in failure_scores(metric, error, Usage()).items())
+        return {name: score for name, score in failed if name not in left_out} | dict(scores)
 
     def _parse(self, record: dict[str, Any], place: int | None) -> tuple[Sample, SampleError | None]:
         """Return the sample, or a placeholder with the record's text and the error."""

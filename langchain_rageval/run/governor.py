@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import astuple, dataclass
 from functools import reduce
 from math import inf
+from typing import NamedTuple
 
 from langchain_rageval._internal.redaction import LONGEST_MESSAGE, cut_middle, redact_secrets
 from langchain_rageval.data.schema import Failure
@@ -31,8 +32,7 @@ _FREE = Cost()
 _UNBOUNDED = Cost(inf, inf, inf)
 
 
-@dataclass(frozen=True)
-class Outage:
+class Outage(NamedTuple):
     """Failed scores because of which an endpoint is not called any more.
 
     Attributes:

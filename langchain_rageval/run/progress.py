@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from langchain_rageval.run.usage import UsageMeter, format_money
 
@@ -102,15 +103,13 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """Progress display that redraws one line with a progress bar."""
 
-    def __init__(
-        self, total: int | None, meter: UsageMeter | None, unit: str, outcome: Callable[[], str] | None = None
-    ) -> None:
+    def __init__(self, total: int | None, *options: Any) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as Bar
         from rich.table import Column
 
-        super().__init__(total, meter, unit, outcome)
+        super().__init__(total, *options)
         text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
         columns = (SpinnerColumn(), BarColumn(bar_width=30), text)
         self._bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)

@@ -142,6 +142,7 @@ def main() -> None:
     url, rows = here.recv(), rows_of(options.samples)
     if options.trouble:
         in_trouble(url, rows, options)
+        here.send(False)
         return
     make_metrics = judged_by(url)
     budget = None if options.budget is None else Budget(calls=options.budget)

@@ -18,7 +18,7 @@ from langchain_rageval import Budget, BudgetExceeded
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import JudgeUnavailable
 from langchain_rageval.run.budget import Cost
-from langchain_rageval.run.governor import Governor, LeasingGovernor, Ledger, Outage
+from langchain_rageval.run.governor import Governor, LeasingGovernor, Ledger
 from langchain_rageval.run.usage import UsageMeter
 
 SPENT = "the budget of {} is spent; the score was begun and cannot be finished"
@@ -196,7 +196,7 @@ def test_failures_of_many_threads_are_each_counted_once():
     governor, failure = Governor(), YieldingFailure(step="verify", error="Rejected", message="no")
     governor.check_endpoint(ENDPOINT)
     assert hammer(lambda: governor.record_failed_score([ENDPOINT], failure)) == 1
-    assert governor.outage(ENDPOINT) == Outage(20, failure)
+    assert governor.outage(ENDPOINT) == (20, failure)
 
 
 @each(
@@ -263,7 +263,7 @@ def test_calls_end_after_twenty_scores_in_a_row_that_failed_alike():
     assert not failed_scores(governor, 19, "another")
     assert governor.outage(ENDPOINT) is None
     assert failed_scores(governor, 1, "another")
-    assert governor.outage(ENDPOINT) == Outage(20, Failure(step="verify", error="another", message="no 0"))
+    assert governor.outage(ENDPOINT) == (20, Failure(step="verify", error="another", message="no 0"))
     assert not failed_scores(governor, 1, "another")  # it has ended them before
     assert not governor.allows_retry(ENDPOINT)
     with pytest.raises(JudgeUnavailable, match="is not called any more"):
