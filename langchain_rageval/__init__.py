@@ -19,12 +19,15 @@ _MODULES = {
 
 _MOVED = {"JournalError": "langchain_rageval.errors", "load_labels": "langchain_rageval.report.labelling"}
 """Names that earlier versions listed here and that still import, with the modules that have them."""
+_PATHS = ("presets", "ranking", "sinks")  # modules that users import from
 
 __all__ = sorted(name for name in _MODULES if name != "__version__")
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name on first use."""
+    """Import a public name or module on first use."""
+    if name in _PATHS:
+        return import_module(f"{__name__}.{name}")
     home = _MODULES.get(name) or _MOVED.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -204,6 +204,8 @@ def test_names_that_users_type_are_where_the_contract_says():
     from langchain_rageval.steps import Statements, Verdicts
 
     assert issubclass(JudgeOutputError, langchain_rageval.RagevalError)
+    for name in ("presets", "ranking", "sinks"):
+        assert isinstance(getattr(langchain_rageval, name), types.ModuleType)
     assert (Statements.__name__, Verdicts.__name__) == ("Statements", "Verdicts")
 
 
