@@ -34,9 +34,9 @@ class JsonNumber(float):
         return JsonNumber, (self.literal,)
 
 
-def read_sentence_numbers(value: Any) -> Any:
-    """Return a list of texts for a text, such as "1.1, 2.3", for numbers, and for lists in a list; others unchanged."""
-    values = value if isinstance(value, list) else [value] if isinstance(value, str | JsonNumber) else value
+def _read_sentence_numbers(value: Any) -> Any:
+    """Return a list of texts for a text, such as "1.1, 2.3", for numbers, for lists in a list, and for null."""
+    values = [] if value is None else [value] if isinstance(value, str | JsonNumber) else value
     if not isinstance(values, list):
         return values
     if values and all(isinstance(item, list) for item in values):
@@ -44,16 +44,8 @@ def read_sentence_numbers(value: Any) -> Any:
     return [item.literal if isinstance(item, JsonNumber) else item for item in values]
 
 
-def read_evidence(value: Any) -> Any:
-    """Return sentence numbers as `read_sentence_numbers` does; null stands for no evidence."""
-    return [] if value is None else read_sentence_numbers(value)
-
-
-SentenceNumbers = Annotated[list[str], BeforeValidator(read_sentence_numbers)]
-"""Sentence numbers such as "2.3", which the step compares with those of the contexts."""
-
-Evidence = Annotated[list[str], BeforeValidator(read_evidence)]
-"""Sentence numbers that support a verdict; none if the reply says null."""
+SentenceNumbers = Annotated[list[str], BeforeValidator(_read_sentence_numbers)]
+"""Sentence numbers such as "2.3", which the step compares with those of the contexts; none if the reply says null."""
 
 
 ITEM_KEYS = frozenset({"statement", "context", "answer", "reference", "entity", "criterion"})
@@ -95,7 +87,7 @@ class Verdict(BaseModel):
 
     statement: int
     reason: Reason = ""
-    evidence: Evidence
+    evidence: SentenceNumbers
     verdict: VerdictLabel
 
     @model_validator(mode="before")
@@ -208,7 +200,7 @@ class FoundEntity(BaseModel):
     """An entity that the contexts name, and the sentences that do."""
 
     entity: int
-    evidence: Evidence
+    evidence: SentenceNumbers
 
 
 class FoundEntities(BaseModel):
@@ -400,7 +392,7 @@ class PaddedContext(BaseModel):
 class StandaloneQuestion(BaseModel):
     """Last question of a conversation, worded so that it is understood without the conversation."""
 
-    reason: Reason = ""
+    reason: str
     question: str
 
 

@@ -62,11 +62,6 @@ class Prompt(HashableModel):
     instruction: str
     examples: list[Example] = Field(default_factory=list)
 
-    @property
-    def reads_contexts(self) -> bool:
-        """True if the step shows contexts to the judge."""
-        return any("contexts" in example.input for example in self.examples)
-
 
 class StepPrompts(HashableModel):
     """Prompts of one step of the user in several languages.

@@ -117,6 +117,11 @@ class CritiqueAspect(ItemStep):
         findings = yield from self.rule_on(sample, {1: item}, contexts)
         return self.with_findings(with_windows(state, contexts, self.judge), "aspect_verdict", findings)
 
+    @property
+    def instrument(self) -> dict[str, Any]:
+        """Configuration of this step that affects its verdicts, and that contexts are read in windows."""
+        return {**super().instrument, "contexts": "windows"}
+
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
         return [(items, window) for window in background_windows(shown, judge)]
 

@@ -22,10 +22,7 @@ class ExtractEntities(JudgeStep):
     Entities that differ only in case, ё or white space are the same; the first spelling is kept.
     """
 
-    @property
-    def shows_question(self) -> bool:
-        """False: the question only determines the language of the prompt."""
-        return False
+    reads_question = False
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge for the entities of the references: one request per distinct reference that is not blank."""
@@ -72,10 +69,7 @@ class FindEntities(ItemStep):
     is_proved = True
     joins_reasons = True
 
-    @property
-    def shows_question(self) -> bool:
-        """False: the question only determines the language of the prompt."""
-        return False
+    reads_question = False
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which entities the contexts name.

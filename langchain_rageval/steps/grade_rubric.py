@@ -64,7 +64,7 @@ class GradeRubric(GradeStep):
             ]
             for language, criteria in self.criteria.items()
         }
-        return {**super().instrument, "criteria": digest_of(inputs)}
+        return {**super().instrument, "criteria": digest_of(inputs), "contexts": "windows"}
 
     def _criteria(self, language: str) -> _Criteria:
         return self.criteria.get(language) or self.criteria[DEFAULT_LANGUAGE]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
 from types import FunctionType
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.graph import Graph
@@ -48,6 +48,9 @@ class Stage(Traced[S, S]):
 
     __str__ = __repr__
 
+    reads_question: ClassVar[bool] = True
+    """False if the question only determines the language of the prompt."""
+
     @abstractmethod
     def work(self, state: S) -> Operation[S]:
         """Yield requests, receive their replies, and return the new state. Does no I/O."""
@@ -65,7 +68,7 @@ class Stage(Traced[S, S]):
     @property
     def shows_question(self) -> bool:
         """True if a judge reads the question of the sample, which must then be understood without its history."""
-        return bool(self.judges)
+        return self.reads_question and bool(self.judges)
 
     @property
     def report_notes(self) -> Sequence[str]:

@@ -373,8 +373,8 @@ class SampleStep(JudgeStep):
         own = {"inputs": describe(self.definition.inputs), "answer": describe(self.answer)}
         if self.definition.windows is not None:
             own["windows"] = describe(self.definition.windows)
-        if self.definition.reducer is not None and len(voters_of(self.judge)) > 1:
-            own["reducer"] = describe(self.definition.reducer)
+        if len(voters_of(self.judge)) > 1:
+            own["reducer"] = describe(self.definition.reducer or "by field and place")
         return {**super().instrument, **own}
 
 
