@@ -39,11 +39,8 @@ def test_differences_are_paired_within_trees():
     assert found["conditional"]["faithfulness"].verdict == "inconclusive"
     assert list(found) == ["reasoning", "conditional"]
     assert found.trees == 8
-
-
-def test_where_lower_is_better_a_greater_value_is_worse():
-    metric = forest().by_evolution()["reasoning"]["noise_sensitivity"]
-    assert (metric.difference, metric.verdict) == (pytest.approx(0.5), "worse")
+    noise = found["reasoning"]["noise_sensitivity"]
+    assert (noise.difference, noise.verdict) == (pytest.approx(0.5), "worse")
 
 
 def test_p_values_are_adjusted_over_evolutions_and_metrics():
@@ -104,22 +101,6 @@ def test_hostile_names_are_escaped():
     assert isinstance(found.plot(), Figure)
 
 
-def test_a_report_read_from_its_file_gives_the_same(tmp_path):
-    report = forest()
-    report.to_jsonl(tmp_path / "r.jsonl")
-    assert repr(Report.load(tmp_path / "r.jsonl", lazy=True).by_evolution()) == repr(report.by_evolution())
-
-
-def test_the_picture_has_a_panel_for_each_metric_and_a_line_for_each_evolution():
-    found = forest().by_evolution()
-    panels = found.plot().axes
-    assert [axes.get_title(loc="left") for axes in panels] == ["faithfulness", "noise_sensitivity ↓"]
-    assert [label.get_text() for label in panels[0].get_yticklabels()] == ["reasoning", "conditional"]
-    assert [text.get_text() for text in panels[0].texts] == ["-0.50, 8 trees", "+0.00, 8 trees"]
-    metric = found["reasoning"]["faithfulness"]
-    assert list(panels[0].lines[1].get_xdata()) == [metric.low, metric.high]
-
-
 @pytest.mark.parametrize(
     ("language", "title"), [("en", "What makes questions harder"), ("ru", "Что усложняет вопросы")]
 )
@@ -139,6 +120,8 @@ def test_the_figure_is_drawn_as_stored():
     assert_stored("plot_of_evolutions.txt", described(Report(rows).by_evolution().plot()))
 
 
-def test_the_table_is_as_stored():
+def test_the_table_is_as_stored_also_of_a_report_in_a_file(tmp_path):
     found = forest(trees=7).by_evolution()
     assert_stored("evolutions.txt", f"{found}\n{plain(found.cells())}\n{plain(found)}\n{found.notes}\n")
+    forest(trees=7).to_jsonl(tmp_path / "r.jsonl")
+    assert repr(Report.load(tmp_path / "r.jsonl", lazy=True).by_evolution()) == repr(found)

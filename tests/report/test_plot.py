@@ -90,6 +90,8 @@ def test_names_are_drawn_as_they_are_and_in_cyrillic_without_a_warning(tmp_path)
     figure = Report([one(0.5, name)]).plot()
     figure.savefig(tmp_path / "a.svg")
     assert "верность $\\oops$ \ufffd\ufffd\n1 of 1 scored" in texts(figure)
+    for length, drawn in ((30, "м" * 30), (31, "м" * 29 + "…")):
+        assert f"{drawn}\n1 of 1 scored" in texts(Report([one(0.5, "м" * length)]).plot())
 
 
 def test_a_notebook_gets_a_picture():
@@ -123,8 +125,3 @@ def test_each_figure_is_drawn_as_stored():
     rows = [row.model_copy(update={"scores": {**row.scores, "н": unscored(metric="н")}}) for row in late.rows]
     rows[0].scores["only here"] = scored(-3.0, "only here")
     assert_stored("plot_with_baseline.txt", described(Report(rows).plot(baseline=early)))
-
-
-def test_names_of_30_characters_are_drawn_whole():
-    for length, drawn in ((30, "м" * 30), (31, "м" * 29 + "…")):
-        assert f"{drawn}\n1 of 1 scored" in texts(Report([one(0.5, "м" * length)]).plot())

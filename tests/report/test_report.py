@@ -129,6 +129,7 @@ def test_a_frame_has_a_line_for_each_sample_and_says_why_there_is_no_value():
     assert frame["faithfulness.without"][2] == "APIConnectionError: Connection error."
     assert frame["metadata.split"][0] == "x"
     assert frame["contexts"][0] == ["c"]
+    assert len(report_of().to_pandas()) == 0
 
 
 def test_nan_is_nowhere_else():
@@ -137,10 +138,6 @@ def test_nan_is_nowhere_else():
     assert "nan" not in shown.lower()
     with pytest.raises(ValueError, match="finite"):
         scored(math.nan)
-
-
-def test_an_empty_report_is_an_empty_frame():
-    assert len(report_of().to_pandas()) == 0
 
 
 # What it looks like
@@ -164,19 +161,20 @@ def test_a_report_by_the_offline_judge_says_so_once():
     assert report.notes[0] in Tags(report._repr_html_()).texts
 
 
-@pytest.mark.parametrize(("mode", "rung"), [("auto", "json_schema"), ("function_calling", "function_calling")])
-def test_a_report_says_how_a_model_was_asked(openai_server, chat_openai, mode, rung):
-    server = openai_server(offline)
+@pytest.mark.parametrize(
+    ("mode", "faults", "rung"),
+    [
+        ("auto", [], "json_schema"),
+        ("function_calling", [], "function_calling"),
+        ("auto", ["refused_format"], "function_calling"),
+    ],
+)
+def test_a_report_says_how_a_model_was_asked(openai_server, chat_openai, mode, faults, rung):
+    server = openai_server(offline, faults=Faults.script(faults))
     report = evaluate([SAMPLE], faithfulness(Judge(chat_openai(server), mode=mode)), progress=False)
     (note,) = report.notes
     assert note.endswith(f" was called in {rung} mode.")
     assert "sk-test" not in note
-
-
-def test_a_report_says_that_the_rung_fell(openai_server, chat_openai):
-    server = openai_server(offline, faults=Faults.script(["refused_format"]))
-    (note,) = evaluate([SAMPLE], faithfulness(chat_openai(server)), progress=False).notes
-    assert note.endswith(" was called in function_calling mode.")
 
 
 def test_a_metric_that_was_left_out_everywhere_does_not_pass_nor_one_that_the_left_out_scores_could_turn():

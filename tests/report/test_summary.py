@@ -39,11 +39,7 @@ def test_every_score_is_counted_once_and_only_values_make_the_mean(scores):
     )
     assert summary.mean == (fmean(values) if values else None)
     assert (summary.low, summary.high) == (bounded_mean_interval(values) if values else (None, None))
-
-
-def test_without_a_value_there_is_no_mean():
-    summary = report_of(failed(), unscored()).summary()["faithfulness"]
-    assert (summary.mean, summary.low, summary.high, summary.interval) == (None, None, None, "")
+    assert values or summary.interval == ""
 
 
 @pytest.mark.parametrize("values", [[0.2, 1.5], [-0.1, 0.5], [3.0, 4.0]])
@@ -132,11 +128,8 @@ def test_a_summary_reads_as_a_line_for_each_metric():
     first, second = repr(report_of([scored(1.0), failed("other")]).summary()).splitlines()
     assert first == "faithfulness 1.000 [0.207, 1.000] (1 scored, 0 unscored, 0 failed; 0 calls)"
     assert second == "other no score (0 scored, 0 unscored, 1 failed; 0 calls)"
-
-
-def test_nothing_evaluated_is_an_empty_summary():
-    summary = report_of().summary()
-    assert (dict(summary), dict(summary.aspects), repr(summary)) == ({}, {}, "")
+    empty = report_of().summary()
+    assert (dict(empty), dict(empty.aspects), repr(empty)) == ({}, {}, "")
 
 
 def test_correctness_counts_a_refusal_that_has_a_value_too():

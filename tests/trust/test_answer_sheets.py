@@ -191,22 +191,17 @@ def test_samples_may_come_from_a_file(tmp_path):
         answer_sheets({"m": ECHO}, path)
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
+@each(
+    ("models", "samples", "most", "told"),
     [
-        (({}, SAMPLES), "models must be a mapping"),
-        (([ECHO], SAMPLES), "models must be a mapping"),
-        (({"m": str}, SAMPLES), "models maps names to chains or chat models, got 'm': type"),
-        (({" ": ECHO}, SAMPLES), "models maps names"),
-        (({"m": ECHO}, SAMPLES[0]), "samples must be a collection"),
+        ({}, SAMPLES, 8, "models must be a mapping"),
+        ([ECHO], SAMPLES, 8, "models must be a mapping"),
+        ({"m": str}, SAMPLES, 8, "models maps names to chains or chat models, got 'm': type"),
+        ({" ": ECHO}, SAMPLES, 8, "models maps names"),
+        ({"m": ECHO}, SAMPLES[0], 8, "samples must be a collection"),
+        *(({"m": ECHO}, SAMPLES, most, "max_concurrency must be a whole number of at least 1") for most in (0, 1.5)),
     ],
 )
-def test_invalid_arguments_raise(given, told):
+def test_invalid_arguments_raise(models, samples, most, told):
     with pytest.raises(ConfigError, match=told):
-        answer_sheets(*given)
-
-
-@pytest.mark.parametrize("max_concurrency", [0, 1.5])
-def test_concurrency_is_a_whole_number(max_concurrency):
-    with pytest.raises(ConfigError, match="max_concurrency must be a whole number of at least 1"):
-        answer_sheets({"m": ECHO}, SAMPLES, max_concurrency=max_concurrency)
+        answer_sheets(models, samples, max_concurrency=most)
