@@ -22,7 +22,11 @@ def parts(line):
 
 
 GATE_COMMANDS = [
-    " ".join(parts(shlex.split(line.replace("$bin/", "x/bin/").split("2>&1")[0].split(">")[0].strip("() "))))
+    " ".join(
+        parts(
+            shlex.split(line.partition(" # ")[0].replace("$bin/", "x/bin/").split("2>&1")[0].split(">")[0].strip("() "))
+        )
+    )
     for line in GATE.splitlines()
     if "$bin/" in line and not line.startswith("bin=") and "-m build" not in line
 ]
