@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from helpers.chains import Agent, search, with_history
 from helpers.each import each
-from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, joined, watching, with_callback
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, joined, watched, watching, with_callback
 from helpers.scripted import answering, offline_reply
 from helpers.waiting import PATIENCE
 from langchain.agents import create_agent
@@ -89,9 +89,7 @@ def test_a_message_with_nothing_but_an_image_is_no_question(caplog):
 
 
 def test_a_run_without_a_thread_has_no_conversation():
-    callback, rows = watching(METRIC)
-    RunnableLambda(lambda question: ANSWER).invoke("Why?", with_callback(callback))
-    callback.close(None)
+    _, rows = watched(RunnableLambda(lambda question: ANSWER), "Why?", METRIC)
     assert not {"conversation", "turn"} & rows[0].sample.metadata.keys()
 
 
