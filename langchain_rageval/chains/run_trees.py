@@ -30,7 +30,7 @@ RunRecord = dict[str, Any]
 
 _MESSAGES = ("messages", "chat_history", "history")  # names in the inputs of steps
 _EXAMPLES = re.compile(r"example|few_?shot|demonstration|^(?:shots|demos)$", re.IGNORECASE)
-_ROUTES = re.compile(r"rout(?:e|ing)|intent", re.IGNORECASE)
+_ROUTES = re.compile(r"router|routing|intent", re.IGNORECASE)
 _MAX_OPEN = 100_000  # bounds memory if the ends of runs are never reported
 _MAX_CANCELLED = 1_000
 
@@ -53,7 +53,7 @@ class RootRun:
         calls: calls of models by run.
         queries: inputs of retrievers and tools, with the time of the event.
         examples: examples (few-shot) in the inputs of steps, by the name of the input.
-        examples_by_run: retrievals of examples or routes, as the names of their retrievers say.
+        examples_by_run: names of retrievers that seem to return examples or routes, by their runs.
         dropped: what a step was given and found, if it returned none of it, with the time of the event.
         filled: inputs and outputs of prompt templates.
         tick: returns the next time on the clock of the run, which counts events.
@@ -79,7 +79,7 @@ class RootRun:
     calls: dict[UUID, ModelCall] = field(default_factory=dict)
     queries: list[tuple[Any, int]] = field(default_factory=list)
     examples: list[str] = field(default_factory=list)
-    examples_by_run: set[UUID] = field(default_factory=set)
+    examples_by_run: dict[UUID, str] = field(default_factory=dict)
     dropped: list[tuple[list[Any], int]] = field(default_factory=list)
     filled: list[tuple[Any, Any]] = field(default_factory=list)
     tick: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
@@ -264,7 +264,7 @@ class RunTrees:
             if not _is_within_retriever(parent):
                 root.retrieved[run_id] = None
             if run_type == "retriever" and (_EXAMPLES.search(name or "") or _ROUTES.search(name or "")):
-                root.examples_by_run.add(run_id)
+                root.examples_by_run[run_id] = name or ""
         else:
             node.inputs = record_fields(inputs)
             root.see_inputs(node.inputs)

@@ -68,12 +68,13 @@ _EXAMPLE_HEADING = re.compile(
     re.I,
 )
 _CONTEXT_HEADING = re.compile(
-    r"context|document|passage|source|excerpt|faq|knowledge|контекст|документ|фрагмент|выдержк|источник|справк|база",
+    r"context|docs|document|passage|source|excerpt|faq|knowledge|контекст|документ|фрагмент|выдержк|источник|справк|база",
     re.I,
 )
+_SURE_EXAMPLES = re.compile(r"few_?shot|selector|demonstration|router", re.IGNORECASE)
 _PAIR = re.compile(
-    r"\W*(?:q|question|input|user|human|customer|query|вопрос|запрос|клиент|пользователь|ввод|в)\b[^:\n]{0,12}:.+"
-    r"(?:^|[\W_])(?:a|answer|output|assistant|ai|agent|response|reply|topic|label|ответ|вывод|тема|о)\b[^:\n]{0,12}:",
+    r"\W*(?:q|в|(?:question|input|user|human|customer|query|вопрос|запрос|клиент|пользователь|ввод)\b[^:\n]{0,12}):.+"
+    r"(?:^|[\W_])(?:a|о|(?:answer|output|assistant|ai|agent|response|reply|topic|ответ|вывод|тема)\b[^:\n]{0,12}):",
     re.IGNORECASE | re.DOTALL,
 )
 _STRUCTURED = "structured_response"  # name in the state of an agent with a `response_format`
@@ -124,7 +125,7 @@ def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> Sample:
         queries = [(text, time) for query, time in root.queries for text in _values(query) if isinstance(text, str)]
         parts = find_read(sample.answer, sample.question, alone, calls, queries, root.examples)
     if found := _example_runs(root, parts):
-        root.examples_by_run |= found
+        root.examples_by_run |= dict.fromkeys(found, "few_shot")
         sample = _read(root, fields, tools)
     sample, examples = _with_turn(root, sample), _examples_of(root)
     parts = [part for part in parts if part.chunk.text not in examples]
@@ -221,17 +222,25 @@ def _example_runs(root: RootRun, parts: Sequence[Part]) -> set[UUID]:
     for part in parts:
         headings.setdefault(of_text.get(part.chunk.text), part.heading)
     found = set()
-    for run_id, heading in headings.items():
+    for run_id in headings.keys() & runs.keys():
+        heading = headings[run_id]
         others = [is_pair for other, of_run in pairs.items() if other != run_id for is_pair in of_run]
-        has_form = all(pairs.get(run_id, [False])) and others and not any(others)
+        has_form = all(pairs[run_id]) and others and not any(others)
         if not _CONTEXT_HEADING.search(heading) and (_EXAMPLE_HEADING.search(heading) or has_form):
             found.add(run_id)
     return found if found < runs.keys() else set()
 
 
 def _examples_of(root: RootRun) -> set[str]:
-    """Return the texts of retrievals of examples and routes."""
-    return {_text_of(one) for run_id in root.examples_by_run for one in root.retrieved.get(run_id) or ()}
+    """Return the texts of retrievals of examples and routes, as the names of their retrievers say.
+
+    A name such as "code_examples" says so only beside another retrieval.
+    """
+    runs = {run_id: [*map(_text_of, documents)] for run_id, documents in root.retrieved.items() if documents}
+    is_alone = root.examples_by_run.keys() >= runs.keys()
+    names = root.examples_by_run.items()
+    named = [run_id for run_id, name in names if not is_alone or _SURE_EXAMPLES.search(name)]
+    return {text for run_id in named for text in runs.get(run_id, ())}
 
 
 def _may_be_context(root: RootRun, document: Any) -> bool:
