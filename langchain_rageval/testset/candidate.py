@@ -160,6 +160,10 @@ class Candidate(InputModel):
         """Return a field by its name, as `operator.itemgetter` does in chains."""
         return getattr(self, name)
 
+    def __str__(self) -> str:
+        """Return the question, so that `{"question": RunnablePassthrough()} | prompt` shows it."""
+        return self.question
+
     @property
     def standalone_question(self) -> str:
         """Question as understood without earlier turns: `standalone`, or else `question`."""

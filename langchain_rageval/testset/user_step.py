@@ -6,9 +6,18 @@ import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 from langchain_core.prompts import BasePromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSequence, RunnableSerializable
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import (
+    Runnable,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableParallel,
+    RunnableSequence,
+    RunnableSerializable,
+)
 from langchain_core.runnables.base import RunnableBindingBase, coerce_to_runnable
 from langchain_core.runnables.passthrough import RunnableAssign
 from pydantic import BaseModel, Field, InstanceOf, ValidationError
@@ -87,7 +96,7 @@ class UserStep(CandidateStep):
         last: Candidate = state
         value: Any = state
         for link in self.links:
-            value = yield InvokeChild(link, _input_of(link, value), self.services)
+            value = yield from self._invoke(link, value)
             if isinstance(value, Candidate):
                 last, value = self._checked(value, last, _name_of(link) or self.get_name())
             if isinstance(value, Candidate) and value.rejected:
@@ -101,6 +110,18 @@ class UserStep(CandidateStep):
             hint = "; add | StrOutputParser()" if isinstance(value, BaseMessage) and self.evolves else ""
             raise ConfigError(f"{self.get_name()} must return {expected}; it returned {type(value).__name__}{hint}")
         return last.with_evolution(self.get_name()) if self.evolves and last.evolution == state.evolution else last
+
+    def _invoke(self, link: Runnable[Any, Any], value: Any) -> Operation[Any]:
+        """Invoke a link; of a mapping of Runnables each by itself, if one does not take a candidate."""
+        inner = inner_runnable(link)
+        if isinstance(inner, RunnableParallel):
+            inputs = {name: _input_of(branch, value) for name, branch in inner.steps__.items()}
+            if any(one is not value for one in inputs.values()):
+                results = {}
+                for name, branch in inner.steps__.items():
+                    results[name] = yield InvokeChild(branch, inputs[name], self.services)
+                return results
+        return (yield InvokeChild(link, _input_of(link, value), self.services))
 
     def _checked(self, result: Candidate, before: Candidate, name: str) -> tuple[Candidate, Candidate]:
         """Return a valid candidate twice, with a trial if its question is another one than before."""
@@ -119,11 +140,14 @@ class UserStep(CandidateStep):
 def _input_of(link: Runnable[Any, Any], value: Any) -> Any:
     """Return a value as the input of a link; a prompt, or `assign`, reads the fields of a candidate as a mapping.
 
-    A name of a prompt that is no field stands for the texts of the passages, or else for the question.
+    A name of a prompt that is no field stands for the texts of the passages, or else for the question. A retriever or
+    a model gets the question.
     """
     first = inner_runnable(link)
     while isinstance(first, RunnableSequence):
         first = inner_runnable(first.first)
+    if isinstance(value, Candidate) and isinstance(first, BaseRetriever | BaseLanguageModel):
+        return value.question
     if not isinstance(value, Candidate) or not isinstance(first, BasePromptTemplate | RunnableAssign):
         return value
     text = "\n\n".join(passage.text for passage in value.passages)

@@ -12,9 +12,10 @@ from helpers.texts import corpus
 from helpers.writers import Ring, Writer, documents, passage
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel, FakeListLLM
 from langchain_core.messages import AIMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
 from langchain_core.runnables import (
     Runnable,
     RunnableBranch,
@@ -24,6 +25,7 @@ from langchain_core.runnables import (
     RunnableSequence,
 )
 from langchain_core.runnables import chain as chain_of
+from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_rageval import (
     Candidate,
@@ -354,6 +356,17 @@ TO_STR = PROMPT | MODEL | StrOutputParser()
 FROM_FIELDS = {"question": itemgetter("question"), "passages": itemgetter("passages")} | TO_STR
 
 
+ASKS = PromptTemplate.from_template("{question}") | RunnableLambda(lambda value: f"Где {value.to_string()[:40]}?")
+STORE = InMemoryVectorStore.from_texts(["Река.", "Поле."], Ring())
+RETRIEVER = STORE.as_retriever(search_kwargs={"k": 1})
+LISTED = [f"Как связано с рекой {n}?" for n in range(9)]
+IN_JSON = [json.dumps({"q": question}, ensure_ascii=False) for question in LISTED]
+
+
+def join(docs):
+    return "\n".join(document.page_content for document in docs)
+
+
 def put_back(given):
     return given["c"].replace(question=given["q"])
 
@@ -383,6 +396,28 @@ def put_back(given):
         (RunnableLambda(louder) | TO_STR, "louder"),
         (chain_of(lambda c: FROM_FIELDS.invoke(c)), "RunnableLambda"),
         (RunnablePassthrough() | louder, "louder"),
+        # as in the tutorials of LangChain
+        ({"question": RunnablePassthrough()} | ASKS, "RunnableSequence"),
+        ({"context": RETRIEVER | join, "question": RunnablePassthrough()} | ASKS, "RunnableSequence"),
+        (
+            {"context": itemgetter("question") | RETRIEVER | join, "question": itemgetter("question")} | ASKS,
+            "RunnableSequence",
+        ),
+        (RunnablePassthrough.assign(context=itemgetter("question") | RETRIEVER | join) | ASKS, "RunnableSequence"),
+        (RunnableParallel(q=TO_STR, c=RunnablePassthrough()) | put_back, "put_back"),
+        (RunnableParallel(one=TO_STR, other=ASKS) | itemgetter("one"), "RunnableSequence"),
+        (RunnableParallel(q=ASKS).pick("q"), "RunnableSequence"),
+        ({"question": TO_STR} | ASKS, "RunnableSequence"),
+        (PromptTemplate.from_template("{question}") | FakeListLLM(responses=LISTED), "RunnableSequence"),
+        (FakeListChatModel(responses=LISTED) | StrOutputParser(), "RunnableSequence"),
+        (PROMPT.pipe(FakeListChatModel(responses=LISTED).bind(stop=["!"]), StrOutputParser()), "RunnableSequence"),
+        (PROMPT | FakeListChatModel(responses=IN_JSON) | JsonOutputParser() | itemgetter("q"), "RunnableSequence"),
+        (
+            ChatPromptTemplate.from_messages([MessagesPlaceholder("chat_history"), ("human", "{input}")])
+            | MODEL
+            | StrOutputParser(),
+            "RunnableSequence",
+        ),
     ],
 )
 def test_a_chain_from_candidate_to_candidate_or_str_is_an_evolution(evolution, name):
@@ -391,6 +426,7 @@ def test_a_chain_from_candidate_to_candidate_or_str_is_an_evolution(evolution, n
     assert branch.get_name() == name
     assert [row.evolution for row in testset] == [name] * 2
     assert all(row.history[-1].question == row.question for row in testset)
+    assert not any("passages=" in row.question for row in testset)
 
 
 def test_two_evolutions_without_a_name_in_one_distribution_are_refused():
