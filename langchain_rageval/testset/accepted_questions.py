@@ -18,7 +18,7 @@ from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.run import Run, Traced
-from langchain_rageval.testset.candidate import DUPLICATE, Candidate
+from langchain_rageval.testset.candidate import Candidate, Reason
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.row import TestsetRow
 
@@ -201,4 +201,4 @@ class ReviewedQuestion(_Pass):
 
 def reject_duplicate(candidate: Candidate, other: str) -> Candidate:
     """Reject a candidate that repeats another question, which becomes the feedback."""
-    return candidate.with_trial("dedupe", accepted=False, feedback=other).reject(DUPLICATE)
+    return candidate.with_trial("dedupe", accepted=False, feedback=other).reject(Reason.DUPLICATE)

@@ -17,23 +17,22 @@ from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions
 from langchain_rageval.testset.candidate import (
     ADOPTED,
-    ANSWERED_BY_DOCUMENTS,
-    NOT_ANSWERED,
-    NOT_IN_PASSAGES,
-    QUESTION_REJECTED,
     Candidate,
     CandidateStep,
+    Reason,
     drawn_text,
     numbered_passages,
     prompt_step,
 )
-from langchain_rageval.testset.generation import BUDGET_SPENT, Generation
+from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.testset import Testset
 
 ADOPTION_CALLS = 4
 """Calls for one question: review, find the passages, answer, check the answer."""
 
-_DOUBTED = frozenset({NOT_IN_PASSAGES, NOT_ANSWERED, ANSWERED_BY_DOCUMENTS})  # the review was wrong
+_DOUBTED = frozenset(
+    {Reason.NOT_IN_PASSAGES, Reason.NOT_ANSWERED, Reason.ANSWERED_BY_DOCUMENTS}
+)  # the review was wrong
 _DROPPED = frozenset({"standalone_question", "asked"})
 
 Redact = Callable[[Any], Any]
@@ -76,7 +75,7 @@ class UserQuestionReview(CandidateStep):
         inputs = {"question": state.standalone_question, "passages": numbered_passages(state.passages)}
         review = yield from self._ask(inputs, drawn_text(state))
         if not review.standalone:
-            return state.with_verdict(False, review.feedback).reject(QUESTION_REJECTED)
+            return state.with_verdict(False, review.feedback).reject(Reason.QUESTION_REJECTED)
         return state.with_verdict(True, "").replace(answerable=review.answerable)
 
 
@@ -164,7 +163,7 @@ class Adoption:
         reasons = [str(one.rejected) for one in rejected]
         yields = {"attempts": len(self.results), "rejected": {r: reasons.count(r) for r in dict.fromkeys(reasons)}}
         generation.size = len(self.results)
-        generation.stop_reason = BUDGET_SPENT if BUDGET_SPENT in reasons else ""
+        generation.stop_reason = Reason.BUDGET_SPENT if Reason.BUDGET_SPENT in reasons else ""
         generation.first_failure = next((one.history[-1].feedback for one in rejected if one.has_failed), "")
         return Testset(
             [generation.to_row(candidate) for candidate in accepted],

@@ -57,26 +57,30 @@ SIMPLE = "simple"
 ADOPTED = "adopted"
 """Evolution of a question that a user asked."""
 
-# Reasons for rejection. They appear in `Testset.yields` and in journals.
-PASSAGE_REJECTED = "passage rejected"
-NO_KEYPHRASE = "no key phrase left"
-QUESTION_REJECTED = "question rejected"
-BLANK_QUESTION = "blank question"
-NO_NEAR_PASSAGE = "no passage is near enough"
-NO_NUMBERS = "no numbers in the passage"
-NOT_EVOLVED = "not evolved"
-NOT_IN_PASSAGES = "no passage answers it"
-NOT_ALL_NEEDED = "not all passages are needed"
-NOT_ANSWERED = "not answerable from its passages"
-ANSWERED_BY_DOCUMENTS = "the documents answer it"
-KNOWN_WITHOUT_DOCUMENTS = "known without the documents"
-UNSUPPORTED = "unsupported answer"
-REFUSAL = "refusal"
-OTHER_LANGUAGE = "other language"
-COPIED = "copied answer"
-DUPLICATE = "near-duplicate"
-FAILED = "failed: "  # the class name of an error follows
-DROPPED_BY_REVIEWER = "dropped by a reviewer"
+
+class Reason:
+    """Reasons for rejection, which appear in `Testset.yields` and in journals."""
+
+    PASSAGE_REJECTED = "passage rejected"
+    NO_KEYPHRASE = "no key phrase left"
+    QUESTION_REJECTED = "question rejected"
+    BLANK_QUESTION = "blank question"
+    NO_NEAR_PASSAGE = "no passage is near enough"
+    NO_NUMBERS = "no numbers in the passage"
+    NOT_EVOLVED = "not evolved"
+    NOT_IN_PASSAGES = "no passage answers it"
+    NOT_ALL_NEEDED = "not all passages are needed"
+    NOT_ANSWERED = "not answerable from its passages"
+    ANSWERED_BY_DOCUMENTS = "the documents answer it"
+    KNOWN_WITHOUT_DOCUMENTS = "known without the documents"
+    UNSUPPORTED = "unsupported answer"
+    REFUSAL = "refusal"
+    OTHER_LANGUAGE = "other language"
+    COPIED = "copied answer"
+    DUPLICATE = "near-duplicate"
+    FAILED = "failed: "  # the class name of an error follows
+    DROPPED_BY_REVIEWER = "dropped by a reviewer"
+    BUDGET_SPENT = "the budget is spent"
 
 
 class Trial(InputModel):
@@ -215,11 +219,11 @@ class Candidate(InputModel):
     @property
     def has_failed(self) -> bool:
         """True if the candidate is rejected because a call failed, and not because of its question."""
-        return (self.rejected or "").startswith(FAILED)
+        return (self.rejected or "").startswith(Reason.FAILED)
 
     def refuse(self, kind: str, objection: Objection) -> Self:
         """Return a copy of the candidate that is rejected by an objection, after a trial of a kind."""
-        if objection.reason == QUESTION_REJECTED:
+        if objection.reason == Reason.QUESTION_REJECTED:
             refused = self.replace(question=objection.text).with_trial(kind, accepted=False, feedback=objection.problem)
             return self.replace(history=refused.history).reject(objection.reason)
         feedback = f"{objection.problem}: {objection.text}"
@@ -320,7 +324,7 @@ def _example_objection(answer: Any, request: RequestContent) -> Objection | None
         other = words_of(str(example.output.get("question", "")))
         if SequenceMatcher(None, own, other, autojunk=False).ratio() >= _NEARLY_THE_SAME:
             problem = "this is the question of an example, with other words: ask about the input"
-            return Objection(QUESTION_REJECTED, problem, text)
+            return Objection(Reason.QUESTION_REJECTED, problem, text)
     return None
 
 

@@ -17,7 +17,7 @@ from langchain_rageval.errors import ConfigError, did_you_mean
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.run.run import Traced, ainvoke_child, invoke_child
-from langchain_rageval.testset.candidate import NOT_EVOLVED, QUESTION_REJECTED, SIMPLE, Candidate, CandidateStep
+from langchain_rageval.testset.candidate import SIMPLE, Candidate, CandidateStep, Reason
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import LENGTHS, MULTI_CONTEXT, THEMATIC, Kind, evolve
 from langchain_rageval.testset.filters import QuestionFilter, evolution_filter, question_filter
@@ -71,7 +71,7 @@ class EvolutionBranch(CandidateStep):
             state = state.replace(parent=parent.question)
             for step in filters:
                 state = state if state.rejected else (yield InvokeChild(step, state))
-            if state.rejected != (NOT_EVOLVED if self.asks_more else QUESTION_REJECTED):
+            if state.rejected != (Reason.NOT_EVOLVED if self.asks_more else Reason.QUESTION_REJECTED):
                 return state
             reason, history = state.rejected, state.history
             again = state.replace(rejected=None, evolution=parent.evolution)

@@ -16,13 +16,11 @@ from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.entities import extract_entities
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.candidate import (
-    NO_NEAR_PASSAGE,
-    NO_NUMBERS,
-    NOT_EVOLVED,
     Candidate,
     CandidateStep,
     Objection,
     Passage,
+    Reason,
     blank_objection,
     drawn_text,
     numbered_passages,
@@ -187,7 +185,7 @@ class QuestionEvolver(CandidateStep):
         No call if the passage has no numbers and they are needed, or no passage can be added.
         """
         if self.kind.needs_numbers and not has_numbers(state.passages[0]):
-            return self._reject(state, NO_NUMBERS)
+            return self._reject(state, Reason.NO_NUMBERS)
         if self.kind.adds_passage and not state.needed:
             state = yield from self._add_passages(state)
         if self.kind.adds_theme and len(state.passages) == 1:
@@ -223,7 +221,7 @@ class QuestionEvolver(CandidateStep):
             evolved = evolved.replace(nearest=[passage for passage in found if passage.text not in own])
         evolved = evolved.with_question(answer.question, self.kind.name)
         if self.kind.adds_passage and normalize_text(evolved.question) == normalize_text(state.question):
-            return evolved.with_verdict(False, _SAME_QUESTION).reject(NOT_EVOLVED)
+            return evolved.with_verdict(False, _SAME_QUESTION).reject(Reason.NOT_EVOLVED)
         return evolved
 
     def _feedback(self, state: Candidate) -> dict[str, str]:
@@ -239,7 +237,7 @@ class QuestionEvolver(CandidateStep):
         """
         store, drawn = self.docstore, state.passages[0]
         if store is None:
-            return self._reject(state, NO_NEAR_PASSAGE)
+            return self._reject(state, Reason.NO_NEAR_PASSAGE)
         entities = yield from self._entities(state, store)
         count = Random(f"{state.seed} {drawn.id} bridges").randint(1, _MOST_BRIDGES)
         bridges = find_bridges(store, drawn, entities, count)
@@ -250,7 +248,7 @@ class QuestionEvolver(CandidateStep):
             yield from embed_passages(store)
             added = store.similar(drawn)
         if not added:
-            return self._reject(state, NO_NEAR_PASSAGE)
+            return self._reject(state, Reason.NO_NEAR_PASSAGE)
         passages = [drawn, *added]
         return state.replace(passages=passages, needed=[passage.id for passage in passages], metadata=metadata)
 
@@ -260,7 +258,7 @@ class QuestionEvolver(CandidateStep):
         nearest = [store.passages[number] for number in store.phrase_index.nearest(drawn.text)] if store else []
         others = [passage for passage in nearest if not _says_the_same(passage, drawn)]
         added = sorted(others, key=lambda passage: passage.source != drawn.source)[:_MOST_OF_THEME]
-        return state.replace(passages=[drawn, *added]) if added else self._reject(state, NO_NEAR_PASSAGE)
+        return state.replace(passages=[drawn, *added]) if added else self._reject(state, Reason.NO_NEAR_PASSAGE)
 
     def _entities(self, state: Candidate, store: Docstore) -> Operation[list[str]]:
         """Return the entities of the drawn passage: one call; no call if no other passage can share one."""

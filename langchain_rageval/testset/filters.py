@@ -11,15 +11,11 @@ from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.candidate import (
-    ANSWERED_BY_DOCUMENTS,
-    KNOWN_WITHOUT_DOCUMENTS,
-    NOT_EVOLVED,
-    PASSAGE_REJECTED,
-    QUESTION_REJECTED,
     Candidate,
     CandidateStep,
     Objection,
     Passage,
+    Reason,
     ask_step,
     drawn_text,
     numbered_passages,
@@ -42,12 +38,12 @@ class PassageFilter(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to grade the passage: one call; no call if the passage is graded already."""
         if state.grade is not None:
-            return state if state.grade >= self.threshold else state.reject(PASSAGE_REJECTED)
+            return state if state.grade >= self.threshold else state.reject(Reason.PASSAGE_REJECTED)
         answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _objection)
         grade = fmean(getattr(answer, name) for name in _CRITERIA)
         accepted = grade >= self.threshold
         graded = state.replace(grade=grade).with_trial("passage", accepted=accepted, feedback=answer.reason)
-        return graded if accepted else graded.reject(PASSAGE_REJECTED)
+        return graded if accepted else graded.reject(Reason.PASSAGE_REJECTED)
 
 
 def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateStep:
@@ -109,12 +105,12 @@ class QuestionFilter(CandidateStep):
             if accepted:
                 return state
             if review.standalone and not state.answerable:
-                return state.reject(ANSWERED_BY_DOCUMENTS)  # no rewording makes it unanswerable
+                return state.reject(Reason.ANSWERED_BY_DOCUMENTS)  # no rewording makes it unanswerable
             if rewrites_left:
                 state = yield from self._rewrite(state, review.feedback, add_neighbour=not review.answerable)
                 if state.rejected:
                     return state
-        return state.reject(QUESTION_REJECTED)
+        return state.reject(Reason.QUESTION_REJECTED)
 
     def _review_follow_up(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to review the last question of a conversation with its earlier turns: one call."""
@@ -123,7 +119,7 @@ class QuestionFilter(CandidateStep):
         review = yield from ask_step(self.turns_step, inputs, drawn_text(state))
         accepted = review.depends and review.same and review.open
         state = state.with_verdict(accepted, "" if accepted else review.feedback)
-        return state if accepted else state.reject(QUESTION_REJECTED)
+        return state if accepted else state.reject(Reason.QUESTION_REJECTED)
 
     def _rewrite(self, state: Candidate, feedback: str, *, add_neighbour: bool) -> Operation[Candidate]:
         """Ask the writer to rewrite the question; if the passages do not answer it, first add a neighbouring one."""
@@ -184,7 +180,7 @@ class EvolutionFilter(CandidateStep):
         answer = yield from self._ask({"parent": state.parent, "question": state.question}, drawn_text(state))
         if answer.deeper or answer.broader:
             return state
-        return state.with_verdict(False, answer.reason).reject(NOT_EVOLVED)
+        return state.with_verdict(False, answer.reason).reject(Reason.NOT_EVOLVED)
 
 
 def evolution_filter(critic: JudgeLike) -> CandidateStep:
@@ -212,7 +208,7 @@ class ClosedBookFilter(CandidateStep):
         if share < self.threshold:
             return state
         trial = state.with_trial("closed_book", accepted=False, feedback=reply.answer)
-        return trial.reject(KNOWN_WITHOUT_DOCUMENTS)
+        return trial.reject(Reason.KNOWN_WITHOUT_DOCUMENTS)
 
 
 def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> CandidateStep:

@@ -41,7 +41,7 @@ from langchain_rageval.testset.accepted_questions import (
     ReviewedQuestion,
     reject_duplicate,
 )
-from langchain_rageval.testset.candidate import BLANK_QUESTION, EMBED, Candidate, CandidateStep, Passage, StepUsage
+from langchain_rageval.testset.candidate import EMBED, Candidate, CandidateStep, Passage, Reason, StepUsage
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import (
     Branch,
@@ -63,7 +63,6 @@ from langchain_rageval.testset.user_step import JournaledStep
 T = TypeVar("T")
 
 _LOG = logging.getLogger("langchain_rageval")
-BUDGET_SPENT = "the budget is spent"
 _INTERRUPTED = "the run was interrupted"
 _WORKERS_PER_SLOT = 2
 _MOST_FAILURES = 5  # attempts in a row, whole rounds, after which the models count as unusable
@@ -200,8 +199,8 @@ class Generation:
 
     def next_round(self) -> dict[int, Candidate]:
         """Return new candidates (questions to generate) by row number; empty if the run is over."""
-        if any(one.rejected == BUDGET_SPENT for one in self._last_results):
-            self.stop_reason = BUDGET_SPENT
+        if any(one.rejected == Reason.BUDGET_SPENT for one in self._last_results):
+            self.stop_reason = Reason.BUDGET_SPENT
         elif self._failed_in_a_row() >= _MOST_FAILURES:
             self.stop_reason = f"the last {self._failures} attempts failed"
         elif self.scheduler.hopeless:
@@ -217,7 +216,7 @@ class Generation:
         """
         with self._reserve_budget(number, candidate, run) as own:
             if own is None:
-                return Attempt(candidate.reject(BUDGET_SPENT))
+                return Attempt(candidate.reject(Reason.BUDGET_SPENT))
             chain, reviewed = self._chain(number, candidate)
             return Attempt(chain.invoke(candidate, own.into(config)), next(iter(reviewed), None))
 
@@ -225,7 +224,7 @@ class Generation:
         """Like `attempt`, but calls the models' async methods on the caller's event loop."""
         with self._reserve_budget(number, candidate, run) as own:
             if own is None:
-                return Attempt(candidate.reject(BUDGET_SPENT))
+                return Attempt(candidate.reject(Reason.BUDGET_SPENT))
             chain, reviewed = self._chain(number, candidate)
             return Attempt(await chain.ainvoke(candidate, own.into(config)), next(iter(reviewed), None))
 
@@ -255,7 +254,7 @@ class Generation:
         for number, outcome in results.items():
             self._log(number, outcome)
             self.scheduler.record(number, outcome, attempts[number].reviewed)
-            if outcome.rejected and outcome.rejected != BUDGET_SPENT:
+            if outcome.rejected and outcome.rejected != Reason.BUDGET_SPENT:
                 self.rejected.append(outcome)
             if outcome.has_failed:
                 self.first_failure = self.first_failure or outcome.history[-1].feedback
@@ -356,7 +355,9 @@ class Generation:
 
         def one(candidate: Candidate) -> Candidate:
             with self.reserve(step.get_name(), _expected_cost(candidate, calls)) as own:
-                return candidate.reject(BUDGET_SPENT) if own is None else step.invoke(candidate, own.into(config))
+                return (
+                    candidate.reject(Reason.BUDGET_SPENT) if own is None else step.invoke(candidate, own.into(config))
+                )
 
         jobs = [partial(one, candidate) for candidate in candidates]
         with closing(self.run.threads.stream(jobs, self.n_workers)) as results:
@@ -370,7 +371,7 @@ class Generation:
         async def one(candidate: Candidate) -> Candidate:
             with self.reserve(step.get_name(), _expected_cost(candidate, calls)) as own:
                 if own is None:
-                    return candidate.reject(BUDGET_SPENT)
+                    return candidate.reject(Reason.BUDGET_SPENT)
                 return await step.ainvoke(candidate, own.into(config))
 
         jobs = [partial(one, candidate) for candidate in candidates]
@@ -466,7 +467,7 @@ def _expected_cost(candidate: Candidate, calls: int) -> Cost:
 
 def _reject_blank(candidate: Candidate) -> Candidate:
     """Reject a candidate without a question, which only steps of the user can leave."""
-    return candidate if candidate.rejected or candidate.question.strip() else candidate.reject(BLANK_QUESTION)
+    return candidate if candidate.rejected or candidate.question.strip() else candidate.reject(Reason.BLANK_QUESTION)
 
 
 def _to_row(candidate: Candidate) -> TestsetRow:

@@ -8,17 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from langchain_rageval.testset.candidate import (
-    COPIED,
-    OTHER_LANGUAGE,
-    QUESTION_REJECTED,
-    REFUSAL,
-    UNSUPPORTED,
-    Candidate,
-    Objection,
-    Passage,
-    blank_objection,
-)
+from langchain_rageval.testset.candidate import Candidate, Objection, Passage, Reason, blank_objection
 from langchain_rageval.text.sentences import is_evasive, is_question, split_sentences
 from langchain_rageval.text.words import normalize_text, numbers_of, shared_share, words_of
 
@@ -113,7 +103,7 @@ def question_objection(question: str, passages: Sequence[Passage], *, strict: bo
         problem = "the question repeats a passage: ask in other words"
     elif _is_foreign(own, text):
         problem = "the question is in another script than the passages: write it in their language"
-    return None if problem is None else Objection(QUESTION_REJECTED, problem, own)
+    return None if problem is None else Objection(Reason.QUESTION_REJECTED, problem, own)
 
 
 def answer_objection(answer: str, question: str, passages: Sequence[Passage], *, plain: bool) -> Objection | None:
@@ -129,17 +119,21 @@ def answer_objection(answer: str, question: str, passages: Sequence[Passage], *,
     sentences = split_sentences(answer)
     if normalize_text(answer) not in normalize_text(text):
         if all(is_evasive(sentence) or _REFUSAL.search(sentence) for sentence in sentences):
-            return Objection(REFUSAL, "this is no answer, but `answerable` is true: answer, or set it to false", answer)
+            return Objection(
+                Reason.REFUSAL, "this is no answer, but `answerable` is true: answer, or set it to false", answer
+            )
         if _words(answer) == _words(question) or all(map(is_question, sentences)):
-            return Objection(UNSUPPORTED, "the answer repeats the question: answer it", answer)
+            return Objection(Reason.UNSUPPORTED, "the answer repeats the question: answer it", answer)
     if _is_foreign(answer, f"{text}\n{question}"):
-        return Objection(OTHER_LANGUAGE, "the answer is in another script than the question and the passages", answer)
+        return Objection(
+            Reason.OTHER_LANGUAGE, "the answer is in another script than the question and the passages", answer
+        )
     if any(_is_most(answer, whole) for whole in [text, *(passage.text for passage in passages)]):
         return Objection(
-            COPIED, "the answer repeats the passages: leave out what the question does not ask for", answer
+            Reason.COPIED, "the answer repeats the passages: leave out what the question does not ask for", answer
         )
     if plain and (unknown := _numbers(answer) - _numbers(f"{text}\n{question}")):
-        return Objection(UNSUPPORTED, f"the passages do not name {', '.join(sorted(unknown))}", answer)
+        return Objection(Reason.UNSUPPORTED, f"the passages do not name {', '.join(sorted(unknown))}", answer)
     return None
 
 

@@ -10,19 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from langchain_rageval.testset.candidate import (
-    DUPLICATE,
-    KNOWN_WITHOUT_DOCUMENTS,
-    NO_KEYPHRASE,
-    NO_NEAR_PASSAGE,
-    NO_NUMBERS,
-    NOT_ANSWERED,
-    NOT_EVOLVED,
-    NOT_IN_PASSAGES,
-    PASSAGE_REJECTED,
-    Candidate,
-    Passage,
-)
+from langchain_rageval.testset.candidate import Candidate, Passage, Reason
 from langchain_rageval.testset.evolutions import Branch, adds_passage, compose, kinds_of, parts_of, simple
 from langchain_rageval.testset.evolve import has_numbers
 
@@ -34,10 +22,10 @@ An evolution is given up after as many attempts of all its rows, if none of them
 
 _MOST_REJECTED = 4 * MAX_ATTEMPTS  # questions or failures; the run ends if none of so many in a row is accepted
 
-_UNWRITTEN = frozenset({PASSAGE_REJECTED, NO_KEYPHRASE})
+_UNWRITTEN = frozenset({Reason.PASSAGE_REJECTED, Reason.NO_KEYPHRASE})
 """Reasons to reject a passage before a question is written."""
 
-_EVOLVED = frozenset({NOT_IN_PASSAGES, NOT_ANSWERED, KNOWN_WITHOUT_DOCUMENTS, DUPLICATE})
+_EVOLVED = frozenset({Reason.NOT_IN_PASSAGES, Reason.NOT_ANSWERED, Reason.KNOWN_WITHOUT_DOCUMENTS, Reason.DUPLICATE})
 """Reasons to reject a question that was evolved."""
 
 
@@ -211,8 +199,8 @@ class PassageScheduler:
         self.rejected[candidate.rejected] += 1
         self._failed.add(drawn.id)
         self._written += candidate.rejected not in _UNWRITTEN
-        self._repeated += candidate.rejected == DUPLICATE
-        if candidate.rejected in (PASSAGE_REJECTED, NO_KEYPHRASE):
+        self._repeated += candidate.rejected == Reason.DUPLICATE
+        if candidate.rejected in (Reason.PASSAGE_REJECTED, Reason.NO_KEYPHRASE):
             self._exhausted.add(drawn.id)
             self._undrawn = deque(passage for passage in self._undrawn if passage.id != drawn.id)
         if row.tree:
@@ -222,7 +210,7 @@ class PassageScheduler:
             spare = spare or SpareQuestion(reviewed)
             spare.tried.add(row.evolution)
             self._spares.append(spare)
-        suitable = candidate.rejected == NOT_EVOLVED or (evolves and candidate.rejected in _EVOLVED)
+        suitable = candidate.rejected == Reason.NOT_EVOLVED or (evolves and candidate.rejected in _EVOLVED)
         row.retry_passage = drawn if suitable and self._draws[drawn.id] == 1 else None
 
     def _drop_unreachable(self) -> None:
@@ -330,7 +318,7 @@ class PassageScheduler:
 
     def _leave_out(self, part: Branch) -> None:
         """Count an evolution that no passage suits, and note its name."""
-        reason = NO_NEAR_PASSAGE if adds_passage(part) else NO_NUMBERS
+        reason = Reason.NO_NEAR_PASSAGE if adds_passage(part) else Reason.NO_NUMBERS
         self.rejected[reason] += 1
         names = self.left_out.setdefault(reason, [])
         names += [] if part.get_name() in names else [part.get_name()]

@@ -14,18 +14,10 @@ from pydantic import InstanceOf
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.run.requests import InvokeChild, Operation
-from langchain_rageval.testset.candidate import (
-    ANSWERED_BY_DOCUMENTS,
-    SIMPLE,
-    UNSUPPORTED,
-    Candidate,
-    CandidateStep,
-    Passage,
-    Trial,
-)
+from langchain_rageval.testset.candidate import SIMPLE, Candidate, CandidateStep, Passage, Reason, Trial
 from langchain_rageval.testset.docstore import UNNAMED_TEXT, Docstore, sentence_hashes
 from langchain_rageval.testset.evolutions import Branch, branch_of_names, kinds_of, persona
-from langchain_rageval.testset.generation import BUDGET_SPENT, Generation
+from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.testset import CHANGES, Testset
 from langchain_rageval.testset.writing import CHECK_ANSWER
@@ -226,7 +218,7 @@ class RowCheck(CandidateStep):
         """
         earlier = state.reference or ""
         answered: Candidate = yield InvokeChild(self.answering, state.replace(reference=None))
-        if answered.rejected == ANSWERED_BY_DOCUMENTS:
+        if answered.rejected == Reason.ANSWERED_BY_DOCUMENTS:
             passages = [*state.nearest, *state.passages]
             question = state.replace(answerable=True, passages=passages, nearest=[], reference=None)
             answered, earlier = (yield InvokeChild(self.answering, question)), ""
@@ -236,7 +228,7 @@ class RowCheck(CandidateStep):
             there = {number for passage in answered.passages for number in sentence_hashes(passage.text)}
             kept = [text for text in state.evidence if sentence_hashes(text).keys() <= there]
             return answered.replace(reference=earlier, evidence=kept)
-        checked: Candidate = answered.reject(UNSUPPORTED)
+        checked: Candidate = answered.reject(Reason.UNSUPPORTED)
         if earlier:
             checked = yield InvokeChild(self.checking, answered.replace(reference=earlier))
         if checked.rejected:
@@ -385,7 +377,7 @@ class Refresh:
         """Record whether the answer of a touched row still holds."""
         if result.rejected is None:
             self.rows[number] = self._checked(self._touched[number].row, result)
-        elif result.rejected == BUDGET_SPENT or result.has_failed:
+        elif result.rejected == Reason.BUDGET_SPENT or result.has_failed:
             self.unchecked += 1
             reason = result.history[-1].feedback if result.history else result.rejected
             self.first_failure = self.first_failure or reason

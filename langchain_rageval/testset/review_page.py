@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from langchain_rageval._internal.page import PageLanguage, cut, write_review_page
-from langchain_rageval.testset.candidate import DROPPED_BY_REVIEWER
+from langchain_rageval.testset.candidate import Reason
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.text.language import page_language
 from langchain_rageval.text.sentences import split_sentences
@@ -100,7 +100,7 @@ def write_testset_page(path: str | Path, rows: Sequence[TestsetRow], header: str
         "yields": run.pop("yields"),
         "rejected": [json.dumps(candidate, ensure_ascii=False) for candidate in run.pop("rejected", [])],
         "header": json.dumps(run, ensure_ascii=False),
-        "reason": DROPPED_BY_REVIEWER,
+        "reason": Reason.DROPPED_BY_REVIEWER,
     }
     write_review_page(path, data, chosen)
 

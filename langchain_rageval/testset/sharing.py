@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, check_number
 from langchain_rageval.statistics.agreement import statistic
-from langchain_rageval.testset.candidate import DROPPED_BY_REVIEWER, Candidate
+from langchain_rageval.testset.candidate import Candidate, Reason
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.row import TestsetRow, changed_fields, row_id
 from langchain_rageval.testset.sampling import spread
@@ -112,7 +112,7 @@ def _decisions(reviewed: Reviewed) -> dict[str, tuple[Decision, str]]:
     for row in rows:
         if any(trial.kind == REVIEW for trial in row.history):
             found[row.id] = ("kept", row.question)
-    dropped = [candidate for candidate in rejected if candidate.rejected == DROPPED_BY_REVIEWER]
+    dropped = [candidate for candidate in rejected if candidate.rejected == Reason.DROPPED_BY_REVIEWER]
     return found | {_id_of(candidate): ("dropped", candidate.question) for candidate in dropped}
 
 
@@ -127,7 +127,7 @@ def merge_reviews(one: Reviewed, other: Reviewed) -> tuple[list[TestsetRow], lis
     agreement = review_agreement(one, other)
     rows, others = ({row.id: row for row in reviewed} for reviewed, _ in (one, other))
     candidates = [*one[1], *other[1]]
-    dropped = {_id_of(c): c for c in candidates if c.rejected == DROPPED_BY_REVIEWER}
+    dropped = {_id_of(c): c for c in candidates if c.rejected == Reason.DROPPED_BY_REVIEWER}
     merged: list[TestsetRow] = []
     for name in dict.fromkeys([*rows, *others]):
         twins = [row for row in (rows.get(name), others.get(name)) if row is not None]
@@ -137,7 +137,7 @@ def merge_reviews(one: Reviewed, other: Reviewed) -> tuple[list[TestsetRow], lis
         elif name not in dropped:
             decided = [row for row in twins if any(trial.kind == REVIEW for trial in row.history)]
             merged.append([*decided, *twins][0])
-    kept = [candidate for candidate in one[1] if candidate.rejected != DROPPED_BY_REVIEWER]
+    kept = [candidate for candidate in one[1] if candidate.rejected != Reason.DROPPED_BY_REVIEWER]
     kept += [candidate for name, candidate in dropped.items() if name not in agreement.disagreements]
     return merged, kept, agreement
 

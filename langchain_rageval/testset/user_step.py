@@ -33,7 +33,7 @@ from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.run.run import Run, Traced
 from langchain_rageval.run.usage import UsageMeter
 from langchain_rageval.steps.stage import Stage, describe_step
-from langchain_rageval.testset.candidate import FAILED, Candidate, CandidateStep, StepUsage
+from langchain_rageval.testset.candidate import Candidate, CandidateStep, Reason, StepUsage
 
 
 class UserStep(CandidateStep):
@@ -307,4 +307,4 @@ class JournaledStep(Traced[Candidate, Candidate]):
         message = f"{type(error).__name__}: {redact_message(error, self.step)}"
         _LOG.warning("%s: %s", self.get_name(), message)
         trial = candidate.with_trial(self.get_name(), accepted=False, feedback=message)
-        return trial.reject(FAILED + type(error).__name__)
+        return trial.reject(Reason.FAILED + type(error).__name__)

@@ -15,17 +15,12 @@ from langchain_rageval.run.requests import Operation
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.verify_statements import verify_statements
 from langchain_rageval.testset.candidate import (
-    ANSWERED_BY_DOCUMENTS,
-    NO_KEYPHRASE,
-    NOT_ALL_NEEDED,
-    NOT_ANSWERED,
-    NOT_IN_PASSAGES,
     SIMPLE,
-    UNSUPPORTED,
     Candidate,
     CandidateStep,
     Objection,
     Passage,
+    Reason,
     ask_step,
     drawn_text,
     numbered_passages,
@@ -52,7 +47,7 @@ class KeyphraseExtractor(CandidateStep):
             answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _phrases_objection)
             phrases = _clean(answer.keyphrases)
         if state.draw >= len(phrases):
-            return state.replace(keyphrases=phrases).reject(NO_KEYPHRASE)
+            return state.replace(keyphrases=phrases).reject(Reason.NO_KEYPHRASE)
         shuffled = Random(f"{state.seed} {state.passages[0].id}").sample(phrases, len(phrases))
         return state.replace(keyphrases=phrases, keyphrase=shuffled[state.draw])
 
@@ -132,10 +127,14 @@ class PassageFinder(CandidateStep):
         answer = yield from self._ask(inputs, drawn_text(state))
         needed = [p for number, p in enumerate(state.passages, 1) if number in answer.passages]
         if not needed:
-            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(NOT_IN_PASSAGES)
+            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(
+                Reason.NOT_IN_PASSAGES
+            )
         is_joint = not {MULTI_CONTEXT, THEMATIC}.isdisjoint(state.evolution.split("+"))
         if (is_joint and len(needed) < 2) or not {*state.needed} <= {passage.id for passage in needed}:
-            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(NOT_ALL_NEEDED)
+            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(
+                Reason.NOT_ALL_NEEDED
+            )
         return state.replace(passages=needed)
 
 
@@ -171,7 +170,7 @@ class AnswerWriter(CandidateStep):
             return state.refuse(self.get_name(), answer)
         if answer.answerable != state.answerable:
             trial = state.with_trial(self.get_name(), accepted=False, feedback=answer.answer)
-            return trial.reject(NOT_ANSWERED if state.answerable else ANSWERED_BY_DOCUMENTS)
+            return trial.reject(Reason.NOT_ANSWERED if state.answerable else Reason.ANSWERED_BY_DOCUMENTS)
         if state.answerable:
             return state.replace(reference=answer.answer.strip())
         language = detect_language(drawn_text(state))
@@ -225,7 +224,7 @@ class AnswerCheck(CandidateStep):
         unsupported = next((verdict for verdict in verdicts if verdict.verdict != "supported"), None)
         if unsupported is not None:
             feedback = f"{unsupported.text}: {unsupported.reason}".removesuffix(": ")
-            return state.with_trial(CHECK_ANSWER, accepted=False, feedback=feedback).reject(UNSUPPORTED)
+            return state.with_trial(CHECK_ANSWER, accepted=False, feedback=feedback).reject(Reason.UNSUPPORTED)
         numbered = NumberedContexts.of(sample.contexts or []).sentences
         cited = dict.fromkeys(number for verdict in verdicts for number in verdict.cites)
         return state.replace(evidence=[text for number, text in numbered.items() if number in cited])
