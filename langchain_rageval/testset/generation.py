@@ -246,7 +246,10 @@ class Generation:
         Returns:
             The new rows.
         """
-        results = {number: _reject_blank(attempt.candidate) for number, attempt in attempts.items()}
+        results = {number: attempt.candidate for number, attempt in attempts.items()}
+        for number, candidate in results.items():
+            if not candidate.rejected and not candidate.question.strip():  # only steps of the user leave that
+                results[number] = candidate.reject(Reason.BLANK_QUESTION)
         new = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
         repeated = self._accepted.add_new(list(new.values()), [vectors[c.standalone_question] for c in new.values()])
         for number, other in zip(new, repeated, strict=True):
@@ -340,9 +343,13 @@ class Generation:
             self._ledger.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def settle(
-        self, step: Runnable[Candidate, Candidate], candidates: Iterable[Candidate], calls: int, config: RunnableConfig
-    ) -> Generator[Candidate]:
-        """Invoke a step on candidates, in worker threads, and yield the results in order.
+        self,
+        step: Runnable[Candidate, Candidate],
+        candidates: Iterable[Candidate],
+        calls: int,
+        record: Callable[[Candidate], None],
+    ) -> None:
+        """Invoke a step on candidates, in worker threads.
 
         A candidate for which the budget has no room is rejected.
 
@@ -350,34 +357,39 @@ class Generation:
             step: the step.
             candidates: the candidates.
             calls: expected number of calls for each.
-            config: LangChain's config.
+            record: called with each result, in order.
         """
 
         def one(candidate: Candidate) -> Candidate:
             with self.reserve(step.get_name(), _expected_cost(candidate, calls)) as own:
-                return (
-                    candidate.reject(Reason.BUDGET_SPENT) if own is None else step.invoke(candidate, own.into(config))
-                )
+                if own is None:
+                    return candidate.reject(Reason.BUDGET_SPENT)
+                return step.invoke(candidate, own.into({}))
 
         jobs = [partial(one, candidate) for candidate in candidates]
         with closing(self.run.threads.stream(jobs, self.n_workers)) as results:
-            yield from results
+            for result in results:
+                record(result)
 
     async def asettle(
-        self, step: Runnable[Candidate, Candidate], candidates: Iterable[Candidate], calls: int, config: RunnableConfig
-    ) -> AsyncGenerator[Candidate]:
+        self,
+        step: Runnable[Candidate, Candidate],
+        candidates: Iterable[Candidate],
+        calls: int,
+        record: Callable[[Candidate], None],
+    ) -> None:
         """Like `settle`, on the caller's event loop."""
 
         async def one(candidate: Candidate) -> Candidate:
             with self.reserve(step.get_name(), _expected_cost(candidate, calls)) as own:
                 if own is None:
                     return candidate.reject(Reason.BUDGET_SPENT)
-                return await step.ainvoke(candidate, own.into(config))
+                return await step.ainvoke(candidate, own.into({}))
 
         jobs = [partial(one, candidate) for candidate in candidates]
         async with aclosing(self.in_order(jobs)) as results:
             async for result in results:
-                yield result
+                record(result)
 
     @property
     def n_workers(self) -> int:
@@ -457,34 +469,19 @@ class Generation:
     def to_row(self, candidate: Candidate) -> TestsetRow:
         """Return the row of an accepted candidate, with the ids of the vector store if there is one."""
         passages = [self.store.identify(passage) for passage in candidate.passages]
-        return _to_row(candidate.replace(passages=passages))
+        standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
+        names = ("question", "chat_history", "evolution", "answerable", "evidence", "history", "tree_id")
+        return TestsetRow(
+            id=row_id(candidate.question, [passage.id for passage in passages], candidate.chat_history),
+            contexts=[passage.text for passage in passages],
+            reference=candidate.reference or "",
+            passage_ids=[passage.id for passage in passages],
+            spans=[(passage.source, passage.start, passage.end) for passage in passages],
+            metadata={**passages[0].metadata, **candidate.metadata, **standalone},
+            **{name: candidate[name] for name in names},
+        )
 
 
 def _expected_cost(candidate: Candidate, calls: int) -> Cost:
     tokens = sum(tokens_in(passage.text) for passage in candidate.passages)
     return Cost(calls, calls * (_PROMPT_TOKENS + tokens), 0)
-
-
-def _reject_blank(candidate: Candidate) -> Candidate:
-    """Reject a candidate without a question, which only steps of the user can leave."""
-    return candidate if candidate.rejected or candidate.question.strip() else candidate.reject(Reason.BLANK_QUESTION)
-
-
-def _to_row(candidate: Candidate) -> TestsetRow:
-    passages = candidate.passages
-    standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
-    return TestsetRow(
-        id=row_id(candidate.question, [passage.id for passage in passages], candidate.chat_history),
-        question=candidate.question,
-        chat_history=candidate.chat_history,
-        contexts=[passage.text for passage in passages],
-        reference=candidate.reference or "",
-        evolution=candidate.evolution,
-        answerable=candidate.answerable,
-        evidence=candidate.evidence,
-        history=candidate.history,
-        passage_ids=[passage.id for passage in passages],
-        spans=[(passage.source, passage.start, passage.end) for passage in passages],
-        metadata={**passages[0].metadata, **candidate.metadata, **standalone},
-        tree_id=candidate.tree_id,
-    )

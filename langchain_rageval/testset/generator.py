@@ -29,7 +29,7 @@ from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.testset.adopt import ADOPTION_CALLS, Adoption, Redact, read_questions
-from langchain_rageval.testset.candidate import CandidateStep
+from langchain_rageval.testset.candidate import Candidate, CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import DISTRIBUTION, branches_of_tree, normalize_shares
 from langchain_rageval.testset.generation import Attempt, Generation
@@ -42,7 +42,7 @@ from langchain_rageval.testset.generator_steps import (
     steps_of_user,
 )
 from langchain_rageval.testset.plan import GenerationPlan, plan_generation
-from langchain_rageval.testset.refresh import Refresh, extended
+from langchain_rageval.testset.refresh import REFRESH_CALLS, Refresh, extended
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import Focus
 from langchain_rageval.testset.testset import Origin, Testset
@@ -58,9 +58,9 @@ class TestsetGenerator(GeneratorSettings):
     and (cached) models give the same set, whatever the order in which answers arrive.
 
     The cost does not depend on the size of the corpus: at most 7 calls for a simple row and 4 more for each evolution,
-    plus the cost of rejected attempts. A reviewed question that cannot be evolved is used for another row. Passages are
-    embedded only if an evolution needs a second passage and no other passage shares an entity with the first one, or if
-    it writes unanswerable questions, for which the whole corpus is searched by words and by meaning.
+    plus the cost of rejected attempts. Passages are embedded only if an evolution needs a second passage and no other
+    passage shares an entity with the first one, or if it writes unanswerable questions, for which the whole corpus is
+    searched by words and by meaning.
     `plan` estimates the cost.
 
     Args:
@@ -304,10 +304,7 @@ class TestsetGenerator(GeneratorSettings):
         generation, config = adoption.generation, adoption.generation.embed_run.into({})
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
             candidates = adoption.candidates(generation.vectors(passages=True).invoke(adoption.texts, config))
-            with closing(generation.settle(adoption.step, candidates, ADOPTION_CALLS, {})) as results:
-                for result in results:
-                    adoption.results.append(result)
-                    progress.advance()
+            generation.settle(adoption.step, candidates, ADOPTION_CALLS, _counted(adoption.results.append, progress))
         return self._adopted(adoption)
 
     async def aadopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
@@ -316,10 +313,8 @@ class TestsetGenerator(GeneratorSettings):
         generation, config = adoption.generation, adoption.generation.embed_run.into({})
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
             candidates = adoption.candidates(await generation.vectors(passages=True).ainvoke(adoption.texts, config))
-            async with aclosing(generation.asettle(adoption.step, candidates, ADOPTION_CALLS, {})) as results:
-                async for result in results:
-                    adoption.results.append(result)
-                    progress.advance()
+            record = _counted(adoption.results.append, progress)
+            await generation.asettle(adoption.step, candidates, ADOPTION_CALLS, record)
         return self._adopted(adoption)
 
     def refresh(self, testset: Testset, documents: Any) -> Testset:
@@ -329,16 +324,18 @@ class TestsetGenerator(GeneratorSettings):
         the rest.
         """
         refresh = self._new_refresh(testset, documents)
-        with self._show(refresh.generation, refresh.n_touched, "rows checked") as progress, refresh.generation:
-            refresh.run({}, progress.advance)
+        with self._show(refresh.generation, len(refresh.candidates), "rows checked") as progress, refresh.generation:
+            record = _counted(refresh.record, progress)
+            refresh.generation.settle(refresh.step, refresh.candidates, REFRESH_CALLS, record)
         refresh.plan_rows(self.distribution)
         return refresh.result(self._finish(refresh.generation, {}))
 
     async def arefresh(self, testset: Testset, documents: Any) -> Testset:
         """Like `refresh`, but calls the models' async methods on the caller's event loop."""
         refresh = self._new_refresh(testset, documents)
-        with self._show(refresh.generation, refresh.n_touched, "rows checked") as progress, refresh.generation:
-            await refresh.arun({}, progress.advance)
+        with self._show(refresh.generation, len(refresh.candidates), "rows checked") as progress, refresh.generation:
+            record = _counted(refresh.record, progress)
+            await refresh.generation.asettle(refresh.step, refresh.candidates, REFRESH_CALLS, record)
         refresh.plan_rows(self.distribution)
         return refresh.result(await self._afinish(refresh.generation, {}))
 
@@ -559,6 +556,16 @@ def _extend(
                 graph.add_edge(node, first)
             ends = [last]
     return ends
+
+
+def _counted(record: Callable[[Candidate], None], progress: Progress) -> Callable[[Candidate], None]:
+    """Return a function that records a result and advances the progress display."""
+
+    def counting(result: Candidate) -> None:
+        record(result)
+        progress.advance()
+
+    return counting
 
 
 def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[TestsetRow]:

@@ -87,8 +87,7 @@ def question_objection(question: str, passages: Sequence[Passage], *, strict: bo
         strict: True for one plain question; False for a question in the style of a user, which may hold several
             sentences and question marks.
     """
-    text, own = "\n".join(passage.text for passage in passages), question.strip()
-    problem = None
+    text, own, problem = "\n".join(passage.text for passage in passages), question.strip(), ""
     if "\n" in own:
         problem = "the question has several lines: return the question alone, on one line"
     elif _LABEL.search(own):
@@ -103,7 +102,7 @@ def question_objection(question: str, passages: Sequence[Passage], *, strict: bo
         problem = "the question repeats a passage: ask in other words"
     elif _is_foreign(own, text):
         problem = "the question is in another script than the passages: write it in their language"
-    return None if problem is None else Objection(Reason.QUESTION_REJECTED, problem, own)
+    return Objection(Reason.QUESTION_REJECTED, problem, own) if problem else None
 
 
 def answer_objection(answer: str, question: str, passages: Sequence[Passage], *, plain: bool) -> Objection | None:
@@ -116,25 +115,20 @@ def answer_objection(answer: str, question: str, passages: Sequence[Passage], *,
         plain: True if nothing has to be computed for the answer: each of its numbers is then in the passages.
     """
     text = "\n".join(passage.text for passage in passages)
-    sentences = split_sentences(answer)
-    if normalize_text(answer) not in normalize_text(text):
-        if all(is_evasive(sentence) or _REFUSAL.search(sentence) for sentence in sentences):
-            return Objection(
-                Reason.REFUSAL, "this is no answer, but `answerable` is true: answer, or set it to false", answer
-            )
-        if _words(answer) == _words(question) or all(map(is_question, sentences)):
-            return Objection(Reason.UNSUPPORTED, "the answer repeats the question: answer it", answer)
-    if _is_foreign(answer, f"{text}\n{question}"):
-        return Objection(
-            Reason.OTHER_LANGUAGE, "the answer is in another script than the question and the passages", answer
-        )
-    if any(_is_most(answer, whole) for whole in [text, *(passage.text for passage in passages)]):
-        return Objection(
-            Reason.COPIED, "the answer repeats the passages: leave out what the question does not ask for", answer
-        )
-    if plain and (unknown := _numbers(answer) - _numbers(f"{text}\n{question}")):
-        return Objection(Reason.UNSUPPORTED, f"the passages do not name {', '.join(sorted(unknown))}", answer)
-    return None
+    sentences, problem = split_sentences(answer), ""
+    is_there = normalize_text(answer) in normalize_text(text)
+    reason, unknown = Reason.UNSUPPORTED, _numbers(answer) - _numbers(f"{text}\n{question}")
+    if not is_there and all(is_evasive(sentence) or _REFUSAL.search(sentence) for sentence in sentences):
+        reason, problem = Reason.REFUSAL, "this is no answer, but `answerable` is true: answer, or set it to false"
+    elif not is_there and (words_of(answer) == words_of(question) or all(map(is_question, sentences))):
+        problem = "the answer repeats the question: answer it"
+    elif _is_foreign(answer, f"{text}\n{question}"):
+        reason, problem = Reason.OTHER_LANGUAGE, "the answer is in another script than the question and the passages"
+    elif any(_is_most(answer, whole) for whole in [text, *(passage.text for passage in passages)]):
+        reason, problem = Reason.COPIED, "the answer repeats the passages: leave out what the question does not ask for"
+    elif plain and unknown:
+        problem = f"the passages do not name {', '.join(sorted(unknown))}"
+    return Objection(reason, problem, answer) if problem else None
 
 
 def _is_most(answer: str, text: str) -> bool:
@@ -142,10 +136,6 @@ def _is_most(answer: str, text: str) -> bool:
     least = _COPIED_SHARE if len(answer) <= _TOO_LONG else 0.5
     is_long = len(answer) > _LONG_ANSWER and len(answer) >= least * len(text)
     return is_long and shared_share(answer, text) >= _COPIED_SHARE
-
-
-def _words(text: str) -> str:
-    return " ".join(words_of(normalize_text(text)))
 
 
 def _numbers(text: str) -> set[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from langchain_rageval.testset.candidate import Candidate, Passage, Reason
 from langchain_rageval.testset.evolutions import Branch, adds_passage, compose, kinds_of, parts_of, simple
 from langchain_rageval.testset.evolve import has_numbers
 
 MAX_ATTEMPTS = 8
-"""Maximum number of attempts for one row; each uses another passage, key phrase or reviewed question.
+"""Maximum number of attempts for one row; each uses another passage or key phrase.
 
 An evolution is given up after as many attempts of all its rows, if none of them gave an evolved question.
 """
@@ -50,8 +50,7 @@ class RowState:
         attempts: number of attempts so far.
         accepted: accepted candidate; None while the row is open.
         drawn: passage of the last attempt; None before the first.
-        retry_passage: passage of the next attempt, after one whose evolution was rejected, or while the row waits.
-        waited: True if the row has waited a round for a question that cannot be evolved.
+        retry_passage: passage of the next attempt, after one whose evolution was rejected.
     """
 
     evolution: Branch
@@ -60,7 +59,6 @@ class RowState:
     accepted: Candidate | None = None
     drawn: Passage | None = None
     retry_passage: Passage | None = None
-    waited: bool = False
 
     @property
     def open(self) -> bool:
@@ -68,27 +66,11 @@ class RowState:
         return self.accepted is None and self.attempts < MAX_ATTEMPTS
 
 
-@dataclass
-class SpareQuestion:
-    """Reviewed simple question that could not be evolved, for a row with another evolution.
-
-    Attributes:
-        candidate: the question as it was reviewed.
-        tried: evolutions that failed.
-    """
-
-    candidate: Candidate
-    tried: set[Branch] = field(default_factory=set)
-
-
 class PassageScheduler:
-    """Assigns passages, and reviewed questions that are left over, to rows, round by round.
+    """Assigns passages to rows, round by round.
 
     Passages are drawn without replacement. When all are drawn, those that can still give a question are drawn again,
     failed ones only if there are no others.
-
-    A reviewed question that could not be evolved is offered to the first open row whose evolution it was not tried
-    with. So that it meets an open row, one simple row waits a round for each question that is evolved in that round.
 
     In trees, the rows of a tree start from the reviewed question of its simple row, once that one is accepted. Rows
     that fail are grouped into new trees.
@@ -133,8 +115,6 @@ class PassageScheduler:
         self._last_candidates: dict[str, Candidate] = {}
         self._failed: set[str] = set()
         self._exhausted: set[str] = set()
-        self._spares: list[SpareQuestion] = []
-        self._offered: dict[int, SpareQuestion] = {}
         self._written = self._repeated = 0  # questions since the last accepted one, and how many of them are duplicates
         self._tries: Counter[Branch] = Counter()
         self._evolved: set[Branch] = set()
@@ -152,12 +132,11 @@ class PassageScheduler:
         self._give_up()
         self._replant()
         rows = {n: row for n, row in enumerate(self.rows) if row.open and row.evolution not in self.given_up}
-        offers = {number: self._offer(number, row) for number, row in rows.items()}
-        candidates = {number: candidate for number, candidate in offers.items() if candidate}
-        drawn = {n: self._draw(row) for n, row in rows.items() if n not in candidates and self._may_draw(row)}
-        passages = {number: passage for number, passage in drawn.items() if passage}
-        self._hold_back(passages, sum(rows[number].evolution != simple for number in (*candidates, *passages)))
-        candidates |= {number: self._new_candidate(passage) for number, passage in passages.items()}
+        drawn = {number: self._draw(row) for number, row in rows.items() if self._may_draw(row)}
+        candidates = {number: self._new_candidate(passage) for number, passage in drawn.items() if passage}
+        for number, row in rows.items():
+            if row.tree and row.tree.root and row.evolution != simple:
+                candidates[number] = row.tree.root
         for number, candidate in candidates.items():
             self.rows[number].attempts += 1
             self.rows[number].drawn = candidate.passages[0]
@@ -184,7 +163,6 @@ class PassageScheduler:
         row = self.rows[number]
         drawn = row.drawn or candidate.passages[0]
         self._last_candidates[drawn.id] = candidate
-        spare = self._offered.pop(number, None)
         evolves = row.evolution != simple
         if evolves and reviewed is not None:
             self._tries[row.evolution] += 1
@@ -206,10 +184,6 @@ class PassageScheduler:
         if row.tree:
             row.tree = row.tree if not evolves else None
             return
-        if evolves and reviewed is not None:
-            spare = spare or SpareQuestion(reviewed)
-            spare.tried.add(row.evolution)
-            self._spares.append(spare)
         suitable = candidate.rejected == Reason.NOT_EVOLVED or (evolves and candidate.rejected in _EVOLVED)
         row.retry_passage = drawn if suitable and self._draws[drawn.id] == 1 else None
 
@@ -258,32 +232,9 @@ class PassageScheduler:
         rows = [row for row in self.rows if row.open and not (row.evolution == simple and row.tree)]
         self._plant([r for r in rows if r.tree is None or id(r.tree) in barren or r.evolution in self.given_up])
 
-    def _offer(self, number: int, row: RowState) -> Candidate | None:
-        """Return a reviewed question for a row: that of its tree, or a spare one that is new to its evolution."""
-        if row.tree:
-            return row.tree.root if row.evolution != simple else None
-        for spare in self._spares:
-            if row.evolution not in spare.tried and self._suits(row.evolution, spare.candidate.passages[0]):
-                self._spares.remove(spare)
-                self._offered[number] = spare
-                if row.retry_passage and not self._draws[row.retry_passage.id]:
-                    self._undrawn.appendleft(row.retry_passage)
-                row.retry_passage = None
-                return spare.candidate
-        return None
-
     def _may_draw(self, row: RowState) -> bool:
         """Return True if a row starts from a passage, and not from the reviewed question of its tree."""
         return self._branches is None or (row.tree is not None and row.evolution == simple)
-
-    def _hold_back(self, passages: dict[int, Passage], evolving: int) -> None:
-        """Remove the passages of the last simple rows, one for each question that is evolved; these rows keep them."""
-        if self._branches is None:
-            states = {number: self.rows[number] for number in passages}
-            patient = [number for number, row in states.items() if row.evolution == simple and not row.waited]
-            for number in patient[max(0, len(patient) - evolving) :]:
-                states[number].waited = True
-                states[number].retry_passage = passages.pop(number)
 
     def _draw(self, row: RowState) -> Passage | None:
         if row.retry_passage is not None:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -104,20 +105,9 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
             sums[name] = None if None in amounts else sum(amounts)
         return PlannedStep("total", **sums)
 
-    @property
-    def most_calls(self) -> int:
-        """Upper bound of the number of calls."""
-        return self.total.most_calls
-
-    @property
-    def most_tokens(self) -> int:
-        """Upper bound of the number of tokens."""
-        return self.total.most_tokens
-
-    @property
-    def most_money(self) -> float | None:
-        """Upper bound of the price."""
-        return self.total.most_money
+    most_calls = property(attrgetter("total.most_calls"), doc="Upper bound of the number of calls.")
+    most_tokens = property(attrgetter("total.most_tokens"), doc="Upper bound of the number of tokens.")
+    most_money = property(attrgetter("total.most_money"), doc="Upper bound of the price.")
 
     @property
     def title(self) -> str:
@@ -146,16 +136,12 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
 def generation_table(plan: GenerationPlan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
     """Return headings and lines of the table of a plan, the total last; with columns for money if there are prices."""
     steps = (*plan.values(), plan.total)
-    lines = [_cells(step) for step in steps]
+    numbers = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
+    lines = [(step.step, *(f"{getattr(step, name):,}" for name in numbers)) for step in steps]
     if all(step.most_money is None for step in steps):
         return _HEADINGS, lines
     amounts = [(format_money(step.money), format_money(step.most_money)) for step in steps]
     return (*_HEADINGS, "money", "at most"), [(*line, *own) for line, own in zip(lines, amounts, strict=True)]
-
-
-def _cells(step: PlannedStep) -> tuple[str, ...]:
-    expected = (step.calls, step.input_tokens, step.output_tokens, step.embedded)
-    return (step.step, *(f"{number:,}" for number in (*expected, step.most_calls, step.most_tokens)))
 
 
 def _money(amount: float | None) -> str:

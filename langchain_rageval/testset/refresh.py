@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
+from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import InstanceOf
 
 from langchain_rageval._internal.cached import cached_property
@@ -195,7 +194,8 @@ def _sentences(text: str) -> list[str]:
     return [part.strip() for part in _BREAK.split(text) if len(part.strip()) >= _SHORTEST_SENTENCE]
 
 
-_CALLS = 4  # of a row whose passages have changed: find the passages, answer, check both answers
+REFRESH_CALLS = 4
+"""Calls for a row whose passages have changed: find the passages, answer, check both answers."""
 
 
 class RowCheck(CandidateStep):
@@ -267,12 +267,13 @@ class Refresh:
         self._touched: dict[int, RowUpdate] = {}
         answering: Runnable[Candidate, Candidate] = RunnableSequence(*map(generation.journaled, self.steps))
         checking = generation.journaled(self.check)
-        self._step = RowCheck(name="refresh", answering=answering, checking=checking)
+        self.step = RowCheck(name="refresh", answering=answering, checking=checking)
         for number, row in enumerate(self.testset.rows):
             update = self._updates.of(row, generation.seed)
             self.rows[number] = None if update.vanished else update.row
             if update.candidate is not None:
                 self._touched[number] = update
+        self._numbers = iter(self._touched)
 
     @property
     def fallen(self) -> list[TestsetRow]:
@@ -285,27 +286,8 @@ class Refresh:
         return [row for row in self.rows.values() if row is not None]
 
     @property
-    def n_touched(self) -> int:
-        """Number of rows whose passages have changed, and about which the critic and the writer are asked."""
-        return len(self._touched)
-
-    def run(self, config: RunnableConfig, advance: Callable[[], None]) -> None:
-        """Ask about the rows that new or changed passages concern, in worker threads; call `advance` for each."""
-        with closing(self.generation.settle(self._step, self._candidates, _CALLS, config)) as results:
-            for number, result in zip(self._touched, results, strict=True):
-                self._record(number, result)
-                advance()
-
-    async def arun(self, config: RunnableConfig, advance: Callable[[], None]) -> None:
-        """Like `run`, on the caller's event loop."""
-        numbers = iter(self._touched)
-        async with aclosing(self.generation.asettle(self._step, self._candidates, _CALLS, config)) as results:
-            async for result in results:
-                self._record(next(numbers), result)
-                advance()
-
-    @property
-    def _candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[Candidate]:
+        """Candidates of the rows that new or changed passages concern, in order."""
         return [update.candidate for update in self._touched.values() if update.candidate is not None]
 
     def plan_rows(self, distribution: Iterable[Branch]) -> None:
@@ -373,8 +355,9 @@ class Refresh:
             rows = "1 row" if self.unchecked == 1 else f"{self.unchecked} rows"
             yield f"{rows} could not be checked against changed passages and stayed as before: {self.first_failure}."
 
-    def _record(self, number: int, result: Candidate) -> None:
-        """Record whether the answer of a touched row still holds."""
+    def record(self, result: Candidate) -> None:
+        """Record whether the answer of the next touched row still holds."""
+        number = next(self._numbers)
         if result.rejected is None:
             self.rows[number] = self._checked(self._touched[number].row, result)
         elif result.rejected == Reason.BUDGET_SPENT or result.has_failed:

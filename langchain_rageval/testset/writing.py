@@ -126,16 +126,12 @@ class PassageFinder(CandidateStep):
         inputs = {"question": state.standalone_question, "passages": numbered_passages(state.passages)}
         answer = yield from self._ask(inputs, drawn_text(state))
         needed = [p for number, p in enumerate(state.passages, 1) if number in answer.passages]
-        if not needed:
-            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(
-                Reason.NOT_IN_PASSAGES
-            )
         is_joint = not {MULTI_CONTEXT, THEMATIC}.isdisjoint(state.evolution.split("+"))
-        if (is_joint and len(needed) < 2) or not {*state.needed} <= {passage.id for passage in needed}:
-            return state.with_trial("find_passages", accepted=False, feedback=answer.reason).reject(
-                Reason.NOT_ALL_NEEDED
-            )
-        return state.replace(passages=needed)
+        some_are_spare = (is_joint and len(needed) < 2) or not {*state.needed} <= {passage.id for passage in needed}
+        if needed and not some_are_spare:
+            return state.replace(passages=needed)
+        trial = state.with_trial("find_passages", accepted=False, feedback=answer.reason)
+        return trial.reject(Reason.NOT_ALL_NEEDED if needed else Reason.NOT_IN_PASSAGES)
 
 
 def find_passages(critic: JudgeLike) -> CandidateStep:

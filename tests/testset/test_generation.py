@@ -1,4 +1,4 @@
-"""A run of the generator: what it keeps of rejected candidates, what it costs, and how it uses spare questions."""
+"""A run of the generator: what it keeps of rejected candidates, what it costs, and when it ends."""
 
 import asyncio
 import logging
@@ -154,7 +154,7 @@ def test_a_file_of_an_earlier_version_has_no_rejected_candidates_and_no_usage(tm
     assert (len(loaded), loaded.rejected, loaded.usage.calls, loaded[0].tree_id) == (1, [], 0, "")
 
 
-# Spare questions
+# What rejections cost
 
 
 ALL = ["passage", "question", "evolution", "needed"]
@@ -178,43 +178,6 @@ def test_a_critic_that_rejects_nothing_costs_the_ideal():
     assert writer.total == ideal(testset)
 
 
-def test_simple_rows_take_the_reviewed_questions_that_did_not_evolve():
-    writer = never_deeper()
-    testset = generator(writer, HALVES).generate(documents(40), size=10)
-    assert testset.counts == {"simple": 5}
-    parents = [candidate.history[1].question for candidate in testset.rejected[:5]]
-    assert [row.question for row in testset] == parents
-    assert testset.yields["attempts"] == 5 + 10
-    assert testset.notes == [
-        "reasoning was given up: none of 10 questions evolved; see `rejected`.",
-        "5 of 10 rows were generated: see yields.",
-    ]
-
-
-def test_a_parent_is_tried_with_another_evolution_before_a_passage_is_drawn():
-    def compare(inputs, _):
-        return {"reason": "", "deeper": "номер 0" not in inputs["parent"], "broader": False}
-
-    def grades(inputs, _):
-        return {"reason": "", **dict.fromkeys(("clarity", "depth", "structure", "relevance"), 3)}
-
-    texts = [f"Отрывок номер {n} о полисе." for n in range(2)]
-    for seed in range(4):
-        writer = Writer(QuestionComparison=compare, PassageGrades=grades)
-        testset = generator(writer, {"reasoning": 0.5, "conditional": 0.5}).generate(texts, size=2, seed=seed)
-        assert testset.complete
-        first, *others = testset.rejected
-        spare = first.history[1].question
-        reused = [candidate for candidate in others if candidate.history[1].question == spare]
-        assert len(reused) <= 1  # once with each evolution
-
-
-def test_a_question_is_not_offered_twice_to_one_evolution():
-    testset = generator(never_deeper(), {"reasoning": 1}).generate(documents(40), size=4)
-    seeds = [candidate.history[1].question for candidate in testset.rejected]
-    assert len(set(seeds)) == len(seeds) == 8
-
-
 @pytest.mark.parametrize("kind", ["question", "needed", "evolution"])
 def test_a_critic_that_rejects_everything_ends_the_run_after_a_bounded_number_of_calls(kind):
     writer = rejecting(**{kind: 1})
@@ -235,12 +198,12 @@ def test_the_order_of_completion_and_the_concurrency_change_nothing():
     assert made[0].rejected
 
 
-def test_a_budget_ends_a_run_with_spare_questions():
+def test_a_budget_ends_a_run():
     testset = generator(never_deeper(), HALVES, budget=Budget(calls=30), max_concurrency=1).generate(
         documents(40), size=10
     )
     assert testset.notes[-1].endswith("the budget is spent.")
-    assert testset.usage.calls <= 30
+    assert testset.usage.calls < 30 + 12  # an attempt that was expected to fit may take more
 
 
 # Not samples
