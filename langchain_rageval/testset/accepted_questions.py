@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import isfinite
@@ -14,7 +12,6 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, InstanceOf
 
-from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.run import Run, Traced
@@ -149,54 +146,27 @@ def _to_unit_vector(vector: Any) -> Any:
     return vector / length if isfinite(length) and length > 0 else None
 
 
-class _Pass(Traced[Candidate, Candidate]):
-    """Step of one attempt without model and traces; a rejected candidate, or one without a question, passes through."""
-
-    in_traces: ClassVar[bool] = False
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
-        return input if input.rejected or not input.question.strip() else self._pass(input)
-
-    async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
-        return self._do(input, config)
-
-    @abstractmethod
-    def _pass(self, candidate: Candidate) -> Candidate: ...
-
-
-class NewQuestion(_Pass):
-    """Rejects a first question that equals one which was accepted in an earlier round.
+class NewQuestion(Traced[Candidate, Candidate]):
+    """Step without traces that rejects a first question which equals one that was accepted in an earlier round.
 
     Attributes:
         accepted: accepted questions.
         among: number of them at the beginning of the round, so that the order of completion changes nothing.
     """
 
+    in_traces: ClassVar[bool] = False
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     accepted: InstanceOf[AcceptedQuestions]
     among: int
 
-    def _pass(self, candidate: Candidate) -> Candidate:
-        other = self.accepted.find_duplicate(candidate, among=self.among)
-        return reject_duplicate(candidate, other) if other else candidate
+    def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
+        is_asked = input.question.strip() and not input.rejected
+        other = self.accepted.find_duplicate(input, among=self.among) if is_asked else ""
+        return reject_duplicate(input, other) if other else input
 
-
-class ReviewedQuestion(_Pass):
-    """Keeps the candidate whose first question was accepted.
-
-    Attributes:
-        tree: True to give the candidate the id of a tree: a hash of its passage and question.
-        kept: list that receives the candidate.
-    """
-
-    tree: bool
-    kept: Any
-
-    def _pass(self, candidate: Candidate) -> Candidate:
-        tree_id = f"tree-{short_digest(json.dumps([candidate.question, candidate.passages[0].id]))}"
-        kept = candidate.replace(tree_id=tree_id) if self.tree else candidate
-        self.kept.append(kept)
-        return kept
+    async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:
+        return self._do(input, config)
 
 
 def reject_duplicate(candidate: Candidate, other: str) -> Candidate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 from collections.abc import (
@@ -24,6 +25,7 @@ from typing import Any, TypeVar, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
+from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
@@ -38,7 +40,6 @@ from langchain_rageval.testset.accepted_questions import (
     AcceptedQuestions,
     NewQuestion,
     QuestionVectors,
-    ReviewedQuestion,
     reject_duplicate,
 )
 from langchain_rageval.testset.candidate import EMBED, Candidate, CandidateStep, Passage, Reason, StepUsage
@@ -70,19 +71,6 @@ _CHAIN = "generate_row"  # name in traces
 _LONGEST_COMMENT = 60
 _LONGEST_LOG_LINE = 1000
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """Result of an attempt.
-
-    Attributes:
-        candidate: accepted or rejected candidate.
-        reviewed: the candidate as it was before the evolution; None if its first question was not accepted.
-    """
-
-    candidate: Candidate
-    reviewed: Candidate | None = None
 
 
 @dataclass
@@ -209,34 +197,28 @@ class Generation:
         self._known = len(self._accepted)
         return {} if self.stop_reason else self.scheduler.next_round()
 
-    def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:
+    def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
         """Run the steps of a row on a candidate (question in progress); reject it if the budget is too small.
 
         A candidate that has a question starts with the evolution: its question is reviewed.
         """
         with self._reserve_budget(number, candidate, run) as own:
             if own is None:
-                return Attempt(candidate.reject(Reason.BUDGET_SPENT))
-            chain, reviewed = self._chain(number, candidate)
-            return Attempt(chain.invoke(candidate, own.into(config)), next(iter(reviewed), None))
+                return candidate.reject(Reason.BUDGET_SPENT)
+            return self._chain(number, candidate).invoke(candidate, own.into(config))
 
-    async def aattempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:
+    async def aattempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
         """Like `attempt`, but calls the models' async methods on the caller's event loop."""
         with self._reserve_budget(number, candidate, run) as own:
             if own is None:
-                return Attempt(candidate.reject(Reason.BUDGET_SPENT))
-            chain, reviewed = self._chain(number, candidate)
-            return Attempt(await chain.ainvoke(candidate, own.into(config)), next(iter(reviewed), None))
+                return candidate.reject(Reason.BUDGET_SPENT)
+            return await self._chain(number, candidate).ainvoke(candidate, own.into(config))
 
-    def questions_of(self, attempts: Mapping[int, Attempt]) -> list[str]:
+    def questions_of(self, attempts: Mapping[int, Candidate]) -> list[str]:
         """Return the questions of attempts that no step rejected, for `accept`."""
-        return [
-            attempt.candidate.standalone_question
-            for attempt in attempts.values()
-            if not attempt.candidate.rejected and attempt.candidate.question.strip()
-        ]
+        return [one.standalone_question for one in attempts.values() if not one.rejected and one.question.strip()]
 
-    def accept(self, attempts: Mapping[int, Attempt], vectors: Mapping[str, Any]) -> list[TestsetRow]:
+    def accept(self, attempts: Mapping[int, Candidate], vectors: Mapping[str, Any]) -> list[TestsetRow]:
         """Record attempts of a round, rejecting blank and duplicate questions.
 
         Args:
@@ -246,17 +228,20 @@ class Generation:
         Returns:
             The new rows.
         """
-        results = {number: attempt.candidate for number, attempt in attempts.items()}
-        for number, candidate in results.items():
-            if not candidate.rejected and not candidate.question.strip():  # only steps of the user leave that
-                results[number] = candidate.reject(Reason.BLANK_QUESTION)
+        results = dict(attempts)
+        for number, one in attempts.items():
+            if not one.rejected and not one.question.strip():  # only steps of the user leave that
+                results[number] = one.reject(Reason.BLANK_QUESTION)
+            elif not one.rejected and self.settings.tree and not one.tree_id:
+                tree_id = f"tree-{short_digest(json.dumps([one.question, one.passages[0].id]))}"
+                results[number] = one.replace(tree_id=tree_id)
         new = {number: candidate for number, candidate in results.items() if candidate.rejected is None}
         repeated = self._accepted.add_new(list(new.values()), [vectors[c.standalone_question] for c in new.values()])
         for number, other in zip(new, repeated, strict=True):
             results[number] = reject_duplicate(new[number], other) if other else new[number]
         for number, outcome in results.items():
             self._log(number, outcome)
-            self.scheduler.record(number, outcome, attempts[number].reviewed)
+            self.scheduler.record(number, outcome)
             if outcome.rejected and outcome.rejected != Reason.BUDGET_SPENT:
                 self.rejected.append(outcome)
             if outcome.has_failed:
@@ -412,18 +397,14 @@ class Generation:
         """Return a step whose results are in the journal, and whose usage is counted."""
         return JournaledStep.of(step, self.journal, self._usage)
 
-    def _chain(
-        self, number: int, candidate: Candidate
-    ) -> tuple[RunnableSequence[Candidate, Candidate], list[Candidate]]:
-        """Return the steps of an attempt, and the list that receives the candidate when its question is reviewed."""
+    def _chain(self, number: int, candidate: Candidate) -> RunnableSequence[Candidate, Candidate]:
+        """Return the steps of an attempt."""
         rest = self._journaled(self.scheduler.rows[number].evolution)
         if candidate.question:
-            return RunnableSequence(*rest, name=_CHAIN), [candidate]
-        reviewed: list[Candidate] = []
+            return RunnableSequence(*rest, name=_CHAIN)
         *writing, review = self._journaled(None)
         new = NewQuestion(accepted=self._accepted, among=self._known)
-        keep = ReviewedQuestion(tree=self.settings.tree, kept=reviewed)
-        return RunnableSequence(*writing, new, review, keep, *rest, name=_CHAIN), reviewed
+        return RunnableSequence(*writing, new, review, *rest, name=_CHAIN)
 
     def _journaled(self, evolution: Branch | None) -> list[JournaledStep]:
         """Return the steps from an evolution on; for None, the steps up to the reviewed first question."""

@@ -32,7 +32,7 @@ from langchain_rageval.testset.adopt import ADOPTION_CALLS, Adoption, Redact, re
 from langchain_rageval.testset.candidate import Candidate, CandidateStep
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolutions import DISTRIBUTION, branches_of_tree, normalize_shares
-from langchain_rageval.testset.generation import Attempt, Generation
+from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.generator_steps import (
     GeneratorSettings,
     UserRunnable,
@@ -452,7 +452,7 @@ class TestsetGenerator(GeneratorSettings):
             while starts := generation.next_round():
                 run = generation.run.for_sample()
                 attempts = [partial(generation.attempt, n, start, run, config) for n, start in starts.items()]
-                finished: dict[int, Attempt] = {}
+                finished: dict[int, Candidate] = {}
                 with closing(run.threads.stream(attempts, generation.n_workers)) as results:
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
@@ -471,7 +471,7 @@ class TestsetGenerator(GeneratorSettings):
             while starts := generation.next_round():
                 run, numbers = generation.run.for_sample(), iter(starts)
                 attempts = [partial(generation.aattempt, n, start, run, config) for n, start in starts.items()]
-                finished: dict[int, Attempt] = {}
+                finished: dict[int, Candidate] = {}
                 async with aclosing(generation.in_order(attempts)) as results:
                     async for result in results:
                         finished[next(numbers)] = result

@@ -25,6 +25,9 @@ _MOST_REJECTED = 4 * MAX_ATTEMPTS  # questions or failures; the run ends if none
 _UNWRITTEN = frozenset({Reason.PASSAGE_REJECTED, Reason.NO_KEYPHRASE})
 """Reasons to reject a passage before a question is written."""
 
+_BEFORE_EVOLUTION = frozenset({"passage", "seed", "rewrite", "given", "dedupe"})
+"""Kinds of trials of a first question."""
+
 _EVOLVED = frozenset({Reason.NOT_IN_PASSAGES, Reason.NOT_ANSWERED, Reason.KNOWN_WITHOUT_DOCUMENTS, Reason.DUPLICATE})
 """Reasons to reject a question that was evolved."""
 
@@ -152,19 +155,19 @@ class PassageScheduler:
             return f"the last {self._repeated} questions repeat accepted ones; see `rejected`"
         return ""
 
-    def record(self, number: int, candidate: Candidate, reviewed: Candidate | None = None) -> None:
+    def record(self, number: int, candidate: Candidate) -> None:
         """Record the result of an attempt: the accepted question of the row, or the reason for the rejection.
 
         Args:
             number: number of the row.
             candidate: accepted or rejected candidate.
-            reviewed: the same candidate as it was before the evolution; None if its first question was rejected.
         """
         row = self.rows[number]
         drawn = row.drawn or candidate.passages[0]
         self._last_candidates[drawn.id] = candidate
         evolves = row.evolution != simple
-        if evolves and reviewed is not None:
+        kinds = {trial.kind for trial in candidate.history}
+        if evolves and not candidate.has_failed and not kinds <= _BEFORE_EVOLUTION:
             self._tries[row.evolution] += 1
             if candidate.rejected is None or candidate.rejected in _EVOLVED:
                 self._evolved.add(row.evolution)
@@ -172,7 +175,7 @@ class PassageScheduler:
             row.accepted = candidate
             self._written = self._repeated = 0
             if row.tree and not evolves:
-                row.tree.root = reviewed or candidate
+                row.tree.root = candidate.replace(reference=None, evidence=[])
             return
         self.rejected[candidate.rejected] += 1
         self._failed.add(drawn.id)
