@@ -20,7 +20,6 @@ from langchain_rageval.testset.candidate import (
     Candidate,
     CandidateStep,
     Reason,
-    drawn_text,
     numbered_passages,
     prompt_step,
 )
@@ -73,7 +72,7 @@ class UserQuestionReview(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to review the question: one call."""
         inputs = {"question": state.standalone_question, "passages": numbered_passages(state.passages)}
-        review = yield from self._ask(inputs, drawn_text(state))
+        review = yield from self._ask(inputs, state.drawn_text)
         if not review.standalone:
             return state.with_verdict(False, review.feedback).reject(Reason.QUESTION_REJECTED)
         return state.with_verdict(True, "").replace(answerable=review.answerable)

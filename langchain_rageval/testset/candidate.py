@@ -173,6 +173,11 @@ class Candidate(InputModel):
         """Question as understood without earlier turns: `standalone`, or else `question`."""
         return self.standalone or self.question
 
+    @property
+    def drawn_text(self) -> str:
+        """Text of the drawn passage, whose language selects the prompts."""
+        return self.passages[0].text
+
     def replace(self, **changes: object) -> Self:
         """Return a copy of the candidate with some fields changed."""
         return self.model_copy(update=changes)
@@ -342,16 +347,6 @@ def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None)
 def numbered_passages(passages: Sequence[Passage]) -> list[dict[str, Any]]:
     """Return passages in the form that prompts show them: a mapping of number (from 1) and text for each."""
     return [{"passage": number, "text": passage.text} for number, passage in enumerate(passages, 1)]
-
-
-def drawn_text(candidate: Candidate) -> str:
-    """Return the text of the drawn passage, whose language selects the prompts."""
-    return candidate.passages[0].text
-
-
-def blank_objection(answer: Any) -> str | None:
-    """Return the problem with a question that the model wrote, or None if there is none."""
-    return None if answer.question.strip() else "the question is blank"
 
 
 EMBED = "embed"

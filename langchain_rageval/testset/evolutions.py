@@ -393,10 +393,6 @@ def audience(
     return _evolution_of(Kind("audience", "evolve_audience", asks_more=False, audience=drawn))
 
 
-def _style_of(name: str) -> Evolution:
-    return _evolution_of(Kind(name, f"evolve_{name.replace('-', '_')}", asks_more=False, style=name))
-
-
 def _evolution_of(kind: Kind) -> Evolution:
     return Evolution(name=kind.name, kind=kind)
 
@@ -418,9 +414,11 @@ _PACKAGED = (
 )
 _STYLES = ("misspelt", "terse", "formal", "angry", "code-mixed", "voice")
 
-EVOLUTIONS: Mapping[str, Evolution] = {
-    evolution.get_name(): evolution for evolution in (*_PACKAGED, *map(_style_of, _STYLES))
-}
+_STYLED = (
+    _evolution_of(Kind(name, f"evolve_{name.replace('-', '_')}", asks_more=False, style=name)) for name in _STYLES
+)
+
+EVOLUTIONS: Mapping[str, Evolution] = {evolution.get_name(): evolution for evolution in (*_PACKAGED, *_STYLED)}
 """Packaged evolutions by name."""
 
 

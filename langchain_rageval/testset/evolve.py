@@ -21,13 +21,11 @@ from langchain_rageval.testset.candidate import (
     Objection,
     Passage,
     Reason,
-    blank_objection,
-    drawn_text,
     numbered_passages,
     prompt_step,
 )
 from langchain_rageval.testset.docstore import Docstore, embed_passages
-from langchain_rageval.testset.objections import objection_to_question
+from langchain_rageval.testset.objections import blank_objection, objection_to_question
 from langchain_rageval.text.words import normalize_text, numbers_of, stems_of
 
 _FEW = 3  # passages that may always share an entity, however small the corpus is
@@ -205,7 +203,7 @@ class QuestionEvolver(CandidateStep):
         objection = objection_to_question(state, strict=self.kind.asks_more)
         turns_objection = partial(_follow_up_objection, state.question)
         chosen = turns_objection if self.kind.writes_turns else objection
-        answer = yield from self._ask(inputs, drawn_text(state), chosen)
+        answer = yield from self._ask(inputs, state.drawn_text, chosen)
         if isinstance(answer, Objection):
             return state.refuse(self.kind.name, answer)
         evolved = state.with_evolution(self.kind.name).replace(

@@ -17,7 +17,6 @@ from langchain_rageval.testset.candidate import (
     Passage,
     Reason,
     ask_step,
-    drawn_text,
     numbered_passages,
     prompt_step,
 )
@@ -39,7 +38,7 @@ class PassageFilter(CandidateStep):
         """Ask the critic to grade the passage: one call; no call if the passage is graded already."""
         if state.grade is not None:
             return state if state.grade >= self.threshold else state.reject(Reason.PASSAGE_REJECTED)
-        answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _objection)
+        answer = yield from self._ask({"passage": state.drawn_text}, state.drawn_text, _objection)
         grade = fmean(getattr(answer, name) for name in _CRITERIA)
         accepted = grade >= self.threshold
         graded = state.replace(grade=grade).with_trial("passage", accepted=accepted, feedback=answer.reason)
@@ -99,7 +98,7 @@ class QuestionFilter(CandidateStep):
             return (yield from self._review_follow_up(state))
         for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
             inputs = {"question": state.question, "passages": numbered_passages([*state.passages, *state.nearest])}
-            review = yield from self._ask(inputs, drawn_text(state))
+            review = yield from self._ask(inputs, state.drawn_text)
             accepted = review.standalone and review.answerable == state.answerable
             state = state.with_verdict(accepted, "" if accepted else review.feedback)
             if accepted:
@@ -116,7 +115,7 @@ class QuestionFilter(CandidateStep):
         """Ask the critic to review the last question of a conversation with its earlier turns: one call."""
         turns = [{"role": turn.role, "text": turn.text} for turn in state.chat_history]
         inputs = {"turns": turns, "question": state.question, "standalone": state.standalone}
-        review = yield from ask_step(self.turns_step, inputs, drawn_text(state))
+        review = yield from ask_step(self.turns_step, inputs, state.drawn_text)
         accepted = review.depends and review.same and review.open
         state = state.with_verdict(accepted, "" if accepted else review.feedback)
         return state if accepted else state.reject(Reason.QUESTION_REJECTED)
@@ -127,7 +126,7 @@ class QuestionFilter(CandidateStep):
         if neighbour:
             state = state.replace(passages=[*state.passages, neighbour])
         inputs = {"question": state.question, "feedback": feedback, "passages": numbered_passages(state.passages)}
-        answer = yield from ask_step(self.rewrite_step, inputs, drawn_text(state), objection_to_question(state))
+        answer = yield from ask_step(self.rewrite_step, inputs, state.drawn_text, objection_to_question(state))
         if isinstance(answer, Objection):
             return state.refuse("rewrite", answer)
         return state.with_question(answer.question, "rewrite")
@@ -177,7 +176,7 @@ class EvolutionFilter(CandidateStep):
         just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
         if not state.parent or just_bridged:
             return state
-        answer = yield from self._ask({"parent": state.parent, "question": state.question}, drawn_text(state))
+        answer = yield from self._ask({"parent": state.parent, "question": state.question}, state.drawn_text)
         if answer.deeper or answer.broader:
             return state
         return state.with_verdict(False, answer.reason).reject(Reason.NOT_EVOLVED)
@@ -202,7 +201,7 @@ class ClosedBookFilter(CandidateStep):
         if not state.answerable or not state.reference:
             return state
         question = state.standalone_question
-        reply = yield from self._ask({"question": question}, drawn_text(state))
+        reply = yield from self._ask({"question": question}, state.drawn_text)
         expected = stems_of(state.reference) - stems_of(question)
         share = len(expected & stems_of(reply.answer)) / len(expected) if expected else 0.0
         if share < self.threshold:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from langchain_rageval.testset.candidate import Candidate, Objection, Passage, Reason, blank_objection
+from langchain_rageval.testset.candidate import Candidate, Objection, Passage, Reason
 from langchain_rageval.text.sentences import is_evasive, is_question, split_sentences
 from langchain_rageval.text.words import normalize_text, numbers_of, shared_share, words_of
 
@@ -71,6 +71,11 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _THOUSANDS = re.compile(r"(?<=\d)[\s,.\u00a0\u202f](?=\d{3}(?!\d))")
+
+
+def blank_objection(answer: Any) -> str | None:
+    """Return the problem with a question that the model wrote, or None if there is none."""
+    return None if answer.question.strip() else "the question is blank"
 
 
 def objection_to_question(state: Candidate, *, strict: bool = True) -> Callable[[Any], str | Objection | None]:

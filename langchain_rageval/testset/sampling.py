@@ -53,11 +53,6 @@ def passages_in_focus(passages: Sequence[Passage], focus: Focus | None) -> list[
     return focused
 
 
-def stratum_of(passage: Passage, name: str) -> str:
-    """Return the value of a passage by which its draw is stratified: its source, or text of its metadata."""
-    return ", ".join(sorted(map(str, _values(passage, name))))
-
-
 def check_stratum(passages: Sequence[Passage], name: str) -> None:
     """Raise ConfigError if `stratify` names neither the source nor anything in the metadata of the passages."""
     names = {_SOURCE, *(key for passage in passages for key in passage.metadata)}
@@ -106,7 +101,9 @@ def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source")
     """
     strata: dict[str, list[Passage]] = {}
     for passage in passages:
-        strata.setdefault(passage.source if stratify == "source" else stratum_of(passage, stratify), []).append(passage)
+        strata.setdefault(
+            passage.source if stratify == "source" else ", ".join(sorted(map(str, _values(passage, stratify)))), []
+        ).append(passage)
     return spread(strata, Random(seed))
 
 

@@ -22,7 +22,6 @@ from langchain_rageval.testset.candidate import (
     Passage,
     Reason,
     ask_step,
-    drawn_text,
     numbered_passages,
     prompt_step,
 )
@@ -44,7 +43,11 @@ class KeyphraseExtractor(CandidateStep):
         """Choose a key phrase of the passage: one call, or none if they are known. Reject if all are used."""
         phrases = state.keyphrases
         if not phrases:
-            answer = yield from self._ask({"passage": drawn_text(state)}, drawn_text(state), _phrases_objection)
+            answer = yield from self._ask(
+                {"passage": state.drawn_text},
+                state.drawn_text,
+                lambda reply: None if _clean(reply.keyphrases) else "there is no key phrase",
+            )
             phrases = _clean(answer.keyphrases)
         if state.draw >= len(phrases):
             return state.replace(keyphrases=phrases).reject(Reason.NO_KEYPHRASE)
@@ -66,18 +69,14 @@ def _clean(phrases: list[str]) -> list[str]:
     return list(dict.fromkeys(phrase.strip() for phrase in phrases if phrase.strip()))[:_MAX_PHRASES]
 
 
-def _phrases_objection(answer: Any) -> str | None:
-    return None if _clean(answer.keyphrases) else "there is no key phrase"
-
-
 class SeedQuestionWriter(CandidateStep):
     """Writes a question about the key phrase that the drawn passage answers."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer for a question about the key phrase: one call."""
         keyphrase = state.keyphrase or next(iter(state.keyphrases), "")
-        inputs = {"passage": drawn_text(state), "keyphrase": keyphrase}
-        answer = yield from self._ask(inputs, drawn_text(state), objection_to_question(state))
+        inputs = {"passage": state.drawn_text, "keyphrase": keyphrase}
+        answer = yield from self._ask(inputs, state.drawn_text, objection_to_question(state))
         return (
             state.refuse("seed", answer)
             if isinstance(answer, Objection)
@@ -103,7 +102,7 @@ class QuestionCompressor(CandidateStep):
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer to shorten the question: one call; a short form that cannot be right is left out."""
-        answer = yield from self._ask({"question": state.question}, drawn_text(state), objection_to_question(state))
+        answer = yield from self._ask({"question": state.question}, state.drawn_text, objection_to_question(state))
         return state if isinstance(answer, Objection) else state.with_question(answer.question, "compress")
 
 
@@ -124,7 +123,7 @@ class PassageFinder(CandidateStep):
         if not state.answerable:
             return state
         inputs = {"question": state.standalone_question, "passages": numbered_passages(state.passages)}
-        answer = yield from self._ask(inputs, drawn_text(state))
+        answer = yield from self._ask(inputs, state.drawn_text)
         needed = [p for number, p in enumerate(state.passages, 1) if number in answer.passages]
         is_joint = not {MULTI_CONTEXT, THEMATIC}.isdisjoint(state.evolution.split("+"))
         some_are_spare = (is_joint and len(needed) < 2) or not {*state.needed} <= {passage.id for passage in needed}
@@ -161,7 +160,7 @@ class AnswerWriter(CandidateStep):
         """
         passages = [*state.passages, *state.nearest]
         inputs = {"question": state.standalone_question, "passages": numbered_passages(passages)}
-        answer = yield from self._ask(inputs, drawn_text(state), self._objection_to_answer(state))
+        answer = yield from self._ask(inputs, state.drawn_text, self._objection_to_answer(state))
         if isinstance(answer, Objection):
             return state.refuse(self.get_name(), answer)
         if answer.answerable != state.answerable:
@@ -169,7 +168,7 @@ class AnswerWriter(CandidateStep):
             return trial.reject(Reason.NOT_ANSWERED if state.answerable else Reason.ANSWERED_BY_DOCUMENTS)
         if state.answerable:
             return state.replace(reference=answer.answer.strip())
-        language = detect_language(drawn_text(state))
+        language = detect_language(state.drawn_text)
         return state.replace(reference=NOT_IN_THE_DOCUMENTS.get(language, NOT_IN_THE_DOCUMENTS["en"]))
 
     def _objection_to_answer(self, state: Candidate) -> Callable[[Any], str | Objection | None]:
@@ -263,7 +262,9 @@ def propose_personas(writer: JudgeLike, documents: Any, n: int = 5, *, seed: int
     texts = [passage.text[:_LONGEST_TEXT] for passage in _spread(draw_order(store.passages, seed))]
     inputs = {"count": n, "passages": [{"passage": number, "text": text} for number, text in enumerate(texts, 1)]}
     step = prompt_step("propose_personas", writer)
-    answer = drive(ask_step(step, inputs, " ".join(texts), _personas_objection), Run(), {})
+    problem = "there is no persona"
+    asked = ask_step(step, inputs, " ".join(texts), lambda reply: None if _distinct(reply.personas) else problem)
+    answer = drive(asked, Run(), {})
     return _distinct(answer.personas)[:n]
 
 
@@ -277,7 +278,3 @@ def _spread(passages: list[Passage]) -> list[Passage]:
 
 def _distinct(personas: list[str]) -> list[str]:
     return list({normalize_text(text): text.strip() for text in reversed(personas) if text.strip()}.values())[::-1]
-
-
-def _personas_objection(answer: Any) -> str | None:
-    return None if _distinct(answer.personas) else "there is no persona"
