@@ -145,7 +145,7 @@ class Adoption:
         candidates: list[Candidate] = []
         for sample in self.questions:
             text = _standalone(sample)
-            passages = store.search(text, vectors[text]) or store.passages[:1]
+            passages = store.nearest_passages(text, vectors[text]) or store.passages[:1]
             metadata = {name: value for name, value in sample.metadata.items() if name not in _DROPPED}
             candidate = Candidate(passages=passages, question=text, evolution=ADOPTED, metadata=metadata, seed=seed)
             (earlier,) = known.add_new([candidate], [vectors[text]])

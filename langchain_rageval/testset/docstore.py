@@ -179,7 +179,7 @@ class Docstore:
         nearest_first = near[np.argsort(-cosines[near], kind="stable")]
         return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
 
-    def search(self, text: str, vector: Any = None) -> list[Passage]:
+    def nearest_passages(self, text: str, vector: Any = None) -> list[Passage]:
         """Return the passages nearest to a text, by rarity of the common words and by meaning in turn.
 
         At most 12, and of these as many as 16,000 characters hold, but at least four. A vector store finds some too.
@@ -202,13 +202,13 @@ class Docstore:
         fits = [n < _LEAST_FOUND or (n < _MOST_FOUND and length <= _FOUND_TEXT) for n, length in enumerate(lengths)]
         return list(compress(found.values(), fits))
 
-    def find(self, text: str) -> Operation[list[Passage]]:
+    def search_corpus(self, text: str) -> Operation[list[Passage]]:
         """Embed a text, and the passages unless they are embedded already, and search; without embeddings, search."""
         if self.vectorstore is not None or self.embeddings is None:
-            return self.search(text)
+            return self.nearest_passages(text)
         yield from embed_passages(self)
         (vector,) = yield from _embed_batch(self.embeddings, [text])
-        return self.search(text, vector)
+        return self.nearest_passages(text, vector)
 
     @property
     def found_at_most(self) -> int:

@@ -214,7 +214,7 @@ class QuestionEvolver(CandidateStep):
         if self.kind.writes_turns:
             evolved = evolved.replace(chat_history=_turns(answer), standalone=state.standalone_question)
         if not evolved.answerable and self.docstore is not None:
-            found = yield from self.docstore.find(answer.question)
+            found = yield from self.docstore.search_corpus(answer.question)
             own = {passage.text for passage in state.passages}
             evolved = evolved.replace(nearest=[passage for passage in found if passage.text not in own])
         evolved = evolved.with_question(answer.question, self.kind.name)

@@ -82,14 +82,14 @@ def test_whether_a_passage_can_have_a_bridge_is_known_without_a_model():
 def test_a_search_finds_passages_by_rare_words_and_by_meaning_in_turn_until_the_text_is_long_enough():
     store = store_of(MUNICH, SALT, GYPSUM, RIVER)
     question = "Добывают ли гипс на Изаре?"
-    assert store.search(question) == [store.passages[n] for n in (2, 0, 1, 3)]
+    assert store.nearest_passages(question) == [store.passages[n] for n in (2, 0, 1, 3)]
     alike = Ring(same=lambda text: text if text != question else RIVER, near=0.1)
-    assert drive(store_of(MUNICH, SALT, GYPSUM, RIVER, embeddings=alike).find(question), Run(), {}) == [
+    assert drive(store_of(MUNICH, SALT, GYPSUM, RIVER, embeddings=alike).search_corpus(question), Run(), {}) == [
         store.passages[n] for n in (2, 3, 0, 1)
     ]
     for length, count in ((10, 12), (1_990, 8), (9_000, 4)):
         many = store_of(*(f"Гипс {n} " + "я" * length for n in range(20)))
-        assert (len(many.search("Гипс")), many.found_at_most) == (count, min(count, 12))
+        assert (len(many.nearest_passages("Гипс")), many.found_at_most) == (count, min(count, 12))
 
 
 def test_a_question_is_joined_over_a_shared_entity_without_embeddings():

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from operator import itemgetter
 from pathlib import Path
+from threading import Event
 
 import pytest
 from helpers.each import each
@@ -522,18 +523,28 @@ async def test_a_trace_shows_each_step_once_under_its_own_name(call):
     assert len(next(iter(trace.ended[run] for run, path in trace.paths.items() if len(path) == 1))) == 1
 
 
-async def test_stream_yields_rows_as_they_are_finished():
-    writer = Writer()
-    given = generator(writer, {"reasoning": 1}, size=8, max_concurrency=1)
-    whole = given.generate(documents(20))
-    spent = writer.total
-    rows = given.stream(documents(20))
-    first = next(rows)
-    assert writer.total < 2 * spent
-    assert [first, *rows] == whole.rows
-    assert [row async for row in given.astream(documents(20))] == whole.rows
+@pytest.mark.parametrize("call", ["stream", "astream"])
+async def test_a_row_is_delivered_while_later_ones_are_written(call):
+    whole = generator(Writer(), {"reasoning": 1}, size=3).generate(documents(20))
+    delivered, late, rows = Event(), [], []
+
+    def grades(inputs, _):
+        """Let the passages of other rows wait until the first row was delivered."""
+        if inputs["passage"] != whole[0].contexts[0] and not delivered.wait(60):
+            late.append(inputs["passage"])
+
+    given = generator(Writer(PassageGrades=grades), {"reasoning": 1}, size=3)
+    if call == "stream":
+        for row in given.stream(documents(20)):
+            rows.append(row)
+            delivered.set()
+    else:
+        async for row in given.astream(documents(20)):
+            rows.append(row)
+            delivered.set()
+    assert (rows, late) == (whole.rows, [])
     early = given.stream(documents(20), {"callbacks": [Trace()]})
-    assert next(early) == first
+    assert next(early) == rows[0]
     early.close()
 
 
