@@ -75,34 +75,6 @@ class Trace(BaseCallbackHandler):
         return [path[-1] for path in self.paths.values()]
 
 
-# From the documentation: two scripts
-
-
-def test_an_own_evolution_is_inserted_in_a_branch():
-    def politely(candidate: Candidate) -> Candidate:
-        return candidate.replace(question=f"Подскажите, пожалуйста: {candidate.question}")
-
-    distribution = [(0.5, reasoning | RunnableLambda(politely)), (0.5, "simple")]
-    generator = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), distribution=distribution, progress=False
-    )
-    testset = generator.generate(corpus("ru_wiki"), size=4, seed=7)
-    assert testset.counts == {"reasoning+politely": 2, "simple": 2}
-    assert [row.question.startswith("Подскажите") for row in testset] == ["+" in row.evolution for row in testset]
-
-
-def test_the_question_filter_is_replaced():
-    def short_enough(candidate: Candidate) -> Candidate:
-        return candidate if len(candidate.question) < 200 else candidate.reject("too long")
-
-    generator = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), steps={"question_filter": short_enough}, progress=False
-    )
-    testset = generator.generate(corpus("ru_wiki"), size=6, seed=7)
-    assert len(testset) == 6
-    assert all(len(row.question) < 200 for row in testset)
-
-
 # Evolutions are Runnables
 
 
