@@ -331,8 +331,10 @@ def check_examples(step: str, prompt: Prompt, answer: type[BaseModel]) -> None:
     """Raise ConfigError if the output of an example of a prompt does not fit the class of the step's answer."""
     for number, example in enumerate(prompt.examples, 1):
         try:
-            answer.model_validate(example.output)
+            given = answer.model_validate(example.output).model_fields_set
         except ValidationError as error:
             problem = error.errors()[0]
             location = ".".join(map(str, problem["loc"]))
             raise ConfigError(f"{step}, output of example {number}: {location}: {problem['msg']}") from None
+        if answer in ANSWER_SCHEMAS.values() and (lacking := sorted(answer.model_fields.keys() - given)):
+            raise ConfigError(f"{step}, output of example {number}: {lacking[0]}: Field required")
