@@ -67,7 +67,7 @@ class _Try:
         if self._slot is not None and error is None:
             self._run.governor.limiter.record_success(self._slot)
         elif self._slot is not None and isinstance(error, Exception) and is_rate_limited(error):
-            self._run.governor.record_rejection(self._slot, error)
+            self._run.governor.record_rejection(self._slot, error, self._run.retry.max_wait)
 
     def _add_tokens(self, message: BaseMessage, model: Any, asked: Iterable[str]) -> None:
         """Count tokens and price of a reply; of a cached one, take back the call.

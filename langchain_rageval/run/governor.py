@@ -327,8 +327,14 @@ class Governor:
                 "the judge failed again and again without one valid reply, and is not called any more"
             )
 
-    def record_rejection(self, slot: Slot, error: Exception) -> None:
-        """Record a call that the endpoint rejected because of too many calls, and the limits that it states."""
+    def record_rejection(self, slot: Slot, error: Exception, longest: float = inf) -> None:
+        """Record a call that the endpoint rejected because of too many calls, and the limits that it states.
+
+        Args:
+            slot: slot of the call.
+            error: the rejection.
+            longest: most seconds that calls wait, even if the endpoint asks for more.
+        """
         requests, tokens = stated_limits(error)
         usage = self._meter.usage
         if tokens is not None and usage.calls:
@@ -336,7 +342,8 @@ class Governor:
             requests = by_tokens if requests is None else min(requests, by_tokens)
         if requests is not None:
             self.limiter.state_pace(requests / 60 * self.share)
-        self.limiter.record_rejection(slot, retry_after(error))
+        asked = retry_after(error)
+        self.limiter.record_rejection(slot, None if asked is None else min(asked, longest))
 
     def record_try(self, endpoint: object, error: Exception | None, *, is_valid: bool = False) -> None:
         """Record the outcome of a call.

@@ -12,7 +12,19 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from langchain_rageval import Metric, OfflineJudge, Prompt, Sample, Score, Step, Value, exact_match, faithfulness
+from langchain_rageval import (
+    HashingEmbeddings,
+    Metric,
+    OfflineJudge,
+    Prompt,
+    Sample,
+    Score,
+    Step,
+    Value,
+    answer_correctness,
+    exact_match,
+    faithfulness,
+)
 from langchain_rageval.data.schema import Failure
 from langchain_rageval.testing import HostileJudgeTests, ScriptedJudge, hostile_judge_tests
 from langchain_rageval.testing.hostile_judge_tests import _Runs
@@ -360,6 +372,12 @@ def test_a_metric_whose_calls_have_no_timeout_is_found(monkeypatch):
 )
 def test_a_metric_that_the_other_tests_would_not_reach_is_found(build, message):
     assert message_of("test_a_valid_judge_gives_a_score", battery_of(build)) == message
+
+
+def test_a_run_waits_no_longer_than_its_policy_for_an_endpoint_that_rejects_all_calls_for_an_hour():
+    build = partial(answer_correctness, embeddings=HashingEmbeddings())
+    battery = _Runs(build, OfflineJudge(), Sample.parse(SAMPLE))
+    assert list(battery.problems("evaluate", "429 to every call")) == []
 
 
 def test_without_a_builder_the_error_says_what_to_define():
