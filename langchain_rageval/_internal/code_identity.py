@@ -229,7 +229,7 @@ def changed_names(code: CodeType) -> Set[str]:
 
 
 def changed_attributes(kind: type) -> Set[str]:
-    """Return the attributes that the methods of a class by which it is called assign or change, as a count of calls."""
+    """Return the attributes that the methods used in a call assign or change, such as a counter of calls."""
     methods = (vars(part).get(name) for part in kind.__mro__ if is_users_class(part) for name in _CALLED)
     return frozenset[str]().union(*map(changed_by, methods))
 

@@ -246,7 +246,7 @@ def run_review(options: argparse.Namespace) -> int:
     """Write the page, explain the next step, and open the page; with --merge, first join the reviews of two people."""
     if options.merge or options.other:
         if not (options.merge and options.other):
-            raise ConfigError("review takes one test set; with --merge two, as two people have reviewed them")
+            raise ConfigError("review takes one test set, or with --merge two copies that two people have reviewed")
         return _merge_reviews(options)
     page = options.html or str(Path(options.testset).with_suffix(".html"))
     check_writable("--html", page, options.testset)

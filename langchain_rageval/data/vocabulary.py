@@ -155,7 +155,7 @@ def numbered_name(name: str) -> tuple[str, int] | None:
 
 
 def reading_of(names: Collection[str], mapped: Collection[str]) -> Reading:
-    """Return the meaning of the names of a record that depends on its other names.
+    """Return the field of each name in a record whose meaning depends on the other names in the record.
 
     Args:
         names: known names of the record and all its unknown names, also of missing values.

@@ -60,7 +60,7 @@ class _AnswerAsStatement(Stage[State]):
 
 
 def canary_metric(judge: Judge) -> Metric:
-    """Return a metric that is 1 if a judge calls the answer supported by the contexts, and else 0."""
+    """Return a metric with the value 1 if the judge finds the answer supported by the contexts, otherwise 0."""
     steps = _AnswerAsStatement() | verify_statements(judge, of="answer")
     return Metric(
         "canary", aspect="grounding", reads={"question", "answer", "contexts"}, steps=steps, reduce=_is_supported

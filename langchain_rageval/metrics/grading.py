@@ -403,7 +403,7 @@ class LlmGrader(Grader):
         return self.step.judges
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judge does not share endpoint capabilities with the judge of this grader."""
+        """Return a copy of the grader whose judge finds out anew what its endpoint can do."""
         return self.model_copy(update={"step": self.step.with_fresh_capabilities()})
 
     @property

@@ -214,7 +214,7 @@ class Metric(Traced[Any, Score], Adapters):
         return judged
 
     def optional(self) -> Metric:
-        """Return this metric for samples of which some lack a field that it reads: these are unscored, not an error.
+        """Return a copy of the metric that leaves samples without a field unscored, where this one raises an error.
 
         The metrics of presets are such. The instrument is the same.
         """

@@ -95,7 +95,7 @@ def moved_verdicts(
     margin: float,
     shifted: Callable[[MetricComparison, float], MetricComparison],
 ) -> dict[str, Collection[Verdict]]:
-    """Return the verdicts that either end of the shift of its judge gives a metric, if one differs from its verdict.
+    """Return by metric the verdicts with its difference moved by each end of the judge's shift, if one verdict changes.
 
     An inconclusive verdict claims nothing: it counts as changed only if the judge has moved significantly.
 

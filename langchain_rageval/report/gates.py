@@ -86,7 +86,7 @@ class Values:
         return self.count + self.unscored + self.n_unknown
 
     def ends(self) -> tuple[float, float]:
-        """Return the mean with every unknown value at its worst, and at its best."""
+        """Return two means: with the worst value in place of every unknown one, and with the best."""
         worst, best = (self.low, self.high) if self.direction == "higher" else (self.high, self.low)
         among = self.count + self.n_unknown
         return (self.total + self.n_unknown * worst) / among, (self.total + self.n_unknown * best) / among

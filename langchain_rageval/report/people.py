@@ -42,7 +42,7 @@ class Corrected:
 
     @property
     def difference(self) -> float:
-        """The estimate, of a comparison."""
+        """Estimated difference of two reports; the same as `estimate`."""
         return self.estimate
 
     @property

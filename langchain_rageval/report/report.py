@@ -343,7 +343,7 @@ class Report(ReportData):
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
         if reweight is not None and paired:
-            raise ConfigError("reweight= is for paired=False")
+            raise ConfigError("reweight= needs paired=False")
         if require == "confirmed" and labels is None:
             raise ConfigError('require="confirmed" needs labels=, the sheet of both reports that people labelled')
         if labels is not None and not paired:

@@ -359,7 +359,7 @@ def write_trend_page(trend: Trend, path: str | Path, *, language: PageLanguage) 
 
 @dataclass(frozen=True)
 class TrendPage(Page):
-    """Values that the template of the page of a trend reads.
+    """Values for the HTML template of a trend.
 
     Attributes:
         trend: the trend.

@@ -84,7 +84,7 @@ class Budget:
         """Validate the bounds."""
         bounds = {field.name: getattr(self, field.name) for field in fields(self)}
         if all(bound is None for bound in bounds.values()):
-            raise ConfigError(f"a budget sets at least one of {', '.join(bounds)}")
+            raise ConfigError(f"a budget must set at least one of {', '.join(bounds)}")
         for name, bound in bounds.items():
             if bound is not None and (not isinstance(bound, int) or isinstance(bound, bool) or bound < 0):
                 raise ConfigError(f"a budget's {name} must be a whole number of at least 0, got {bound!r}")

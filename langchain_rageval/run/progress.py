@@ -48,7 +48,7 @@ class Progress:
         self.refresh()
 
     def refresh(self) -> None:
-        """Display the progress although no row was finished."""
+        """Update the display between two finished rows."""
 
     def finish(self) -> None:
         """End the display of the progress."""

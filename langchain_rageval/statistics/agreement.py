@@ -71,7 +71,7 @@ class Tables:
 
     @classmethod
     def of(cls, scores: Sequence[float], labels: Sequence[float]) -> Tables:
-        """Build one table from pairs; adjacent values are merged if it would have more than four million cells.
+        """Build a contingency table from pairs; adjacent values are merged above four million cells.
 
         Args:
             scores: one for each pair, not empty.

@@ -379,7 +379,7 @@ class SampleStep(JudgeStep):
 
 
 def keep_answers(steps: Sequence[Runnable[Any, Any]], state: State) -> dict[str, Any]:
-    """Return the answers of the user's steps in a state as values of JSON; `{}` unless the steps are all of these."""
+    """Return the answers of the user's steps in a state as JSON values; `{}` if one of the steps is a packaged one."""
     kept = {}
     for key, adapter in _answer_types(steps).items():
         try:

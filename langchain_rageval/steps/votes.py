@@ -98,7 +98,7 @@ class AnswerVotes:
         self._values: dict[str, list[Any]] = {}
 
     def answer(self, votes: Sequence[BaseModel]) -> BaseModel:
-        """Return the answer that the votes give; meaningless if `is_undecided` is True afterwards.
+        """Return the answer that the votes decide; do not use it if `is_undecided` is True afterwards.
 
         Raises:
             ConfigError: if the reducer returns no answer of the class.

@@ -317,7 +317,7 @@ class _Runs:
                 yield from self._problems_of_value(score, allowed)
 
     def is_independent(self, score: Score) -> bool:
-        """Return True if a score of a suite is as with valid replies: its metric may not need the hostile ones."""
+        """Return True if a score of a suite equals that with valid replies: its metric may not use the hostile ones."""
         valid = [*map(_content, self._valid_scores())]
         return len(valid) > 1 and _content(score) in valid
 

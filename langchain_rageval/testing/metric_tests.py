@@ -199,7 +199,7 @@ class MetricTests:
         assert _content(update["judgement"]) == _content(metric.invoke(fields))
 
     def test_a_threshold_lets_pass_what_reaches_it(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that `require` and `route` respect value and direction, and `missing` if there is no value."""
+        """Check that `require` and `route` compare with the threshold, and apply `missing` without a value."""
         for part in metrics_in(metric):
             value = part.invoke(fields).value
             if value is None:

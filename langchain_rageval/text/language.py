@@ -106,7 +106,7 @@ _QUESTIONS = 200
 
 
 def page_language(language: PageLanguage, questions: Iterable[str]) -> str:
-    """Return "en" or "ru": a language as it is; for "auto" "ru" if most of the first 200 questions are Russian.
+    """Return the language of a page, "en" or "ru"; "auto" is "ru" if most of the first 200 questions are Russian.
 
     Raises:
         ConfigError: if the language is not one of `PageLanguage`.

@@ -171,7 +171,9 @@ def rating_value(rating: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, str | bytes) or not hasattr(value, "__float__"):
-        raise ConfigError(f"scores and labels are numbers, True or False, got {value!r}: load_labels converts words")
+        raise ConfigError(
+            f"scores and labels must be numbers, True or False, got {value!r}: load_labels converts words"
+        )
     if isnan(value := float(value)):
         return None
     if not isfinite(value):

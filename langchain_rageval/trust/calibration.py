@@ -155,7 +155,9 @@ def calibrate(
 def _units(clusters: Any, labelled: int, others: int) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
     units = (range(labelled), range(others)) if clusters is None else clusters
     if len(units) != 2 or (len(units[0]), len(units[1])) != (labelled, others):
-        raise ConfigError(f"clusters are one for each of the {labelled} labelled and of the {others} other samples")
+        raise ConfigError(
+            f"clusters must have one value for each of the {labelled} labelled and of the {others} other samples"
+        )
     return units
 
 

@@ -37,7 +37,7 @@ LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "v
 
 
 class LayoutComparison(dict[Layout, Qualification]):
-    """Layouts with the qualification of a judge with each, in the order of the table of all steps that it is shown as.
+    """Mapping of a layout to the qualification of a judge with it, shown as one table of all steps.
 
     The layouts are tried on the same labelled items. If the intervals of two layouts overlap, their shares of right
     verdicts may differ by chance.

@@ -327,7 +327,7 @@ def test_what_has_no_score_has_no_instrument():
             for m in (-0.1, float("nan"), float("inf"), "0.1", None)
         ),
         ("baseline.jsonl", {}, "compare takes a report, got str"),
-        (values(0.5), {"reweight": "language"}, "reweight= is for paired=False"),
+        (values(0.5), {"reweight": "language"}, "reweight= needs paired=False"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(baseline, options, problem):

@@ -126,7 +126,7 @@ def test_lost_coverage_is_a_problem():
 
 
 def test_reweighting_pairs_is_refused():
-    with pytest.raises(ConfigError, match=r"^reweight= is for paired=False$"):
+    with pytest.raises(ConfigError, match=r"^reweight= needs paired=False$"):
         report_of().compare(report_of(), reweight="language")
 
 

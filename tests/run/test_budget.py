@@ -11,7 +11,7 @@ from langchain_rageval.run.budget import Cost
 @each(
     ("bounds", "message"),
     [
-        ({}, "a budget sets at least one of calls, tokens, embeddings"),
+        ({}, "a budget must set at least one of calls, tokens, embeddings"),
         ({"calls": -1}, "a budget's calls must be a whole number of at least 0, got -1"),
         ({"tokens": 1.5}, "a budget's tokens must be a whole number of at least 0, got 1.5"),
         ({"embeddings": True}, "a budget's embeddings must be a whole number of at least 0, got True"),

@@ -149,5 +149,5 @@ def test_units_widen_the_intervals_and_missing_values_keep_their_place():
     assert together.classical_high - together.classical_low > 1.6 * (alone.classical_high - alone.classical_low)
     gaps = calibrate([(None, 1.0), *pairs], [None, *others], clusters=([9999, *units[:150]], [9999, *units[150:]]))
     assert (gaps.mean, gaps.low, gaps.high) == (together.mean, together.low, together.high)
-    with pytest.raises(ConfigError, match="one for each of the 150 labelled and of the 850 other samples"):
+    with pytest.raises(ConfigError, match="one value for each of the 150 labelled and of the 850 other samples"):
         calibrate(pairs, others, clusters=(units, units))
