@@ -21,7 +21,7 @@ from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
 from langchain_rageval.data.foreign_records import flatten_record
 from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
-from langchain_rageval.data.messages import media_of, unwrap_text
+from langchain_rageval.data.messages import media_of, source_of, unwrap_text
 from langchain_rageval.data.schema import Sample, Turn, without_surrogates
 from langchain_rageval.errors import SampleError
 
@@ -166,7 +166,7 @@ def _read(root: RootRun, fields: dict[str, Any], tools: Mapping[str, str]) -> Sa
     stated = {} if _is_text(outputs) else read_fields({"outputs": outputs})
     ids = stated.get("context_ids") if stated.get("contexts") == contexts else None
     sample = Sample.parse(({} if ids is None else {"context_ids": ids}) | fields | {"contexts": contexts})
-    sources = [_source_of(context) or tools.get(_text_of(context)) for context in contexts]
+    sources = [source_of(context) or tools.get(_text_of(context)) for context in contexts]
     return _with_places(sample, origin, sample.contexts, sample.context_ids, sources, [*map(_span_of, contexts)])
 
 
@@ -182,7 +182,7 @@ def _with_places(sample: Sample, origin: str, texts: Any, ids: Any, sources: Any
 def _chunk(document: Any, tools: Mapping[str, str] | None = None, seen: int = 0) -> Chunk:
     """Return the chunk of a Document, or of an object like one."""
     text, id = _text_of(document), chunk_id(document)
-    source = _source_of(document) or (tools or {}).get(text)
+    source = source_of(document) or (tools or {}).get(text)
     return Chunk(text, None if id is None else str(id), source, _span_of(document), seen)
 
 
@@ -384,18 +384,12 @@ def _text_of(context: Any) -> str:
     return str(getattr(context, "page_content", context))
 
 
-def _source_of(context: Any) -> str | None:
-    metadata = getattr(context, "metadata", None)
-    source = metadata.get("source") if isinstance(metadata, Mapping) else None
-    return None if source is None else str(source)
-
-
 def _span_of(context: Any) -> list[Any] | None:
     """Return source, first and last offset of a Document that a splitter cut with `add_start_index=True`.
 
     None for a page of a file: its offsets count from the beginning of the page.
     """
-    source, metadata = _source_of(context), getattr(context, "metadata", None) or {}
+    source, metadata = source_of(context), getattr(context, "metadata", None) or {}
     start = metadata.get("start_index") if isinstance(metadata, Mapping) else None
     if source is None or type(start) is not int or start < 0 or "page" in metadata:
         return None

@@ -140,6 +140,13 @@ def is_document(value: Any) -> bool:
     return isinstance(get(value, "page_content"), str)
 
 
+def source_of(document: Any) -> str | None:
+    """Return the `source` in the metadata of a document; None if there is none."""
+    metadata = get(document, "metadata")
+    source = metadata.get("source") if isinstance(metadata, Mapping) else None
+    return None if source is None else str(source)
+
+
 def without_score(item: Any) -> Any:
     """Return the document of a (document, score) pair; return any other value unchanged."""
     is_pair = isinstance(item, list | tuple) and len(item) == 2 and is_document(item[0]) and not is_document(item[1])
@@ -312,10 +319,9 @@ def _named_calls(messages: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 def _source(item: Any, message: Any, names: Mapping[str, str]) -> str | None:
     """Return the source of a context, or the name of the tool that returned it with the id of the call, or None."""
-    metadata = get(item, "metadata")
-    source = metadata.get("source") if isinstance(metadata, Mapping) else None
+    source = source_of(item)
     if source is not None or message is None:
-        return None if source is None else str(source)
+        return source
     call = get(message, "tool_call_id")
     tool = get(message, "name") or names.get(str(call))
     return " ".join(str(part) for part in (tool, call) if part) or None
