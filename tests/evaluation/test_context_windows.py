@@ -1,7 +1,5 @@
 """The warning about requests that exceed the known context window of their model, before the first call."""
 
-import asyncio
-
 import pytest
 from helpers.scripted import scripted
 from langchain_core.runnables import RunnableLambda
@@ -43,18 +41,12 @@ def test_a_request_that_does_not_fit_is_reported_before_the_first_call():
     assert len(report.failures()) > 0
 
 
-@pytest.mark.parametrize("judge", [Windowed(100_000), OfflineJudge(), Judge(Windowed(4_096), max_context_tokens=500)])
-def test_requests_that_fit_or_whose_window_is_unknown_are_not_reported(judge):
-    assert evaluate([SHORT, LONG], faithfulness(judge), progress=False).failures() == []
-
-
-def test_the_async_run_warns_as_well():
-    with pytest.warns(UserWarning, match="more than the context window of 4,096 tokens"):
-        asyncio.run(aevaluate([LONG], faithfulness(Windowed(4_096)), progress=False))
-
-
-def test_a_source_that_is_not_a_list_is_not_read_in_advance():
+async def test_requests_that_fit_or_whose_window_is_unknown_and_other_sources_than_lists_are_not_reported():
+    for judge in (Windowed(100_000), OfflineJudge(), Judge(Windowed(4_096), max_context_tokens=500)):
+        assert evaluate([SHORT, LONG], faithfulness(judge), progress=False).failures() == []
     assert len(evaluate(iter([LONG]), faithfulness(Windowed(4_096)), progress=False).rows) == 1
+    with pytest.warns(UserWarning, match="more than the context window of 4,096 tokens"):
+        await aevaluate([LONG], faithfulness(Windowed(4_096)), progress=False)
 
 
 def test_the_window_is_that_of_the_profile_or_of_num_ctx_and_the_smallest_of_several():

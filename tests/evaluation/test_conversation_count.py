@@ -17,16 +17,10 @@ def notes(given, **options):
     return evaluate(given, [abstention(OfflineJudge())], **options).notes
 
 
-def test_a_report_says_that_its_intervals_count_conversations(tmp_path):
+def test_a_report_says_that_its_intervals_count_conversations_of_several_samples(tmp_path):
     given = samples("a", "a", None, "b")
     assert NOTE in notes(given)
     assert NOTE in notes(given, out=tmp_path / "report.jsonl")
     assert NOTE in repr(evaluate(given, [abstention(OfflineJudge())]))
-
-
-def test_nothing_is_said_of_conversations_with_one_sample_each():
     assert not any("conversations" in note for note in notes(samples("a", "b", None)))
-
-
-def test_one_conversation_is_counted_in_the_singular():
     assert NOTE.replace("3", "2").replace("2 conversations", "1 conversation") in notes(samples("a", "a"))

@@ -1,6 +1,7 @@
 """Ids that never meet are refused, and a generated set is scored whatever the splitter of the retriever."""
 
 import pytest
+from helpers.each import each
 from helpers.texts import corpus
 from helpers.writers import Writer
 from langchain_core.documents import Document
@@ -38,12 +39,16 @@ def problem(samples, metric=None):
     return str(caught.value)
 
 
-def test_ids_that_never_meet_in_three_samples_are_refused_before_a_call():
-    assert problem([sample(n) for n in range(3)]) == (
+def test_ids_that_never_meet_in_three_samples_are_refused_before_a_call_and_noted_of_an_iterator(tmp_path):
+    given, path = [sample(n) for n in range(3)], tmp_path / "samples.jsonl"
+    path.write_text("\n".join(one.model_dump_json() for one in given), encoding="utf-8")
+    told = (
         "recall@3 compares ids that never meet: no retrieved id, such as 'd1', is among the reference ids, such as "
         "'x1', of any of the 3 samples: give both from one index, or compare reference_contexts with span_grader(), "
         "or --grader spans"
     )
+    assert problem(given) == problem(str(path)) == told
+    assert evaluate(iter(given), recall_at(3, id_grader()), progress=False).notes == [f"{told}."]
 
 
 def test_one_sample_is_enough_if_a_retrieved_text_is_that_of_a_reference():
@@ -55,24 +60,22 @@ def test_one_sample_is_enough_if_a_retrieved_text_is_that_of_a_reference():
     assert mean([given], hit_rate_at(2, span_grader())) == 1.0
 
 
-def test_a_retriever_that_finds_nothing_right_scores_zero_if_its_texts_say_so():
-    other = {"contexts": ["Про погоду.", "Про слонов."], "reference_contexts": [TEXT]}
-    assert mean([sample(n, **other) for n in range(10)], recall_at(3)) == 0.0
+SHEETS = [f"Полис {n} стоит {n}0 рублей в год и действует в пределах области {n}." for n in range(4)]
 
 
-def test_wrong_chunks_in_the_words_of_the_right_ones_score_zero():
-    sheets = [f"Полис {n} стоит {n}0 рублей в год и действует в пределах области {n}." for n in range(4)]
-    given = [sample(n, contexts=[sheets[n + 1], "Другое."], reference_contexts=[sheets[n]]) for n in range(3)]
+@each(
+    "given",
+    [
+        [sample(n, contexts=["Про погоду.", "Про слонов."], reference_contexts=[TEXT]) for n in range(10)],
+        [sample(n, contexts=[SHEETS[n + 1], "Другое."], reference_contexts=[SHEETS[n]]) for n in range(3)],
+        [sample(1), sample(2)],
+        [sample(1), sample(2, found=["d9"], relevant=["d1"]), sample(3)],
+        [sample(1, relevant=["d9"]), sample(2, found=["d9"]), sample(3)],
+    ],
+    ids=["texts differ", "words of the right chunks", "too few samples", "an id of another", "a reference of another"],
+)
+def test_a_retriever_that_finds_nothing_right_scores_zero(given):
     assert mean(given, recall_at(3)) == 0.0
-
-
-def test_too_few_samples_without_texts_are_scored():
-    assert mean([sample(1), sample(2)], recall_at(3)) == 0.0
-
-
-def test_one_id_of_any_sample_among_the_references_of_another_is_enough_to_score():
-    assert mean([sample(1), sample(2, found=["d9"], relevant=["d1"]), sample(3)], recall_at(3)) == 0.0
-    assert mean([sample(1, relevant=["d9"]), sample(2, found=["d9"]), sample(3)], recall_at(3)) == 0.0
 
 
 @pytest.mark.parametrize("fields", [{"found": []}, {"relevant": []}])
@@ -85,21 +88,6 @@ def test_labels_that_never_meet_the_ids_are_refused_too():
     assert problem(labelled, ndcg_at(3, label_grader())).startswith(
         "ndcg@3 compares ids that never meet: no retrieved id, such as 'a', is among the reference ids, such as 'b'"
     )
-
-
-def test_a_file_is_read_before_the_first_call(tmp_path):
-    path = tmp_path / "samples.jsonl"
-    path.write_text("\n".join(sample(n).model_dump_json() for n in range(3)), encoding="utf-8")
-    assert problem(str(path)).startswith("recall@3 compares ids that never meet")
-
-
-def test_an_iterator_is_scored_with_a_note():
-    report = evaluate(iter([sample(n) for n in range(3)]), recall_at(3, id_grader()), progress=False)
-    assert report.notes == [
-        "recall@3 compares ids that never meet: no retrieved id, such as 'd1', is among the reference ids, such as "
-        "'x1', of any of the 3 samples: give both from one index, or compare reference_contexts with span_grader(), "
-        "or --grader spans."
-    ]
 
 
 @pytest.mark.parametrize("chunk_size", [300, *(pytest.param(size, marks=pytest.mark.gate) for size in (1500, 20_000))])

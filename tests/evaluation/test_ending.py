@@ -136,18 +136,16 @@ async def test_aevaluate_ends_with_the_error(error, what):
 
 
 @every_error
-async def test_astream_evaluate_ends_with_the_error(error):
+async def test_astream_evaluate_and_evaluate_end_with_the_error(error):
+    metric = faithfulness(raising(error, "sync"))
+
     async def read():
-        async for _ in astream_evaluate(SAMPLES, faithfulness(raising(error, "sync"))):
+        async for _ in astream_evaluate(SAMPLES, metric):
             pass
 
     assert (await bounded(outcome_of(read()))).result() is error
-
-
-@every_error
-def test_evaluate_ends_with_the_same_error(error):
     with pytest.raises(type(error)) as raised:
-        evaluate(SAMPLES, faithfulness(raising(error, "sync")), progress=False)
+        evaluate(SAMPLES, metric, progress=False)
     assert raised.value is error
 
 
@@ -157,6 +155,8 @@ async def test_a_judge_that_runs_out_of_replies_is_a_failure_and_not_a_hang(kind
     work = aevaluate(SAMPLES, faithfulness(judge), progress=False, timeout=None)
     report = (await bounded(work)).result()
     assert {row.scores["faithfulness"].failure.error for row in report.rows} == {"RuntimeError"}
+    exits = faithfulness(raising(GeneratorExit("enough"), "async"))
+    await bounded(outcome_of(aevaluate(SAMPLES, exits, progress=False)))
 
 
 def test_a_thread_that_cannot_start_ends_the_run_without_further_calls(monkeypatch):
@@ -184,11 +184,6 @@ def test_a_thread_that_cannot_start_ends_the_run_without_further_calls(monkeypat
     going.set()
     until(lambda: not any(thread.is_alive() for thread in started))
     assert len(calls) <= 3  # those that were under way
-
-
-async def test_a_generator_exit_of_an_async_judge_does_not_hang():
-    error = GeneratorExit("enough")
-    await bounded(outcome_of(aevaluate(SAMPLES, faithfulness(raising(error, "async")), progress=False)))
 
 
 def test_an_interrupted_run_sends_no_further_calls():

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from helpers.each import each
@@ -191,34 +192,29 @@ MODELS = {
 
 
 @each("name", MODELS)
-def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
+async def test_a_judge_in_this_process_gets_one_call_at_a_time(name):
     engine, samples = Engine(), rag_samples(3)
     model = MODELS[name](engine)
     report = evaluate(samples, [faithfulness(model), context_precision(model)], progress=False)
-    assert [row.scores["faithfulness"].failure for row in report.rows] == [None] * 3
-    assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
-    assert (engine.most, engine.calls) == (1, sum(s.usage.calls for row in report.rows for s in row.scores.values()))
-
-
-@each("name", MODELS)
-async def test_it_gets_one_call_at_a_time_on_an_event_loop_too(name):
-    engine = Engine()
-    report = await aevaluate(rag_samples(3), faithfulness(MODELS[name](engine)), progress=False)
-    assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
+    assert engine.calls == sum(s.usage.calls for row in report.rows for s in row.scores.values())
+    for rows in (report.rows, (await aevaluate(samples, faithfulness(model), progress=False)).rows):
+        assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in rows)
     assert engine.most == 1
 
 
-def test_two_judges_draws_and_runs_with_one_engine_take_turns():
-    engine, samples = Engine(), rag_samples(3)
-
-    def score(model):
-        return evaluate(samples, faithfulness(Judge(model, draws=3)), progress=False)
-
-    threads = [threading.Thread(target=score, args=[Chat(client=engine)]) for _ in range(2)]
+def in_threads(*jobs):
+    """Run functions side by side."""
+    threads = [threading.Thread(target=job) for job in jobs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
+
+
+def test_two_judges_draws_and_runs_with_one_engine_take_turns():
+    engine, samples = Engine(), rag_samples(3)
+    judges = [Judge(Chat(client=engine), draws=3) for _ in range(2)]
+    in_threads(*(partial(evaluate, samples, faithfulness(judge), progress=False) for judge in judges))
     assert engine.most == 1
 
 
@@ -229,42 +225,29 @@ def test_the_user_may_set_another_number_of_calls_for_a_judge():
         Judge(Chat(client=engine), max_concurrency=0)
     calls = [Call(judge.model, [HumanMessage("?")], gates=judge._endpoint.gates) for _ in range(4)]
     engine.create_chat_completion = lambda _messages: _entered(engine)
-    run, threads = Run(), []
-    for call in calls:
-        threads.append(threading.Thread(target=drive, args=(_one(call), run, {})))
-        threads[-1].start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    run = Run()
+    in_threads(*(partial(drive, _one(call), run, {}) for call in calls))
     assert (engine.most, engine.calls) == (2, 4)
-
-
-def test_a_limit_of_a_judge_is_no_part_of_its_instrument():
     assert Judge(OFFLINE, max_concurrency=3).instrument == Judge(OFFLINE).instrument
 
 
-@pytest.mark.parametrize("kind", [EngineEmbeddings, EngineEncoder])
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_embeddings_and_cross_encoders_take_turns_with_their_engine(kind, is_async):
-    engine = Engine()
-    model = kind(engine)
-    requests = [EmbedBatch(model, ["a"]) if kind is EngineEmbeddings else Rate(model, [("a", "b")]) for _ in range(4)]
-    run = Run()
+@each(
+    "request_of",
+    [
+        lambda engine: EmbedBatch(EngineEmbeddings(engine), ["a"]),
+        lambda engine: Rate(EngineEncoder(engine), [("a", "b")]),
+        lambda engine: Invoke(RunnableLambda(lambda text: [HumanMessage(text)]) | closure_of_text(engine), "?"),
+    ],
+    ids=["embeddings", "a cross-encoder", "a chain"],
+)
+@each("is_async", [False, True])
+async def test_embeddings_cross_encoders_and_chains_take_turns_with_their_engine(request_of, is_async):
+    engine, run = Engine(), Run()
+    requests = [request_of(engine) for _ in range(4)]
     if is_async:
         await asyncio.gather(*(adrive(_one(request), run, {}) for request in requests))
     else:
-        await asyncio.gather(*(asyncio.to_thread(drive, _one(request), run, {}) for request in requests))
-    assert (engine.most, engine.calls) == (1, 4)
-
-
-def test_a_chain_around_an_engine_takes_turns():
-    engine = Engine()
-    chain = RunnableLambda(lambda text: [HumanMessage(text)]) | closure_of_text(engine)
-    run = Run()
-    threads = [threading.Thread(target=drive, args=(_one(Invoke(chain, "?")), run, {})) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+        in_threads(*(partial(drive, _one(request), run, {}) for request in requests))
     assert (engine.most, engine.calls) == (1, 4)
 
 
@@ -328,16 +311,11 @@ def _one(request):
     return (yield request)
 
 
-def test_a_chain_around_an_engine_is_asked_one_question_at_a_time():
+async def test_a_chain_is_asked_one_question_at_a_time_and_a_metric_in_it_does_not_wait_for_it():
     engine = Engine()
     rag = RunnableLambda(lambda question: [HumanMessage(question)]) | Chat(client=engine)
-    questions = [{"question": f"Что такое {number}?"} for number in range(4)]
-    assert len(answered_by(rag, progress=False).invoke(questions)) == 4
+    assert len(answered_by(rag, progress=False).invoke([{"question": f"Что такое {n}?"} for n in range(4)])) == 4
     assert (engine.calls, engine.most) == (4, 1)
-
-
-async def test_so_it_is_in_async_code_and_a_metric_in_the_chain_does_not_wait_for_the_chain():
-    engine = Engine()
     chat = Chat(client=engine)
     check = faithfulness(Judge(chat))
 
