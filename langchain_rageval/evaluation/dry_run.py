@@ -33,7 +33,6 @@ from langchain_rageval.run.embedding import EmbedBatch
 from langchain_rageval.run.requests import Call, Invoke, ModelRequest
 from langchain_rageval.run.run import Run
 from langchain_rageval.run.usage import PriceList, UsageMeter, tokens_in
-from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.step import models_in
 
 _EMBEDDINGS = HashingEmbeddings()
@@ -49,12 +48,17 @@ def dry_run_context(*, prices: PriceList | None = None) -> Run:
 
 
 def plannable_parts(metric: AnyMetric) -> Parts:
-    """Return the metrics inside a Runnable by name, the first of each name; empty if some calls cannot be predicted."""
+    """Return the metrics inside a Runnable by name, the first of each name; empty if some calls cannot be predicted.
+
+    They return no value: reducers make no calls, and those of users need not bear the answers of a dry run.
+    """
     parts = [] if isinstance(metric, RunnableSequence) else metrics_in(metric)
     if not all(map(is_plannable, parts)):
         return {}
     return {
-        part.name: part.model_copy(update={"steps": steps_with_fresh_capabilities(part), "reduce": _reduce_nothing})
+        part.name: part.model_copy(
+            update={"steps": steps_with_fresh_capabilities(part), "reduce": lambda _: Value.without("dry run")}
+        )
         for part in reversed(parts)
     }
 
@@ -68,11 +72,6 @@ def dry_run(parts: Parts, sample: Sample, run: Run) -> dict[str, Score]:
         run: a run from `dry_run_context`, or a part of one.
     """
     return {name: score_sample(part, sample, run, None)[name] for name, part in parts.items()}
-
-
-def _reduce_nothing(_state: State) -> Value:
-    """Return no value: reducers make no calls, and those of users need not bear the answers of a dry run."""
-    return Value.without("dry run")
 
 
 def local_reply(call: ModelRequest) -> Any:

@@ -96,17 +96,18 @@ def disjoint_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Note |
             return None
         compared.append(sample)
     with_texts = [sample for sample in compared if _chunks(sample) and sample.reference_contexts]
-    same = any(map(_has_reference_text, islice(with_texts, _MAX_COMPARED)))
+    pairs = (
+        (chunk, reference)
+        for sample in islice(with_texts, _MAX_COMPARED)
+        for chunk in _chunks(sample)
+        for reference in sample.reference_contexts or []
+    )
+    same = any(common_share(*pair) >= _SAME_TEXT for pair in pairs)
     if not same and (with_texts or len(compared) < MIN_SAMPLES):
         return None
     samples_text = "the sample" if len(compared) == 1 else f"any of the {len(compared)} samples"
     examples = {"retrieved": next(iter(retrieved)), "relevant": next(iter(relevant))}
     return Note("disjoint-ids-same-texts" if same else "disjoint-ids", metric=name, samples=samples_text, **examples)
-
-
-def _has_reference_text(sample: Sample) -> bool:
-    references = sample.reference_contexts or []
-    return any(common_share(chunk, reference) >= _SAME_TEXT for chunk in _chunks(sample) for reference in references)
 
 
 def _chunks(sample: Sample) -> list[str]:

@@ -238,7 +238,9 @@ def plan(
     flat = flatten_metrics(metrics)
     strong = audit.metrics(flat)[0] if audit is not None else []
     names, audited = ([name for metric in part for name in names_of(metric)] for part in (flat, strong))
-    drawn, count = _draw(_repeatable(samples, flat), rehearsed if pilot is None else pilot)
+    if any(hasattr(samples, name) for name in ("__next__", "__anext__", "__aiter__")):
+        raise ConfigError("plan would consume an iterator; pass a list, a path or a data set")
+    drawn, count = _draw(prepare_samples(samples, flat), rehearsed if pilot is None else pilot)
     unplannable = [name for metric in flat if not plannable_parts(metric) for name in names_of(metric)]
     notes = [f"{', '.join(unplannable)} cannot be planned: the model calls are unknown."] if unplannable else []
     asked, share = float(count), None if audit is None else audit.share_of(count)
@@ -312,14 +314,6 @@ def _waves(samples: Sequence[Any], metrics: Sequence[AnyMetric], count: int, ask
     while left > 0:
         rounds, size, left = rounds + 1, 2 * size, left - size
     return depth * rounds
-
-
-def _repeatable(samples: Any, metrics: Sequence[AnyMetric]) -> Iterable[Any]:
-    """Return the samples as `prepare_samples` does; raise ConfigError for an iterator, which can be read only once."""
-    if hasattr(samples, "__next__") or hasattr(samples, "__anext__") or hasattr(samples, "__aiter__"):
-        raise ConfigError("plan would consume an iterator; pass a list, a path or a data set")
-    prepared: Iterable[Any] = prepare_samples(samples, metrics)
-    return prepared
 
 
 def _draw(samples: Iterable[Any], most: int) -> tuple[list[Any], int]:

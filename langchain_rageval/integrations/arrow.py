@@ -229,10 +229,12 @@ def _pop_index(record: dict[str, Any], index: str) -> int:
 
 
 def _line(scores: Mapping[str, Score], sample: Sample, place: int | None) -> dict[str, Any]:
-    line = sample.model_dump() | {name: _json(getattr(sample, name)) for name in JSON}
+    line = sample.model_dump() | {
+        name: to_json(getattr(sample, name), bytes_mode="base64", fallback=str).decode() for name in JSON
+    }
     for name, score in scores.items():
-        failed = score.comment if score.failure else None
-        line |= dict(zip(_columns(name), (score.value, score.reason, score.unscored, failed), strict=True))
+        cells = score.value, score.reason, score.unscored, score.comment if score.failure else None
+        line |= {name + suffix: cell for suffix, cell in zip(_METRIC_SUFFIXES, cells, strict=True)}
     return line | {"index": place, "scores": _SCORES.dump_json(dict(scores)).decode()}
 
 
@@ -247,14 +249,6 @@ def _row(record: Mapping[str, Any], place: int) -> Row:
         raise ConfigError(f"row {record['id']!r} does not come from a table of scores: {error}") from error
 
 
-def _json(value: Any) -> str:
-    return to_json(value, bytes_mode="base64", fallback=str).decode()
-
-
-def _columns(metric: str) -> list[str]:
-    return [metric + suffix for suffix in _METRIC_SUFFIXES]
-
-
 def _schema(metrics: Iterable[str]) -> pyarrow.Schema:
     """Return the schema of the result, so that all batches have the same column types.
 
@@ -267,7 +261,7 @@ def _schema(metrics: Iterable[str]) -> pyarrow.Schema:
     columns = {"index": pyarrow.int64()} | dict.fromkeys(TEXTS, text) | dict.fromkeys(LISTS, texts)
     columns |= dict.fromkeys(JSON, text)
     for metric in metrics:
-        metric_columns = dict(zip(_columns(metric), (pyarrow.float64(), text, text, text), strict=True))
+        metric_columns = {metric + suffix: text if suffix else pyarrow.float64() for suffix in _METRIC_SUFFIXES}
         if repeated := sorted(metric_columns.keys() & (columns.keys() | {"scores", "asked", "notes"})):
             raise ConfigError(
                 f"{metric} needs a column {', '.join(repeated)}, which already exists; rename it with name=..."

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypedDict, TypeVar, cast
 
@@ -223,9 +224,13 @@ def fill_defaults(function: Callable[..., Any], options: Options, defaults: Opti
     Raises:
         TypeError: if an option does not exist.
     """
-    for name in options:
-        if name not in defaults:
-            raise TypeError(_unexpected(function, name, defaults))
+    for name in (name for name in options if name not in defaults):
+        parameters = signature(function).parameters.values()
+        named = [one.name for one in parameters if one.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)]
+        known = list(dict.fromkeys([*named, *defaults]))
+        hint = did_you_mean(name, known) or "."
+        expected = f"{hint} Its options: {', '.join(known)}"
+        raise TypeError(f"{function.__name__}() got an unexpected option {name!r}{expected}")
     return cast(Options, {**defaults, **options})
 
 
@@ -266,18 +271,6 @@ def build_run(options: CallOptions, budget: Budget | None = None) -> Run:
     meter = UsageMeter(prices=PriceList.of(complete["price"]))
     governor, retry = Governor(budget, meter, complete["max_concurrency"]), complete["retry"] or RetryPolicy()
     return Run(governor=governor, retry=retry, timeout=complete["timeout"], meter=meter)
-
-
-def _unexpected(function: Callable[..., Any], name: str, defaults: Mapping[str, object]) -> str:
-    from inspect import Parameter, signature
-
-    variadic = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-    parameters = [
-        parameter.name for parameter in signature(function).parameters.values() if parameter.kind not in variadic
-    ]
-    options = list(dict.fromkeys([*parameters, *defaults]))
-    hint = did_you_mean(name, options) or "."
-    return f"{function.__name__}() got an unexpected option {name!r}{hint} Its options: {', '.join(options)}"
 
 
 Input = TypeVar("Input")

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -244,6 +245,7 @@ class Recorder:
         spent: what was sent in this run.
         sent_live: number of requests that were not sent in a batch.
         is_live: as given.
+        losses: number of waves that have not answered a request, by its id.
         refused: error for each further request, because the next wave does not fit the budget; None while it fits.
     """
 
@@ -258,7 +260,7 @@ class Recorder:
         self._substitutes, self._supported = substitutes, supported
         self._clients: dict[int, tuple[Any, Any]] = {}  # with the original, so that its id is not reused
         self._answered: set[tuple[str, str]] = set()  # endpoint and model
-        self._losses: dict[str, int] = {}
+        self.losses = Counter[str]()
         self._probing = threading.Lock()
         self._lock = threading.Lock()
 
@@ -309,10 +311,6 @@ class Recorder:
             requests, self.wave = list(self.wave.values()), {}
             return requests
 
-    def count_lost(self, request_id: str) -> None:
-        """Count a wave that has not answered a request."""
-        self._losses[request_id] = self._losses.get(request_id, 0) + 1
-
     def count_sent(self, cost: Cost) -> None:
         """Add to what was sent in this run."""
         with self._lock:
@@ -334,7 +332,7 @@ class Recorder:
         reply = self.store.get(request.id)
         model = request.api.endpoint, str(json.loads(request.body).get("model"))
         if reply is None and self.is_live and self.refused is None:
-            if self._losses.get(request.id, 0) >= _FREE_ATTEMPTS:
+            if self.losses[request.id] >= _FREE_ATTEMPTS:
                 return self._send(request, attempt, send)
             if model not in self._answered:
                 with self._probing:

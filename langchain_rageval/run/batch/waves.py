@@ -133,9 +133,7 @@ class Waves:
             batch = self._submit(part)
             apis[batch.key] = part[0].api
         self._wait(apis, {request.id: request.owner for request in wave})
-        for request in wave:
-            if self._recorder.store.get(request.id) is None:
-                self._recorder.count_lost(request.id)
+        self._recorder.losses.update(one.id for one in wave if self._recorder.store.get(one.id) is None)
         return True
 
     @property
