@@ -278,20 +278,15 @@ class Answering:
         answer = self._store.load(question, history)
         if answer is None:
             async with ModelTurn(self._gates):
-                answer = await self._aanswer(question, history)
+                for _ in range(MAX_STALE_TRIES):  # a client may meet connections of an event loop that was closed
+                    collector = ChainCollector()
+                    config, given = collector.config(self._config, self._keys), self._build_input(question, history)
+                    output = await self._aoutput(partial(self._chain.ainvoke, given, config))
+                    if not (isinstance(output, Exception) and is_stale_connection(output)):
+                        break
+            answer = collector.answer(question, output, self._chain, given)
             self._store.save(question, answer, history)
         self._finish(index, answer, progress)
-
-    async def _aanswer(self, question: str, history: Sequence[Turn]) -> ChainAnswer:
-        """Ask a question again while a client meets connections of an event loop that was closed before."""
-        tries = 0
-        while True:
-            collector = ChainCollector()
-            config, chain_input = collector.config(self._config, self._keys), self._build_input(question, history)
-            output = await self._aoutput(partial(self._chain.ainvoke, chain_input, config))
-            tries += 1
-            if tries == MAX_STALE_TRIES or not (isinstance(output, Exception) and is_stale_connection(output)):
-                return collector.answer(question, output, self._chain, chain_input)
 
     def _output(self, call: Callable[[], Any], turn: ModelTurn) -> Any:
         """Return the output of a call, or the exception that it raised; a call that is abandoned keeps its turn."""

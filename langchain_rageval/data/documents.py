@@ -23,7 +23,6 @@ from langchain_rageval.data.json_records import line_records, records_of_json
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.data.tables import (
     Records,
-    decode_text,
     guess_encoding,
     is_table,
     is_utf8,
@@ -165,7 +164,7 @@ def trec_documents(name: str, file: Path) -> Iterator[tuple[str, str]]:
     Raises:
         ConfigError: if the file holds no such document, as a TREC run.
     """
-    documents = _DOCUMENT.findall(decode_text(file.read_bytes(), name))
+    documents = _DOCUMENT.findall("".join(read_lines(file, strict=False, name=name)))
     if not documents:
         raise ConfigError("expected TREC documents between <DOC> and </DOC>, got none")
     for number, document in enumerate(documents, 1):
@@ -404,7 +403,7 @@ def _read(name: str, file: Path) -> Iterator[Document]:
 
 
 def _read_text(name: str, file: Path) -> Iterator[Document]:
-    yield _document(decode_text(file.read_bytes(), name).replace("\r\n", "\n"), {"source": name})
+    yield _document("".join(read_lines(file, strict=False, name=name)).replace("\r\n", "\n"), {"source": name})
 
 
 def _read_records(name: str, file: Path) -> Iterator[Document]:

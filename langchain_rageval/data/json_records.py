@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,6 @@ from langchain_rageval.errors import ConfigError, SampleError
 
 OWN_HEADS = ("rageval_report", "rageval_testset")
 """Only key of the lines in a report or a test set that describe the run."""
-
-_Items = Iterator[tuple[str, Any]]
 
 
 def line_records(lines: Iterable[str]) -> Records:
@@ -86,7 +84,7 @@ def _is_json(text: str) -> bool:
         return False
 
 
-def _items(content: Any, name: str, is_head: IsHead) -> _Items:
+def _items(content: Any, name: str, is_head: IsHead) -> Records:
     if isinstance(content, Mapping):
         if (records := _records_in(content, is_head)) is not None:
             yield from records
@@ -102,11 +100,11 @@ def _items(content: Any, name: str, is_head: IsHead) -> _Items:
     yield from _numbered(lists[0])
 
 
-def _numbered(items: Iterable[Any]) -> _Items:
+def _numbered(items: Iterable[Any]) -> Records:
     return ((f"item {number}", item) for number, item in enumerate(items, start=1))
 
 
-def _records_in(content: Mapping[str, Any], is_head: IsHead) -> _Items | None:
+def _records_in(content: Mapping[str, Any], is_head: IsHead) -> Records | None:
     """Return the records of an object that is a record, or holds columns or rows by name; None for any other."""
     if has_mappings(content, "info", "data"):  # a trace of MLflow
         return _numbered([content])

@@ -117,8 +117,10 @@ _SAMPLE_LINES, _SAMPLE_BYTES = 500, 65_536
 _SURE = 8  # bytes beyond ASCII that are valid UTF-8 by chance in no text of another encoding
 
 
-def read_lines(path: Path, *, strict: bool = True) -> Iterator[str]:
+def read_lines(path: Path, *, strict: bool = True, name: str | None = None) -> Iterator[str]:
     """Yield the lines of a text file with their ends; see `decode_lines` for the encodings, to which UTF-16 is added.
+
+    Messages call the file by `name`, else by its own name.
 
     Raises:
         ConfigError: if the text cannot be decoded.
@@ -127,9 +129,9 @@ def read_lines(path: Path, *, strict: bool = True) -> Iterator[str]:
         head = file.read(_HEAD_BYTES)
         file.seek(0)
         if encoding := wide_encoding(head):
-            yield from _wide_lines(file, encoding, path.name)
+            yield from _wide_lines(file, encoding, name or path.name)
         else:
-            yield from decode_lines(file, path.name, strict=strict)
+            yield from decode_lines(file, name or path.name, strict=strict)
 
 
 def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> Iterator[str]:
@@ -172,18 +174,6 @@ def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> I
             continue
         has_utf8 = has_utf8 or not line.isascii()
         yield text
-
-
-def decode_text(content: bytes, name: str) -> str:
-    """Return the text of a file's content; a warning names an encoding other than UTF-8 and UTF-16."""
-    if encoding := wide_encoding(content[:_HEAD_BYTES]):
-        return content.decode(encoding, errors="replace")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        encoding = guess_encoding(b"".join(line for line in content.splitlines(True) if not line.isascii()))
-        _LOG.warning("%s is not UTF-8; read as %s", name, encoding)
-        return content.decode(encoding, errors="replace")
 
 
 def wide_encoding(head: bytes) -> str | None:

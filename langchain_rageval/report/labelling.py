@@ -19,7 +19,7 @@ import yaml
 from langchain_rageval._internal.page import PageLanguage, cut, shortened, write_review_page
 from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Finding, Row, Sample
-from langchain_rageval.data.tables import decode_text, find_delimiter, next_row
+from langchain_rageval.data.tables import find_delimiter, next_row, read_lines
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.text.language import page_language
 
@@ -355,7 +355,7 @@ def _text(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; name a filled-in sheet") from None
     if content.startswith(b"PK"):
         raise ConfigError(f"{path} is a workbook: save the sheet as CSV")
-    return decode_text(content, path.name)
+    return "".join(read_lines(path, strict=False))
 
 
 def _label(cell: str) -> float | None:
