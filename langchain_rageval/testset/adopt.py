@@ -50,6 +50,8 @@ def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
         SampleError: if an item is no sample.
     """
     if isinstance(questions, str | Path):
+        if not Path(questions).exists():
+            raise ConfigError(f"there is no file {str(questions)!r}; a single question goes in a list")
         questions = load_samples(questions)
     samples = [_read(item, redact) for item in questions]
     if not samples:

@@ -345,6 +345,8 @@ class Testset:
             ConfigError: if two different rows have one id.
         """
         sets = [self, *others]
+        if other := next((one for one in sets if not isinstance(one, Testset)), None):
+            raise ConfigError(f"merge takes test sets, each by itself, got {type(other).__name__}")
         rejected = sum((Counter(one.yields["rejected"]) for one in sets), Counter[str]())
         known = [one.known_sentences for one in sets]
         return replace(

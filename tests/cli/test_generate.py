@@ -96,7 +96,7 @@ def test_an_unreachable_server_is_reported_in_one_line(rageval, folder, tmp_path
     words = ["--writer", "vllm:m", "--base-url", "http://127.0.0.1:9/v1", "--embeddings", "offline", "--quiet"]
     code, _, complaints = rageval("generate", folder, "--size", 2, "--out", tmp_path / "t.jsonl", *words)
     assert code == 2
-    assert "no question was accepted in 5 attempts: " in complaints
+    assert "no question was accepted in 6 attempts: " in complaints
     assert "Connection" in complaints
     assert not (tmp_path / "t.jsonl").exists()
 

@@ -101,6 +101,7 @@ def test_redact_comes_before_everything_else(tmp_path):
     ("questions", "options", "message"),
     [
         ([], {}, "adopt needs at least one question"),
+        ("Сколько стоит?", {}, "there is no file 'Сколько стоит?'; a single question goes in a list"),
         (["?"], {"redact": lambda _: None}, "redact must return a str, got NoneType"),
         ([Sample(question="?")], {"redact": lambda sample: sample.question}, "redact must return a Sample, got str"),
         (["?"], {"documents": None}, "adopt needs the documents, or a generator with a vectorstore"),

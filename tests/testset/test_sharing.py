@@ -38,6 +38,8 @@ def test_test_sets_are_merged_with_each_id_and_each_question_once():
     assert (merged.yields, merged.notes) == ({"attempts": 5, "rejected": {}}, ["a", "b"])
     reviewed = row(1, history=[Trial(kind="review", question="Question 1?")])
     assert one.merge(set_of(reviewed)).rows == one.rows
+    with pytest.raises(ConfigError, match=r"^merge takes test sets, each by itself, got list$"):
+        one.merge([other])
     with pytest.raises(ConfigError) as caught:
         one.merge(set_of(row(1, reference="Another.")))
     assert str(caught.value) == f"two rows have the id {row(1).id!r} and differ in reference: rename one of them"
