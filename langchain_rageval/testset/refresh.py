@@ -33,22 +33,6 @@ _CONCERNS_QUESTION, _CONCERNS_ANSWER = 0.5, 0.4  # shares of these in new senten
 _MAX_VERSIONS = 3  # passages in which the text of one earlier passage is looked for
 
 
-@dataclass(frozen=True)
-class RowUpdate:
-    """A row of a test set, compared with new documents.
-
-    Attributes:
-        row: the row; with the new spans, ids and metadata of its passages if all of them are in the new documents.
-        candidate: its question with the new versions of its passages; None if no passage has changed, or one has
-            vanished.
-        vanished: True if no document holds a passage or a new version of it.
-    """
-
-    row: TestsetRow
-    candidate: Candidate | None = None
-    vanished: bool = False
-
-
 class RowUpdates:
     """Comparison of rows with the documents of a Docstore.
 
@@ -77,8 +61,18 @@ class RowUpdates:
         for passage in store.passages:
             self._by_source.setdefault(passage.source, []).append(passage)
 
-    def of(self, row: TestsetRow, seed: int) -> RowUpdate:
-        """Return the comparison of a row; `seed` is that of the candidate."""
+    def of(self, row: TestsetRow, seed: int) -> tuple[TestsetRow | None, Candidate | None]:
+        """Return a row compared with the documents, and its question if the critic and the writer must be asked.
+
+        Args:
+            row: the row.
+            seed: seed of the candidate.
+
+        Returns:
+            The row, with the new spans, ids and metadata of its passages if all of them are in the documents; None if
+            no document holds a passage or a new version of it. And the candidate with the new versions of the passages;
+            None if no passage has changed and none is new to the question.
+        """
         earlier = [
             Passage(id=own, text=text, source=source, start=start, end=end)
             for own, text, (source, start, end) in zip(row.passage_ids, row.contexts, row.spans, strict=True)
@@ -88,12 +82,12 @@ class RowUpdates:
             kept = [passage for passage in found if passage]
             moved = self.with_passages(row, kept) if kept else row
             news = self._news_for(row)
-            return RowUpdate(moved, self._candidate(moved, kept, news, seed) if news else None)
+            return moved, self._candidate(moved, kept, news, seed) if news else None
         versions = [[passage] if passage else self._versions(old) for passage, old in zip(found, earlier, strict=True)]
         if not all(versions):
-            return RowUpdate(row, vanished=True)
+            return None, None
         passages = {passage.id: passage for group in versions for passage in group}
-        return RowUpdate(row, self._candidate(row, list(passages.values()), self._news_for(row), seed))
+        return row, self._candidate(row, list(passages.values()), self._news_for(row), seed)
 
     def _candidate(self, row: TestsetRow, passages: list[Passage], news: list[Passage], seed: int) -> Candidate:
         """Return the question of a row with its passages and the news; an unanswerable one reads these besides."""
@@ -264,15 +258,14 @@ class Refresh:
         """Compare the rows with the documents."""
         generation = self.generation
         self._updates = RowUpdates(generation.store, self.testset.known_sentences)
-        self._touched: dict[int, RowUpdate] = {}
+        self._touched: dict[int, Candidate] = {}
         answering: Runnable[Candidate, Candidate] = RunnableSequence(*map(generation.journaled, self.steps))
         checking = generation.journaled(self.check)
         self.step = RowCheck(name="refresh", answering=answering, checking=checking)
         for number, row in enumerate(self.testset.rows):
-            update = self._updates.of(row, generation.seed)
-            self.rows[number] = None if update.vanished else update.row
-            if update.candidate is not None:
-                self._touched[number] = update
+            self.rows[number], candidate = self._updates.of(row, generation.seed)
+            if candidate is not None:
+                self._touched[number] = candidate
         self._numbers = iter(self._touched)
 
     @property
@@ -288,7 +281,7 @@ class Refresh:
     @property
     def candidates(self) -> list[Candidate]:
         """Candidates of the rows that new or changed passages concern, in order."""
-        return [update.candidate for update in self._touched.values() if update.candidate is not None]
+        return list(self._touched.values())
 
     def plan_rows(self, distribution: Iterable[Branch]) -> None:
         """Plan a new row for each row that fell, with its evolution and, if its simple question is left, in its tree.
@@ -359,7 +352,7 @@ class Refresh:
         """Record whether the answer of the next touched row still holds."""
         number = next(self._numbers)
         if result.rejected is None:
-            self.rows[number] = self._checked(self._touched[number].row, result)
+            self.rows[number] = self._checked(self.rows[number] or self.testset.rows[number], result)
         elif result.rejected == Reason.BUDGET_SPENT or result.has_failed:
             self.unchecked += 1
             reason = result.history[-1].feedback if result.history else result.rejected
