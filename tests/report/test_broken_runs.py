@@ -304,7 +304,11 @@ QUICK = ("a refusal", "contexts without the gold chunk", "all supported", "lines
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     """A server, a baseline of good answers, and no waits between two tries."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    monkeypatch.setattr(RetryPolicy, "wait", lambda _, error, tried: 0.0 if tried < 2 and is_transient(error) else None)
+
+    def wait(_policy: RetryPolicy, error: Exception, tried: int, own_tries: int = 1) -> float | None:
+        return 0.0 if tried < 2 and is_transient(error) else None
+
+    monkeypatch.setattr(RetryPolicy, "wait", wait)
     with OpenAIServer(offline) as server:
         bench = Bench(server, tmp_path)
         bench.break_as(Way())
