@@ -22,6 +22,10 @@ score = metric.invoke(SAMPLE)
 MUNICH = Sample(**SAMPLE)
 
 
+async def both(metric):
+    return score_sample(metric, MUNICH, Run(), None), await ascore_sample(metric, MUNICH, Run(), None)
+
+
 def test_scores_are_keyed_by_name():
     assert scores_by_name(score) == {"faithfulness": score}
     assert scores_by_name({"mine": score}) == {"mine": score}
@@ -35,13 +39,13 @@ def test_any_other_result_of_a_metric_is_refused(result):
 
 async def test_the_users_own_runnable_is_scored_like_a_metric():
     own = RunnableLambda(lambda sample: {"a": metric.invoke(sample), "b": score})
-    for scores in (score_sample(own, MUNICH, Run(), None), await ascore_sample(own, MUNICH, Run(), None)):
+    for scores in await both(own):
         assert {name: given.value for name, given in scores.items()} == {"a": 0.5, "b": 0.5}
 
 
 async def test_a_failure_holds_error_step_reply_and_usage():
     broken = faithfulness(scripted("nothing", "of", "use", "nothing", "of", "use"))
-    for scores in (score_sample(broken, MUNICH, Run(), None), await ascore_sample(broken, MUNICH, Run(), None)):
+    for scores in await both(broken):
         failed = scores["faithfulness"]
         assert (failed.failure.error, failed.failure.step) == ("JudgeOutputError", "extract_statements")
         assert failed.failure.raw_output == "use"
@@ -51,13 +55,7 @@ async def test_a_failure_holds_error_step_reply_and_usage():
 
 async def test_a_failure_names_the_step_also_for_errors_of_the_client():
     replies = [Statements(statements=["a"]), ConnectionError("reset by peer")]
-    for call in ("sync", "async"):
-        lost = faithfulness(scripted(*replies))
-        scores = (
-            score_sample(lost, MUNICH, Run(), None)
-            if call == "sync"
-            else await ascore_sample(lost, MUNICH, Run(), None)
-        )
+    for scores in await both(faithfulness(scripted(*replies, *replies))):
         failure = scores["faithfulness"].failure
         assert (failure.error, failure.message, failure.step) == (
             "ConnectionError",
@@ -84,14 +82,10 @@ def test_each_name_of_a_suite_gets_the_failure_and_the_first_the_cost():
 
 def test_an_error_without_a_message_is_described_by_its_class():
     assert failure_scores(metric, TimeoutError(), Usage())["faithfulness"].failure.message == "TimeoutError"
-    failure = failure_scores(metric, JudgeOutputError("not JSON", "verify_statements", "?"), Usage())[
-        "faithfulness"
-    ].failure
-    assert (failure.message, failure.step, failure.raw_output) == (
-        "verify_statements: not JSON",
-        "verify_statements",
-        "?",
-    )
+    error = JudgeOutputError("not JSON", "verify_statements", "?")
+    failure = failure_scores(metric, error, Usage())["faithfulness"].failure
+    assert failure.message == "verify_statements: not JSON"
+    assert (failure.step, failure.raw_output) == ("verify_statements", "?")
 
 
 class Unreadable(Exception):
@@ -102,17 +96,15 @@ class Unreadable(Exception):
 
 
 async def test_an_error_whose_message_cannot_be_read_is_raised_unchanged_and_recorded():
-    for call in ("sync", "async"):
-        error = Unreadable("no key")
-        broken = faithfulness(scripted(error, error))
-        with pytest.raises(Unreadable) as raised:
-            broken.invoke(MUNICH) if call == "sync" else await broken.ainvoke(MUNICH)
-        assert raised.value is error
-        scores = (
-            score_sample(broken, MUNICH, Run(), None)
-            if call == "sync"
-            else await ascore_sample(broken, MUNICH, Run(), None)
-        )
+    error = Unreadable("no key")
+    broken = faithfulness(scripted(*[error] * 4))
+    with pytest.raises(Unreadable) as raised:
+        broken.invoke(MUNICH)
+    assert raised.value is error
+    with pytest.raises(Unreadable) as raised:
+        await broken.ainvoke(MUNICH)
+    assert raised.value is error
+    for scores in await both(broken):
         failure = scores["faithfulness"].failure
         assert (failure.error, failure.message, failure.step) == ("Unreadable", "Unreadable", "extract_statements")
 
@@ -128,6 +120,6 @@ async def test_a_metric_at_the_end_of_a_chain_keeps_its_name_when_it_fails():
     broken = RunnableLambda(lambda sample: sample) | faithfulness(scripted(*["nothing"] * 6))
     assert names_of(broken) == ["faithfulness"]
     assert len(judges_of(broken)) == 2
-    for scores in (score_sample(broken, MUNICH, Run(), None), await ascore_sample(broken, MUNICH, Run(), None)):
+    for scores in await both(broken):
         assert scores["faithfulness"].failure.error == "JudgeOutputError"
         assert scores["faithfulness"].aspect == "grounding"
