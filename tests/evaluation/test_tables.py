@@ -23,27 +23,17 @@ def read(report):
     return [(row.sample.question, row.sample.answer, row.sample.contexts) for row in report.rows]
 
 
-@pytest.mark.parametrize("shape", [list, iter, pd.DataFrame])
-def test_fields_are_read_in_every_form_of_samples(shape):
-    report = evaluate(shape([ROW]), faithfulness(OfflineJudge()), fields=FIELDS, progress=False)
-    assert read(report) == [("Где?", "Там.", ["Там."])]
-    assert report.rows[0].scores["faithfulness"].value == 1.0
-
-
-async def test_fields_are_read_in_async_iterators_and_streams():
-    metric = faithfulness(OfflineJudge())
-    assert read(await aevaluate(streamed([ROW]), metric, fields=FIELDS, progress=False)) == [("Где?", "Там.", ["Там."])]
-    rows = [row async for row in astream_evaluate([ROW], metric, fields=FIELDS)]
-    assert [row.sample.answer for row in rows] == ["Там."]
-
-
-def test_fields_are_read_in_a_file(tmp_path):
+async def test_fields_are_read_in_every_form_of_samples(tmp_path):
+    metric, options = faithfulness(OfflineJudge()), {"fields": FIELDS, "progress": False}
+    reports = [evaluate(shape([ROW]), metric, **options) for shape in (list, iter, pd.DataFrame)]
+    reports.append(await aevaluate(streamed([ROW]), metric, **options))
     path = tmp_path / "a.csv"
     path.write_bytes("в;о;к\nГде?;Там.;\"['Там.']\"\n".encode("utf-16"))
-    fields = {"question": "в", "answer": "о", "contexts": "к"}
-    assert read(evaluate(path, faithfulness(OfflineJudge()), fields=fields, progress=False)) == [
-        ("Где?", "Там.", ["Там."])
-    ]
+    reports.append(evaluate(path, metric, fields={"question": "в", "answer": "о", "contexts": "к"}, progress=False))
+    assert [read(report) for report in reports] == [[("Где?", "Там.", ["Там."])]] * 5
+    assert [report.rows[0].scores["faithfulness"].value for report in reports] == [1.0] * 5
+    rows = [row async for row in astream_evaluate([ROW], metric, fields=FIELDS)]
+    assert [row.sample.answer for row in rows] == ["Там."]
 
 
 def test_an_unknown_field_raises_before_any_call():
@@ -61,7 +51,7 @@ def test_an_invalid_item_of_an_iterator_is_a_failure_with_fields_too():
 def test_lists_in_the_cells_of_a_frame_from_read_csv_are_lists(tmp_path):
     frame = pd.DataFrame([{"Вопрос": "Где?", "Ответ": 5, "Контексты": ["Там.", "Тут."]}, {"Вопрос": "Как?"}])
     frame.to_csv(tmp_path / "a.csv", index=False)
-    (report,) = [evaluate(pd.read_csv(tmp_path / "a.csv"), faithfulness(OfflineJudge()), progress=False)]
+    report = evaluate(pd.read_csv(tmp_path / "a.csv"), faithfulness(OfflineJudge()), progress=False)
     assert read(report) == [("Где?", "5", ["Там.", "Тут."]), ("Как?", None, None)]
 
 
@@ -85,12 +75,9 @@ def frames():
 
 @pytest.mark.parametrize("table", frames(), ids=lambda table: type(table).__module__.partition(".")[0])
 def test_a_table_of_any_library_is_read(table):
-    rows = evaluate(table, faithfulness(OfflineJudge()), progress=False).rows
-    assert [(row.sample.question, row.sample.answer, row.sample.contexts) for row in rows] == [
-        ("Где?", "Там.", ["Там."]),
-        ("Как?", None, None),
-    ]
-    assert rows[0].scores["faithfulness"].value == 1
+    report = evaluate(table, faithfulness(OfflineJudge()), progress=False)
+    assert read(report) == [("Где?", "Там.", ["Там."]), ("Как?", None, None)]
+    assert report.rows[0].scores["faithfulness"].value == 1
 
 
 class Polars:
