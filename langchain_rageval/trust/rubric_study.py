@@ -116,8 +116,7 @@ class StudyRow:
     @property
     def tokens(self) -> int | None:
         """Number of input and output tokens together; None if the model does not report usage."""
-        known = [count for count in (self.summary.input_tokens, self.summary.output_tokens) if count is not None]
-        return sum(known) if known else None
+        return self.summary.usage.tokens
 
 
 def study_cells(row: StudyRow) -> tuple[str, ...]:
