@@ -19,7 +19,6 @@ from langchain_rageval.cli.inputs import (
     build_budget,
     check_writable,
     describe_fields,
-    load_samples,
     notice_for,
     parse_allow,
     parse_numbers,
@@ -27,6 +26,7 @@ from langchain_rageval.cli.inputs import (
     parse_require,
     scorable_metrics,
     selected_metrics,
+    selected_samples,
 )
 from langchain_rageval.cli.recorded import record_command
 from langchain_rageval.cli.report_view import (
@@ -91,7 +91,7 @@ def _evaluate(options: argparse.Namespace) -> EndedRun:
     check_writable("--out", options.out, options.file)
     metrics = selected_metrics(options)
     _check_judge_is_named(options, metrics, gates)  # before a chain is asked
-    samples = ask_chain(options) if getattr(options, "questions", None) else load_samples(options)
+    samples = ask_chain(options) if getattr(options, "questions", None) else selected_samples(options)
     metrics = scorable_metrics(options, metrics, samples)
     if options.judge != "offline":  # before the first paid call
         notice_for(options)(f"first sample: {describe_fields(samples[0])}")

@@ -37,7 +37,7 @@ from langchain_rageval.run.budget import Budget
 def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
     """Build the metrics that the options select, and load the samples, or those of a report."""
     metrics = selected_metrics(options)
-    samples = load_samples(options)
+    samples = selected_samples(options)
     return samples, scorable_metrics(options, metrics, samples)
 
 
@@ -59,7 +59,7 @@ def _grader(options: argparse.Namespace) -> str:
     return options.grader or ("labels" if options.qrels else "ids")
 
 
-def load_samples(options: argparse.Namespace) -> Sequence[Sample]:
+def selected_samples(options: argparse.Namespace) -> Sequence[Sample]:
     """Load the samples of the file that the options name, or of its report; `options.unreadable` counts bad lines."""
     fields = parse_pairs(options.fields.split(","), "--fields")
     skipped: list[SampleError] = []
