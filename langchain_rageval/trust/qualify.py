@@ -143,7 +143,7 @@ def qualify_judge(
         embeddings: examined too, for the metrics that compare texts by embeddings.
         language: of the labelled items, "ru" or "en".
         items: your own labelled items in place of the packaged ones: a JSON Lines or YAML file, or records; see
-            `docs/how-to/own-labelled-items.md`.
+            `docs/how-to/qualify-a-judge.md`.
         quick: run a third of the pairs of each step only.
         repeats: how often each unchanged item is run.
         layouts: layouts to compare, such as `["contexts_first", "shared_instructions"]`; the items are run with
