@@ -30,17 +30,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 SETTINGS = ("LANGSMITH_", "LANGCHAIN_", "OPENAI_", "GIGACHAT_")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process run the tests of Ray, and one those of Chromium: to start either takes seconds of two cores.
-
-    Only `pytest --dist loadgroup` heeds it.
-    """
-    for item in items:
-        for name in {"browser", "ray"}.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group(name))
-
-
 def pytest_collection_finish() -> None:
     """Spare the garbage collector the modules and tests: the quick tests take a tenth less time."""
     gc.collect()

@@ -284,7 +284,7 @@ def test_an_outage_pauses_the_workers_and_beyond_the_patience_finished_rows_are_
     options = {"concurrency": 1, "batch_size": 6, "index": "place", "retry": RetryPolicy(attempts=2, initial=0.01)}
     dataset = ray.data.from_items(numbered(QUESTIONS[:6]), override_num_blocks=1)
     passing = openai_server(offline, faults=Faults.script(["500"] * 30))
-    report = report_of(evaluate_dataset(dataset, over_http(passing.url), patience=2.0, **options))
+    report = report_of(evaluate_dataset(dataset, over_http(passing.url), patience=PATIENCE, **options))
     assert [row.scores["faithfulness"].value for row in report.rows] == [0.5] * 6
     dying = openai_server(offline, faults=Faults.script([None] * 4 + ["500"] * 1000))
     report = report_of(evaluate_dataset(dataset, over_http(dying.url), patience=0.3, max_concurrency=1, **options))
