@@ -152,7 +152,8 @@ def run_label(options: argparse.Namespace) -> int:
         scale = tuple(options.scale) if options.scale else None
         sheet.to_html(options.html, scale=scale, instruction=options.instruction, language=options.language)
         saved = f"{Path(options.html).stem}.csv"
-        message = f"{count} {options.html}: open it in a browser; it saves {saved}, for rageval agreement"
+        use = "rageval compare --labels" if baseline else "rageval agreement"
+        message = f"{count} {options.html}: open it in a browser; it saves {saved}, for {use}"
         out.print(escape(printable(message)), soft_wrap=True)
     show_notes(sheet.notes, out)
     if options.html:
