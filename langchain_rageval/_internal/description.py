@@ -100,7 +100,7 @@ class NotDescribable(TypeError):
 
 
 class Description(dict[str, Any]):
-    """A description of an object; `describe` returns it as it is, wherever it stands in another value."""
+    """Description of an object. `describe` returns it unchanged, also as a part of another value."""
 
 
 def describe(value: Any) -> Any:
