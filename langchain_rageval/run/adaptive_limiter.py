@@ -93,7 +93,8 @@ class Slot:
                 if self._waiter.done():
                     self._waiter = None
                 else:
-                    limiter._look_again()
+                    with limiter._lock:  # the places of calls that have become late are free
+                        limiter._admit()
             while (seconds := limiter._first_delay(self)) > 0:
                 yield seconds
             is_open = limiter._is_open(self)
@@ -245,7 +246,10 @@ class AdaptiveLimiter:
             seconds = time.monotonic() - slot.since
             self._usual = seconds if self._usual is None else self._usual + (seconds - self._usual) / _LATEST
             self._answered += 1
-            self._adjust_pace()
+            is_measured = self.pace is not None and not self._is_stated
+            if is_measured and time.monotonic() - self._measured_since >= _INTERVAL:
+                self.pace *= 1 if self._rejections else _MORE  # type: ignore[operator]  # while no call is rejected
+                self._begin_measure()
             if self.size is None or self.limit is None or slot.epoch != self._epoch:
                 return
             self._successes += 1
@@ -265,12 +269,6 @@ class AdaptiveLimiter:
         else:
             self._begin_epoch(min(self._too_large - 1, size + max(1, size // 2)))
         self._admit()
-
-    def _adjust_pace(self) -> None:
-        """Raise a measured pace a little while no call is rejected."""
-        if self.pace is not None and not self._is_stated and time.monotonic() - self._measured_since >= _INTERVAL:
-            self.pace *= 1 if self._rejections else _MORE
-            self._begin_measure()
 
     def _delay(self, *, has_turn: bool) -> float:
         """Return the seconds that a call waits in its place before it is sent; 0 or less if it does not.
@@ -347,11 +345,6 @@ class AdaptiveLimiter:
             if waiter.set_running_or_notify_cancel():
                 self._hold(slot)
                 waiter.set_result(None)
-
-    def _look_again(self) -> None:
-        """Assign the places of calls that have become late."""
-        with self._lock:
-            self._admit()
 
     def _withdraw(self, slot: Slot, waiter: Future[None] | None) -> None:
         """Remove a cancelled caller from the queue, or release its place if it has one, also since a moment ago."""

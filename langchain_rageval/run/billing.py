@@ -25,7 +25,7 @@ from langchain_rageval.run.usage import CACHED, names_of_model, tokens_in
 _OPTIONS_IN_PROMPT = ("tools", "functions")  # call options that cost tokens; the others only guide the decoding
 
 
-class _Try:
+class MeteredTry:
     """Context manager around one try: holds room in the budget, charges the run's meter and reports to its limiter.
 
     A try is charged even if it fails. Embedding requests are not reported to the limiter: they usually have a separate
@@ -42,12 +42,8 @@ class _Try:
         is_charged: False for a reply of a batch that another score pays for; nothing is charged then.
     """
 
-    __slots__ = ("_cost", "_in_budget", "_run", "_slot", "_started", "is_charged")
-
-    def __init__(self, run: Run, slot: Slot | None, calls: int, *, in_budget: bool = False) -> None:
-        self._run = run
-        self._in_budget = in_budget
-        self._slot = slot
+    def __init__(self, run: Run, slot: Slot | None, calls: int = 1, *, in_budget: bool = False) -> None:
+        self._run, self._slot, self._in_budget = run, slot, in_budget
         self._cost: dict[str, Any] = {"calls": calls}
         self.is_charged = True
 
@@ -68,6 +64,22 @@ class _Try:
             self._run.governor.limiter.record_success(self._slot)
         elif self._slot is not None and isinstance(error, Exception) and is_rate_limited(error):
             self._run.governor.record_rejection(self._slot, error, self._run.retry.max_wait)
+
+    def message_of(self, reply: Any, call: Call) -> BaseMessage:
+        """Return a reply as a message, and record the tokens that it cost.
+
+        Raises:
+            ConfigError: if the reply is neither a message nor a text.
+        """
+        if reply is None or isinstance(reply, str):  # None: some clients return it for a missing tool call
+            reply = AIMessage(reply or "")
+        if not isinstance(reply, BaseMessage):
+            raise ConfigError(
+                f"a judge returns a message or a text, this one returned {type(reply).__name__}: pass the model "
+                "itself, without a parser or with_structured_output"
+            )
+        self._add_tokens(reply, call.model, request_texts(call))
+        return reply
 
     def _add_tokens(self, message: BaseMessage, model: Any, asked: Iterable[str]) -> None:
         """Count tokens and price of a reply; of a cached one, take back the call.
@@ -98,27 +110,7 @@ class _Try:
                 self._cost["money"] = self._cost.get("money", 0.0) + money
 
 
-class MeteredTry(_Try):
-    """Context manager around one try of a call to a model."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, call: Call, run: Run, slot: Slot | None, *, in_budget: bool = False) -> None:
-        super().__init__(run, slot, 1, in_budget=in_budget)
-        self._call = call
-
-    def message_of(self, reply: Any) -> BaseMessage:
-        """Return a reply as a message, and record the tokens that it cost.
-
-        Raises:
-            ConfigError: if the reply is neither a message nor a text.
-        """
-        message = _as_message(reply)
-        self._add_tokens(message, self._call.model, request_texts(self._call))
-        return message
-
-
-class MeteredChain(_Try, BaseCallbackHandler):
+class MeteredChain(MeteredTry, BaseCallbackHandler):
     """Context manager around one invocation of a chain, and the callback handler that counts its model calls."""
 
     run_inline = True
@@ -126,8 +118,7 @@ class MeteredChain(_Try, BaseCallbackHandler):
     def __init__(self, run: Run, slot: Slot | None) -> None:
         super().__init__(run, slot, 0)
         self._lock = threading.Lock()
-        self._asked: dict[UUID, Sequence[str]] = {}
-        self._models: dict[UUID, str] = {}
+        self._asked: dict[UUID, tuple[str, Sequence[str]]] = {}  # name of the model, and the texts of the request
 
     def config_of(self, config: RunnableConfig) -> RunnableConfig:
         """Return the config for the chain: with this handler, and without the run, whose slot the chain holds."""
@@ -151,40 +142,24 @@ class MeteredChain(_Try, BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """Count the tokens of a reply."""
+        model, asked = self._asked.get(run_id, ("", ()))
         for generation in (generation for batch in response.generations for generation in batch):
-            message = getattr(generation, "message", None) or AIMessage(generation.text)
-            self._add_reply(message, self._asked.get(run_id, ()), self._models.get(run_id))
+            with self._lock:
+                self._add_tokens(getattr(generation, "message", None) or AIMessage(generation.text), model, asked)
 
     def rehearse(self, replies: Iterable[BaseMessage]) -> None:
         """Charge the calls of a chain in a dry run."""
         for reply in replies:
             self._cost["calls"] += 1
-            self._add_reply(reply, ())
-
-    def _add_reply(self, message: BaseMessage, asked: Sequence[str], model: Any = None) -> None:
-        with self._lock:
-            self._add_tokens(message, model, asked)
+            self._add_tokens(reply, None, ())
 
     def _count(self, run_id: UUID, texts: Sequence[str], metadata: Any) -> None:
         with self._lock:
             self._cost["calls"] += 1
-        self._models[run_id] = str((metadata or {}).get("ls_model_name") or "")
-        self._asked[run_id] = texts
+        self._asked[run_id] = str((metadata or {}).get("ls_model_name") or ""), texts
 
 
 def request_texts(call: Call) -> list[str]:
     """Return all texts that a call sends to the model: its messages, then its tools and functions as JSON."""
     options = [json.dumps(call.options[name], default=str) for name in _OPTIONS_IN_PROMPT if name in call.options]
     return [*(message.text for message in call.messages), *options]
-
-
-def _as_message(reply: Any) -> BaseMessage:
-    """Return a reply as a message; None, which some clients return for a missing tool call, as an empty one."""
-    if isinstance(reply, BaseMessage):
-        return reply
-    if reply is None or isinstance(reply, str):
-        return AIMessage(reply or "")
-    raise ConfigError(
-        f"a judge returns a message or a text, this one returned {type(reply).__name__}: pass the model itself, "
-        "without a parser or with_structured_output"
-    )

@@ -2,64 +2,26 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import astuple, dataclass, fields
-from typing import Protocol, TypeVar
+from operator import attrgetter
+from typing import TypeVar
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import ConfigError
 
-
-class PlannedCost(Protocol):
-    """Interface of a line of a plan."""
-
-    @property
-    def calls(self) -> int:
-        """Number of chat model calls."""
-
-    @property
-    def tokens(self) -> int:
-        """Sum of the input and output tokens."""
-
-    @property
-    def embedded(self) -> int:
-        """Number of texts to embed."""
-
-    @property
-    def money(self) -> float | None:
-        """Price of the calls; None if it is not known."""
-
-
-_Cost = TypeVar("_Cost", bound=PlannedCost)
+_Cost = TypeVar("_Cost")
 
 
 class PlannedCosts(dict[str, _Cost]):
-    """Expected costs by name, in order, with the costs of all together."""
+    """Expected costs by name, in order, with the costs of all together, which a plan has as its `total`."""
 
-    @property
-    @abstractmethod
-    def total(self) -> _Cost:
-        """Expected cost of the whole plan."""
-
-    @property
-    def calls(self) -> int:
-        """Expected number of chat model calls in total."""
-        return self.total.calls
-
-    @property
-    def tokens(self) -> int:
-        """Expected sum of input and output tokens in total."""
-        return self.total.tokens
-
-    @property
-    def embedded(self) -> int:
-        """Number of texts to embed in total."""
-        return self.total.embedded
-
-    @property
-    def money(self) -> float | None:
-        """Price of the expected calls in total; None without prices, or if a model has no price."""
-        return self.total.money
+    calls = property(attrgetter("total.calls"), doc="Expected number of chat model calls in total.")
+    tokens = property(attrgetter("total.tokens"), doc="Expected sum of input and output tokens in total.")
+    embedded = property(attrgetter("total.embedded"), doc="Number of texts to embed in total.")
+    money = property(
+        attrgetter("total.money"),
+        doc="Price of the expected calls in total; None without prices, or if a model has no price.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,9 +122,9 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
             case Call():
                 if request.rate_limiter and not run.fake_reply:
                     request.rate_limiter.acquire()
-                with MeteredTry(request, run, slot) as metered:
+                with MeteredTry(run, slot) as metered:
                     reply = run.fake_reply(request) if run.fake_reply else _invoke(request, run, config, turn)
-                    return metered.message_of(reply)
+                    return metered.message_of(reply, request)
             case Invoke(chain, chain_input):
                 with MeteredChain(run, slot) as chain_meter:
                     if run.fake_reply:
@@ -142,34 +142,27 @@ def _send_once(request: ModelRequest, run: Run, config: RunnableConfig) -> Any:
 def _replay(call: Call, recording: Recording, run: Run, config: RunnableConfig, turn: ModelTurn) -> Any:
     """Return the reply that a batch gave to a call; raise Unanswered if the call waits for the next wave."""
     copy = replace(call, model=recording.recorder.model_of(call.model))
-    with (
-        MeteredTry(copy, run, None, in_budget=True) as metered,
-        recording.attempt(call.draw, call.rate_limiter) as attempt,
-    ):
+    with MeteredTry(run, None, in_budget=True) as metered, recording.attempt(call.draw, call.rate_limiter) as attempt:
         try:
             reply = _invoke(copy, run, config, turn)
         finally:
             metered.is_charged = attempt.is_charged
-        return metered.message_of(reply)
+        return metered.message_of(reply, copy)
 
 
 def _replay_vectors(
     embeddings: Embeddings, texts: Sequence[str], recording: Recording, run: Run, config: RunnableConfig
 ) -> list[Vector]:
     """Return the vectors that a batch gave to texts; each text is one request."""
-    copy = recording.recorder.model_of(embeddings)
-    vectors, unanswered = dict[str, Vector](), None
-    for text in dict.fromkeys(texts):
-        try:
-            with recording.attempt() as attempt:
-                (vector,) = drive(_tries(EmbedBatch(copy, [text]), run), run, config)
-        except Unanswered as error:
-            unanswered = error
-        else:
-            run.meter.add(embedded=attempt.is_charged)
-            vectors[text] = np.array(vector, dtype=np.float64)
-    if unanswered is not None:
-        raise unanswered
+    copy, distinct = recording.recorder.model_of(embeddings), list(dict.fromkeys(texts))
+
+    def embed(text: str) -> Operation[Vector]:
+        with recording.attempt() as attempt:
+            (vector,) = yield from _tries(EmbedBatch(copy, [text]), run)
+        run.meter.add(embedded=attempt.is_charged)
+        return np.array(vector, dtype=np.float64)
+
+    vectors = dict(zip(distinct, _gather([embed(text) for text in distinct], run, config), strict=True))
     return [vectors[text] for text in texts]
 
 
@@ -277,8 +270,8 @@ async def _asend_once(request: ModelRequest, run: Run, config: RunnableConfig) -
             case Call():
                 if request.rate_limiter:
                     await request.rate_limiter.aacquire()
-                with MeteredTry(request, run, slot) as metered:
-                    return metered.message_of(await _ainvoke(request, run, config, turn))
+                with MeteredTry(run, slot) as metered:
+                    return metered.message_of(await _ainvoke(request, run, config, turn), request)
             case Invoke(chain, chain_input):
                 with MeteredChain(run, slot) as chain_meter:
                     return await _ainvoke_with_timeout(run, chain, chain_input, chain_meter.config_of(config))

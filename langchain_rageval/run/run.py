@@ -236,22 +236,21 @@ def fill_defaults(function: Callable[..., Any], options: Options, defaults: Opti
 
 def check_options(options: Mapping[str, object]) -> None:
     """Raise ConfigError if an option of a run, or of asking a chain, is invalid; missing options are not checked."""
-    max_concurrency, timeout = options.get("max_concurrency", 1), options.get("timeout")
-    retry, journal, budget = options.get("retry"), options.get("journal"), options.get("budget")
+    most, timeout, journal = options.get("max_concurrency", 1), options.get("timeout"), options.get("journal")
     version = options.get("version")  # of a user's chain
     PriceList.of(options.get("price"))
-    if not isinstance(max_concurrency, int) or isinstance(max_concurrency, bool) or max_concurrency < 1:
-        raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {max_concurrency!r}")
-    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-        raise ConfigError(f"timeout must be a number of seconds above 0, or None, got {timeout!r}")
-    if not isinstance(retry, RetryPolicy | None):
-        raise ConfigError(f"retry must be a RetryPolicy(attempts=...), got {retry!r}")
-    if not isinstance(journal, str | Path | Journal | None):
-        raise ConfigError(f"journal must be the path of a file, got {type(journal).__name__}")
-    if not isinstance(budget, Budget | None):
-        raise ConfigError(f"budget must be a Budget(calls=..., tokens=...), got {budget!r}")
-    if not isinstance(version, str | None) or version == "":
-        raise ConfigError(f"version must be a text such as '1.4', got {version!r}")
+    is_number = timeout is None or (isinstance(timeout, int | float) and timeout > 0)
+    expected = {
+        "max_concurrency": (isinstance(most, int) and most is not True and most > 0, "a whole number of at least 1"),
+        "timeout": (is_number, "a number of seconds above 0, or None"),
+        "retry": (isinstance(options.get("retry"), RetryPolicy | None), "a RetryPolicy(attempts=...)"),
+        "journal": (isinstance(journal, str | Path | Journal | None), "the path of a file"),
+        "budget": (isinstance(options.get("budget"), Budget | None), "a Budget(calls=..., tokens=...)"),
+        "version": (isinstance(version, str | None) and version != "", "a text such as '1.4'"),
+    }
+    for name, (is_valid, what) in expected.items():
+        if not is_valid:
+            raise ConfigError(f"{name} must be {what}, got {options[name]!r}")
     if journal is None and (version is not None or options.get("resume") or options.get("retry_failed")):
         raise ConfigError("version, resume and retry_failed say which answers of a journal are used: name the journal")
 

@@ -6,12 +6,14 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class InFlightCall:
     """An execution that is under way, or its outcome.
 
@@ -20,26 +22,23 @@ class InFlightCall:
         done: True once there is a result or an error.
         completion: future that later callers wait for; created only if there are any.
         task: the asyncio task that executes the function; None if a thread does.
+        value: result of the execution; None if it failed.
+        error: error of the execution.
     """
 
-    def __init__(self) -> None:
-        self.waiters = 0
-        self.done = False
-        self.completion: Future[None] | None = None
-        self.task: asyncio.Task[None] | None = None
-        self._result: Any = None
-        self._error: BaseException | None = None
+    waiters: int = 0
+    done: bool = False
+    completion: Future[None] | None = None
+    task: asyncio.Task[None] | None = None
+    value: Any = None
+    error: BaseException | None = None
 
     @property
     def result(self) -> Any:
         """Result of the execution; raises the error if the execution failed."""
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def complete(self, result: Any, error: BaseException | None) -> None:
-        """Store the result or the error of the execution, and wake the callers that wait."""
-        self._result, self._error, self.done = result, error, True
+        if self.error is not None:
+            raise self.error
+        return self.value
 
 
 class SingleFlight:
@@ -68,8 +67,12 @@ class SingleFlight:
         call, is_first = self._join(key)
         try:
             if is_first:
-                return self._execute(key, call, function)
-            if completion := self._completion(call):
+                try:
+                    self._complete(key, call, function())
+                except BaseException as error:
+                    self._complete(key, call, error=error)
+                    raise
+            elif completion := self._completion(call):
                 completion.result()
             result: T = call.result
             return result
@@ -94,28 +97,17 @@ class SingleFlight:
         result: T = call.result
         return result
 
-    def _execute(self, key: Hashable, call: InFlightCall, function: Callable[[], T]) -> T:
-        try:
-            result = function()
-        except BaseException as error:
-            self._complete(key, call, error=error)
-            raise
-        self._complete(key, call, result)
-        return result
-
     async def _aexecute(self, key: Hashable, call: InFlightCall, function: Callable[[], Awaitable[Any]]) -> None:
         """Store the outcome in the call.
 
         Errors are not raised: asyncio would log those that no caller waits for, and a SystemExit would end the loop.
         """
         try:
-            result = await function()
+            self._complete(key, call, await function())
         except BaseException as error:
             self._complete(key, call, error=error)
             if isinstance(error, asyncio.CancelledError):
                 raise
-        else:
-            self._complete(key, call, result)
 
     def _join(self, key: Hashable) -> tuple[InFlightCall, bool]:
         """Return the call of a key, and True if the caller is the first one and has to execute the function."""
@@ -152,7 +144,7 @@ class SingleFlight:
         self, key: Hashable, call: InFlightCall, result: Any = None, error: BaseException | None = None
     ) -> None:
         with self._lock:
-            call.complete(result, error)
+            call.value, call.error, call.done = result, error, True
             if error is not None and self.calls.get(key) is call:
                 del self.calls[key]
             completion = call.completion

@@ -98,22 +98,16 @@ class DaemonThreads:
             try:
                 job, future = inbox.get(timeout=_IDLE_SECONDS)
             except Empty:
-                if self._retire(inbox):
-                    return
-                continue
+                with self._lock:
+                    if inbox not in self._idle:  # a job was assigned to this thread meanwhile
+                        continue
+                    self._idle.remove(inbox)
+                return
             finish = _run_job(job, future)
             with self._lock:
                 self._idle.append(inbox)
             finish()
             del job, future, finish  # an idle thread must not keep the last job's objects alive
-
-    def _retire(self, inbox: SimpleQueue[Job]) -> bool:
-        """Remove a thread from the idle threads before it ends; return False if a job was assigned to it meanwhile."""
-        with self._lock:
-            if inbox not in self._idle:
-                return False
-            self._idle.remove(inbox)
-            return True
 
 
 def _run_job(job: Callable[[], Any], future: Future[Any]) -> Callable[[], None]:

@@ -70,7 +70,8 @@ class PriceList:
             return None
         prices = price if isinstance(price, Mapping) else {"": price}
         for name, one in prices.items():
-            if not isinstance(name, str) or not _is_price(one):
+            is_price = isinstance(one, list | tuple) and len(one) in (2, 3) and all(map(_is_amount, one))
+            if not isinstance(name, str) or not is_price:
                 raise ConfigError(f"{_EXPECTED}; got {name}: {one!r}" if name else f"{_EXPECTED}; got {one!r}")
         return cls({name: tuple(one) for name, one in prices.items()})
 
@@ -124,9 +125,10 @@ def _configured(model: Any) -> list[str]:
         return [model] if model else []
     if isinstance(model, RunnableBindingBase):
         return _configured(model.bound)
-    if isinstance(model, RunnableWithFallbacks | RunnableSequence):
-        inner = model.steps if isinstance(model, RunnableSequence) else model.runnables
-        return [name for part in inner for name in _configured(part)]
+    if isinstance(model, RunnableWithFallbacks):
+        return [name for part in model.runnables for name in _configured(part)]
+    if isinstance(model, RunnableSequence):
+        return [name for part in model.steps for name in _configured(part)]
     return [*_own_names(model), type(model).__name__]
 
 
@@ -135,10 +137,8 @@ def _own_names(model: Any) -> list[str]:
     return [name for name in names if isinstance(name, str) and name]
 
 
-def _is_price(price: Any) -> bool:
-    if not isinstance(price, list | tuple) or len(price) not in (2, 3):
-        return False
-    return all(isinstance(n, int | float) and not isinstance(n, bool) and isfinite(n) and n >= 0 for n in price)
+def _is_amount(number: Any) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and isfinite(number) and number >= 0
 
 
 CHARACTERS_PER_TOKEN = 4

@@ -255,7 +255,7 @@ def test_a_call_that_takes_ten_times_as_long_as_usual_counts_no_more(clock):
     late = held(slots, 4)
     assert slots._acquire(slots.slot()) is not None
     clock.seconds += 100
-    slots._look_again()
+    slots._admit()
     assert (slots._late(), len(slots._holders), slots._waiting) == (2, 5, deque())  # at most half of the limit
     for call in late:
         call.__exit__()

@@ -34,7 +34,7 @@ class OpenAIBatches(BatchApi):
         content = "".join(map(batch_line, requests)).encode()
         file = self.client.files.create(file=(f"{_KEY}-{key}.jsonl", content), purpose="batch")
         batch = self.client.with_options(max_retries=0).batches.create(
-            input_file_id=file.id, endpoint=_url_of(requests[0]), completion_window="24h", metadata={_KEY: key}
+            input_file_id=file.id, endpoint=f"/v1{requests[0].path}", completion_window="24h", metadata={_KEY: key}
         )
         return str(batch.id)
 
@@ -89,7 +89,7 @@ def _replies_in(text: str, file_id: str) -> Iterator[tuple[str, StoredReply]]:
 
 def batch_line(request: RecordedRequest) -> str:
     """Return a request as a line of OpenAI's batch format, with the line break."""
-    head = json.dumps({"custom_id": request.id, "method": "POST", "url": _url_of(request)})
+    head = json.dumps({"custom_id": request.id, "method": "POST", "url": f"/v1{request.path}"})
     body = request.body if "\n" not in request.body else json.dumps(json.loads(request.body), ensure_ascii=False)
     return f'{head[:-1]}, "body": {body}}}\n'
 
@@ -132,10 +132,6 @@ def _sync_client(model: Any, client: Any, package: str, tested: str) -> Any:
         problem = f"{type(model).__name__} has no sync client of the package {package}, through which batches are sent"
         raise ConfigError(f"{problem}; tested: {tested}")
     return client
-
-
-def _url_of(request: RecordedRequest) -> str:
-    return f"/v1{request.path}"
 
 
 class AnthropicBatches(BatchApi):

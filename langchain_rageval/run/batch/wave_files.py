@@ -149,7 +149,11 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
         raise ConfigError(f"{named} is empty; pass the output for {last.named}")
     store = ReplyStore(journal, keeps_refusals=True)
     wave = max(waves, key=lambda wave: sum(request_id in wave.owners for request_id in places))  # lost ones are in two
-    new = {request_id: reply for request_id, reply in replies.items() if _is_new(reply, store.get(request_id))}
+    new = {}  # replies to requests that had none, or only a refusal
+    for request_id, reply in replies.items():
+        earlier = store.get(request_id) if reply.is_final else reply
+        if earlier is None or reply.status < 400 <= earlier.status:
+            new[request_id] = reply
     failed = sum(not reply.is_final for reply in replies.values())
     if wave is not last and not new and not failed:
         raise ConfigError(
@@ -159,11 +163,6 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
     for request_id, reply in new.items():
         store.put(request_id, replace(reply, owner=wave.owners.get(request_id)))
     return RepliesRead(wave, sum(request_id not in places for request_id in wave.owners), failed)
-
-
-def _is_new(reply: StoredReply, earlier: StoredReply | None) -> bool:
-    """Return True if a reply is to be stored: it answers a request that had no answer, or only a refusal."""
-    return reply.is_final and (earlier is None or reply.status < 400 <= earlier.status)
 
 
 def next_path(path: Path, number: int) -> Path:
