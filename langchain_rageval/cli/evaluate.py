@@ -45,17 +45,17 @@ from langchain_rageval.evaluation.job import STOPPED
 from langchain_rageval.evaluation.options import Batch
 from langchain_rageval.evaluation.until import Decided
 from langchain_rageval.metrics.structure import judges_of, names_of
-from langchain_rageval.report.anchors import rows_to_ask_again
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import is_report
 from langchain_rageval.report.gates import Gate, check_gates
-from langchain_rageval.report.joining import join_reports
 from langchain_rageval.report.labelling import read_labels
 from langchain_rageval.report.markdown import markdown_of, write_junit
+from langchain_rageval.report.metric_comparison import rows_to_ask_again
 from langchain_rageval.report.report import Report
+from langchain_rageval.report.rescoring import join_reports
 from langchain_rageval.run.usage import format_money
 from langchain_rageval.statistics.paired import pairs_to_show
-from langchain_rageval.trust.examined import ExaminedJudge, judge_gates
+from langchain_rageval.trust.qualification import ExaminedJudge, judge_gates
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from langchain_rageval.report.labelling import load_labels
 from langchain_rageval.report.report import Report
 from langchain_rageval.trust.agreement import HEADINGS as AGREEMENT_HEADINGS
 from langchain_rageval.trust.agreement import agreement
-from langchain_rageval.trust.examined import write_agreement
 from langchain_rageval.trust.fitness import STEPS_OF
 from langchain_rageval.trust.leaderboard import HEADINGS as BOARD_HEADINGS
 from langchain_rageval.trust.leaderboard import leaderboard, standing_cells
@@ -36,6 +35,7 @@ from langchain_rageval.trust.qualification import (
     STEP_HEADINGS,
     Fitness,
     Qualification,
+    write_agreement,
 )
 from langchain_rageval.trust.qualify import qualify_judge
 from langchain_rageval.trust.rubric_study import HEADINGS as STUDY_HEADINGS

@@ -23,7 +23,7 @@ from langchain_rageval.report.files import Bound, Decision, Outcome
 from langchain_rageval.report.gates import AGAINST_BASELINE
 from langchain_rageval.report.metric_comparison import LEAST_PAIRS
 from langchain_rageval.report.report import Report
-from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
+from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 
 @dataclass(frozen=True)

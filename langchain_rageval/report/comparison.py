@@ -14,14 +14,16 @@ from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError, did_you_mean
-from langchain_rageval.report.anchors import JudgeShift, judge_shifts, moved_verdicts
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, worst_of
 from langchain_rageval.report.metric_comparison import (
     LEAST_PAIRS,
+    JudgeShift,
     MetricComparison,
     Verdict,
     compare_metric,
+    judge_shifts,
+    moved_verdicts,
     value_in,
     with_verdict,
     with_verdicts,

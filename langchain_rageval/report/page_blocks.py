@@ -1,11 +1,14 @@
-"""Samples of a page, packed as gzip in base64."""
+"""Samples of a page, packed as gzip in base64, and their answers as trees of Markdown elements."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._internal.page import cut, pack
 from langchain_rageval.chains.sample_reader import SPANS
@@ -13,9 +16,15 @@ from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.grading import REFERENCE_SPANS
 from langchain_rageval.prompts.layout import NumberedContexts
-from langchain_rageval.report.answer_tree import build_answer_tree
 from langchain_rageval.report.files import row_line
 from langchain_rageval.report.labelling import standalone_findings
+from langchain_rageval.text.sentences import split_sentences
+from langchain_rageval.text.words import content_words
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
 
 PART = 100
 """Number of samples, or chunks, in one block."""
@@ -112,3 +121,186 @@ def _cut_all(value: Any) -> Any:
     if isinstance(value, list):
         return [_cut_all(item) for item in value]
     return {name: _cut_all(item) for name, item in value.items()} if isinstance(value, Mapping) else value
+
+
+Node = Any
+"""A text, or a list of a tag and its children."""
+
+_LONGEST = 20_000
+"""Most characters of an answer that is parsed."""
+_LEAST_SHARE = 0.5
+"""Share of a statement's words, weighted by rarity, that the sentence that holds it exceeds."""
+_LEAST_LETTERS = 0.8
+"""Least share of an answer's letters and digits that its tree must contain."""
+_INLINE = {"strong": "strong", "em": "em", "s": "s", "link": "link"}
+
+
+@dataclass
+class _Block:
+    """Text of a paragraph, a heading or a cell, as runs that share their formatting.
+
+    Attributes:
+        runs: texts with the tags around them, outermost first.
+    """
+
+    runs: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.runs)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return begin and end of each sentence."""
+        text, at, spans = self.text.replace("\n", " "), 0, []
+        for sentence in split_sentences(text):
+            begin = text.find(sentence, at)
+            if begin >= 0:
+                at = begin + len(sentence)
+                spans.append((begin, at))
+        return spans
+
+    def nodes(self, begin: int = 0, end: int | None = None) -> Iterator[Node]:
+        """Yield the nodes of a part of the text."""
+        at = 0
+        for text, tags in self.runs:
+            node: Node = text[max(0, begin - at) : None if end is None else max(0, end - at)]
+            at += len(text)
+            if node:
+                for tag in reversed(tags):
+                    node = [tag, node]
+                yield node
+
+
+def build_answer_tree(answer: str, statements: Sequence[str]) -> list[Node] | None:
+    """Return the nodes of an answer, or None if it is plain text without a marked sentence, or very long.
+
+    Args:
+        answer: the answer, as plain text or Markdown.
+        statements: statements of the answer; each marks the sentence that contains most of its words, if one contains
+            enough of them.
+    """
+    if len(answer) > _LONGEST:
+        return None
+    root: list[Node] = ["root"]
+    blocks: list[_Block] = []
+    _fill(root, blocks, _markdown().parse(answer))
+    if _letters(root) < _LEAST_LETTERS * sum(map(str.isalnum, answer)):
+        return None  # the parser drops what is nested too deeply
+    spans = [(block, span) for block in blocks for span in block.spans()]
+    marks = _marked_sentences([block.text[begin:end] for block, (begin, end) in spans], statements)
+    by_block: dict[int, list[tuple[int, int, list[int]]]] = {}
+    for place, (block, (begin, end)) in enumerate(spans):
+        if place in marks:
+            by_block.setdefault(id(block), []).append((begin, end, marks[place]))
+    nodes = [_finished(node, by_block) for node in root[1:]]
+    return None if nodes == [["p", answer.strip()]] else nodes
+
+
+@cache
+def _markdown() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    rules = ["code", "lheading", "reference", "html_block", "html_inline"]  # misread plain text, or are not wanted
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(rules)
+
+
+def _fill(root: list[Node], blocks: list[_Block], tokens: Iterable[Token]) -> None:
+    """Add the elements of tokens to a root, with each text as a block, which is also added to `blocks`."""
+    open_elements = [root]
+    for token in tokens:
+        if token.type == "inline":
+            block = _Block(list(_runs(token.children or [])))
+            blocks.append(block)
+            open_elements[-1].append(block)
+        elif token.type == "fence":
+            open_elements[-1].append(["pre", token.content])
+        elif token.type == "hr":
+            open_elements[-1].append(["hr"])
+        elif token.hidden:
+            continue
+        elif token.nesting == 1:
+            start = f" {token.attrs['start']}" if "start" in token.attrs else ""
+            element = ["heading" if token.type == "heading_open" else f"{token.tag}{start}"]
+            open_elements[-1].append(element)
+            open_elements.append(element)
+        elif token.nesting == -1:
+            open_elements.pop()
+
+
+def _runs(tokens: Sequence[Token]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    tags: list[str] = []
+    addresses: list[str] = []
+    label = ""
+    for token in tokens:
+        kind, _, side = token.type.partition("_")
+        if kind in _INLINE and side == "open":
+            tags.append(_INLINE[kind])
+            if kind == "link":
+                addresses.append(str(token.attrs.get("href", "")))
+                label = ""
+        elif kind in _INLINE and side == "close":
+            tags.pop()
+            if kind == "link" and (address := addresses.pop()) not in (label, f"mailto:{label}"):
+                yield f" ({address})", (*tags, "small")
+        elif token.type in ("softbreak", "hardbreak"):
+            yield "\n", tuple(tags)
+        elif token.type == "code_inline":
+            label += token.content
+            yield token.content, (*tags, "code")
+        elif token.type == "image":
+            yield token.content, (*tags, "em")
+            yield f" ({token.attrs.get('src', '')})", (*tags, "small")
+        else:
+            label += token.content
+            yield token.content, tuple(tags)
+
+
+def _finished(node: Node, marks: dict[int, list[tuple[int, int, list[int]]]]) -> Node:
+    """Return an element with its blocks replaced by nodes and their marked sentences."""
+    if not isinstance(node, list):
+        return node
+    children: list[Node] = []
+    for child in node[1:]:
+        if not isinstance(child, _Block):
+            children.append(_finished(child, marks))
+            continue
+        at = 0
+        for begin, end, places in marks.get(id(child), ()):
+            children += child.nodes(at, begin)
+            children.append(["mark", places, *child.nodes(begin, end)])
+            at = end
+        children += child.nodes(at)
+    return [node[0], *_joined(children)]
+
+
+def _letters(node: Node) -> int:
+    """Return the number of letters and digits in a node, whose blocks are not finished."""
+    if isinstance(node, list):
+        return sum(map(_letters, node[1:]))
+    return sum(map(str.isalnum, node.text if isinstance(node, _Block) else node))
+
+
+def _joined(nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes with texts that follow each other as one text."""
+    joined: list[Node] = []
+    for node in nodes:
+        if isinstance(node, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += node
+        else:
+            joined.append(node)
+    return joined
+
+
+def _marked_sentences(sentences: Sequence[str], statements: Sequence[str]) -> dict[int, list[int]]:
+    """Return the places of the statements that each sentence holds, by the place of the sentence."""
+    words = [content_words(sentence) for sentence in sentences]
+    frequency = Counter(word for found in words for word in found)
+    marks: dict[int, list[int]] = {}
+    for place, statement in enumerate(statements):
+        weights = {word: 1 / max(1, frequency[word]) for word in content_words(statement)}
+        total = sum(weights.values())
+        shares = [sum(weights[word] for word in found & weights.keys()) for found in words]
+        best = max(range(len(shares)), key=lambda n: (shares[n], -len(words[n])), default=None)
+        if best is not None and total and shares[best] > _LEAST_SHARE * total:
+            marks.setdefault(best, []).append(place)
+    return marks

@@ -1,13 +1,18 @@
-"""Rescoring: values of a metric with other options, computed from stored findings."""
+"""Rows with other scores: computed from stored findings with other options, or added by a later run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
-from langchain_rageval.data.instrument import join_digests, split_digests
+from langchain_rageval.data.instrument import Provenance, join_digests, split_digests
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.report.files import ReportData
+
+Run = TypeVar("Run", bound=ReportData)
 
 
 def rescore_rows(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:
@@ -79,3 +84,36 @@ def _agree(row: Row, names: Sequence[str], metric: Metric) -> bool:
         return not scores
     new = [metric.rescore(metric.read(row.sample), score) for score in scores]
     return all(one and new[0] and one.findings == new[0].findings and one.value == new[0].value for one in new)
+
+
+def join_reports(earlier: Run, later: Run) -> Run:
+    """Return the rows of a report with the scores of a later run over its samples added.
+
+    Args:
+        earlier: the report whose samples were scored again.
+        later: the later run; its rows have the indexes of the samples in `earlier.rows`. Its score replaces an earlier
+            one of the same metric.
+    """
+    added = {row.index: row.scores for row in later.rows}
+    audits = {row.index: row.audit for row in later.rows}
+    asked = {row.index: row.asked for row in later.rows}
+    rows = []
+    for number, row in enumerate(earlier.rows):
+        scores = added.get(number, {})
+        kept = {name: score for name, score in row.audit.items() if name not in scores}  # of replaced scores, none
+        audit = {**kept, **audits.get(number, {})}
+        anew = [*(name for name in row.asked if name not in scores), *asked.get(number, [])]
+        rows.append(row.model_copy(update={"scores": {**row.scores, **scores}, "audit": audit, "asked": anew}))
+    places = [row.index for row in earlier.rows]
+    left_out = {*earlier.left_out, *((places[number], metric) for number, metric in later.left_out)}
+    scored = {(row.index, metric) for row in rows for metric in row.scores}
+    return replace(
+        later,
+        rows=rows,
+        notes=[*dict.fromkeys([*earlier.notes, *later.notes])],
+        complete=earlier.complete and later.complete,
+        left_out=sorted(left_out - scored),
+        provenance=Provenance(
+            earlier.provenance.parts | later.provenance.parts, earlier.provenance.unknown | later.provenance.unknown
+        ),
+    )

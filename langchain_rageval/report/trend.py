@@ -11,15 +11,15 @@ from statistics import fmean
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Score
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.report.anchors import equal_rows, judge_shifts
 from langchain_rageval.report.comparison import check_margin
 from langchain_rageval.report.files import ReportData, metric_names
+from langchain_rageval.report.metric_comparison import equal_rows, judge_shifts
 from langchain_rageval.report.pairing import check_instruments, judges_of_scores, scores_by_metric
 from langchain_rageval.report.summary import summarise, value_range
 from langchain_rageval.report.trend_page import DriftAlarm, MeanChange, Trend
 from langchain_rageval.report.units import NONE, By, Slicer, units_of
 from langchain_rageval.report.unpaired import mix_shifts
-from langchain_rageval.statistics.drift import DriftDetector, change_points, spread_of_groups
+from langchain_rageval.statistics.sequential import DriftDetector, change_points, spread_of_groups
 
 _FORMS = {"day": "%Y-%m-%d", "week": "%G-W%V"}
 _LEAST_BASELINE = 6  # scored samples of a slice

@@ -16,8 +16,8 @@ from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.page import PageLanguage, printable_lines, shortened
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import BelowThreshold
-from langchain_rageval.report.anchors import JudgeShift
 from langchain_rageval.report.files import ReportData
+from langchain_rageval.report.metric_comparison import JudgeShift
 from langchain_rageval.report.page import Page, page_texts, read_template, render_page
 from langchain_rageval.report.summary import MetricSummary, Summary, worst_rows
 from langchain_rageval.report.tables import Analysis, html_table, number_text

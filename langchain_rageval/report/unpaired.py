@@ -15,10 +15,16 @@ import numpy as np
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Direction, Row
-from langchain_rageval.report.anchors import equal_rows, judge_shifts, moved_verdicts
 from langchain_rageval.report.comparison import Comparison, Require, check_require
 from langchain_rageval.report.gates import value_of
-from langchain_rageval.report.metric_comparison import MetricComparison, Verdict, with_verdicts
+from langchain_rageval.report.metric_comparison import (
+    MetricComparison,
+    Verdict,
+    equal_rows,
+    judge_shifts,
+    moved_verdicts,
+    with_verdicts,
+)
 from langchain_rageval.report.pairing import metrics_in_common, pair_rows
 from langchain_rageval.report.summary import value_range
 from langchain_rageval.report.units import NONE, By, Slicer, Units

@@ -1,7 +1,13 @@
 """Pure statistics: intervals, paired comparisons, agreement with labels, and ranking measures."""
 
 from langchain_rageval.statistics.agreement import Estimate, krippendorff_alpha
-from langchain_rageval.statistics.intervals import bounded_mean_interval, student_t_p, student_t_quantile
+from langchain_rageval.statistics.intervals import (
+    PredictionPoweredMean,
+    bounded_mean_interval,
+    prediction_powered_mean,
+    student_t_p,
+    student_t_quantile,
+)
 from langchain_rageval.statistics.paired import (
     PairedDifference,
     detectable_difference,
@@ -9,7 +15,6 @@ from langchain_rageval.statistics.paired import (
     paired_difference,
     sign_flip_p,
 )
-from langchain_rageval.statistics.prediction_powered import PredictionPoweredMean, prediction_powered_mean
 
 __all__ = [
     "Estimate",

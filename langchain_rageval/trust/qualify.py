@@ -29,9 +29,8 @@ from langchain_rageval.run.progress import show_progress
 from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run, fill_defaults
 from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, Probe, ProbeResult, ask_item, list_probes
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, step_statistics
-from langchain_rageval.trust.items import LabelledItem, labelled_items, load_items, read_items
+from langchain_rageval.trust.items import LabelledItem, labelled_items, load_items, read_items, rule_verdicts
 from langchain_rageval.trust.qualification import Qualification
-from langchain_rageval.trust.surface import rule_verdicts
 
 LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")
 

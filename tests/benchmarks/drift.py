@@ -5,7 +5,7 @@ python tests/benchmarks/drift.py
 
 import numpy as np
 
-from langchain_rageval.statistics.drift import DriftDetector, change_points
+from langchain_rageval.statistics.sequential import DriftDetector, change_points
 
 MEAN, WATCHES, PER_DAY = 0.85, 40, 100
 

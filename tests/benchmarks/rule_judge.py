@@ -28,10 +28,9 @@ from helpers.item_checks import HEADLINE, options_of
 from langchain_rageval.statistics import paired_difference
 from langchain_rageval.trust.examination import EMBEDDING_STEP
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step
-from langchain_rageval.trust.items import LabelledItem, labelled_items
+from langchain_rageval.trust.items import LabelledItem, labelled_items, rule_half, surface_features
 from langchain_rageval.trust.qualification import Fitness, Proportion
 from langchain_rageval.trust.qualify import _baseline_hits
-from langchain_rageval.trust.surface import rule_half, surface_features
 
 RULES = Path(str(files("langchain_rageval.trust") / "labelled_items" / "rules.json"))
 

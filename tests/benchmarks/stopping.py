@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from table_in_document import RESULTS, show_or_write
 
 from langchain_rageval.statistics import confidence_sequence
-from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
+from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 DOCUMENT = RESULTS / "stopping.md"
 BEGIN, END = "<!-- table of tests/benchmarks/stopping.py -->", "<!-- end of the table -->"

@@ -25,8 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from helpers.item_checks import problems
 
 from langchain_rageval.statistics import holm, student_t_p
-from langchain_rageval.trust.items import LabelledItem, labelled_items
-from langchain_rageval.trust.surface import elements_of, surface_features
+from langchain_rageval.trust.items import LabelledItem, elements_of, labelled_items, surface_features
 
 LIMIT = 0.55
 _KIND = {"FN": "FP", "facts": "stated", "no facts": "not stated"}

@@ -12,8 +12,8 @@ from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import FakeListChatModel
 
 from langchain_rageval import Judge, OfflineJudge, Report, evaluate, exact_match, faithfulness, trend
-from langchain_rageval.report.anchors import LEAST_ANCHORS, rows_to_ask_again
-from langchain_rageval.report.joining import join_reports
+from langchain_rageval.report.metric_comparison import LEAST_ANCHORS, rows_to_ask_again
+from langchain_rageval.report.rescoring import join_reports
 
 SAMPLE = {"answer": "Munich is old.", "contexts": ["Munich is old."], "references": ["no"]}
 SAMPLES = [{"id": str(n), "question": f"Q{n}?", **SAMPLE} for n in range(3)]

@@ -7,7 +7,7 @@ from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.report.answer_tree import build_answer_tree
+from langchain_rageval.report.page_blocks import build_answer_tree
 
 TAGS = {"p", "heading", "ul", "ol", "li", "blockquote", "pre", "hr", "table", "thead", "tbody", "tr", "th", "td"}
 TAGS |= {"strong", "em", "s", "code", "link", "small", "mark"}

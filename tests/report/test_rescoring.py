@@ -48,7 +48,7 @@ from langchain_rageval import (
     rubric,
     suite,
 )
-from langchain_rageval.report.joining import join_reports
+from langchain_rageval.report.rescoring import join_reports
 
 EMBEDDINGS = HashingEmbeddings()
 WORDS = PairScores(lambda one, other: len({*one.split()} & {*other.split()}) / len({*one.split(), *other.split()}))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
+from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 
 def scores_like_faithfulness(rng, size, mean):
@@ -58,7 +58,7 @@ def test_a_gate_at_the_mean_is_decided_wrongly_as_often_as_the_error_allows(monk
 
     Half the error would make both shares too small, twice the error too large.
     """
-    monkeypatch.setattr("langchain_rageval.statistics.confidence_sequence._GRID", 2)
+    monkeypatch.setattr("langchain_rageval.statistics.sequential._GRID", 2)
     rng, error, runs = np.random.default_rng(6), 0.4, 150
     passed = failed = 0
     for _ in range(runs):
@@ -91,7 +91,7 @@ def test_the_two_ends_have_errors_of_their_own():
     ("means", "statements", "most"), [((0.9, 0.7), 1, 112), ((0.95, 0.65), 1, 52), ((0.9, 0.7), 5, 60)]
 )
 def test_a_gate_of_point_eight_is_decided_after_few_of_a_thousand_values(monkeypatch, means, statements, most):
-    monkeypatch.setattr("langchain_rageval.statistics.confidence_sequence._GRID", 2)
+    monkeypatch.setattr("langchain_rageval.statistics.sequential._GRID", 2)
     rng = np.random.default_rng(8)
     counts = [stop_at(rng.binomial(statements, mean, 1000) / statements, 0.8)[0] for mean in means for _ in range(60)]
     assert np.mean(counts) <= most

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from langchain_rageval.statistics import bounded_mean_interval
-from langchain_rageval.statistics.drift import DriftDetector, change_points, spread_of_groups
+from langchain_rageval.statistics.sequential import DriftDetector, change_points, spread_of_groups
 
 
 def shares(rng, size, mean):

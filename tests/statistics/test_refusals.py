@@ -6,12 +6,10 @@ from functools import partial
 import pytest
 from helpers.each import each
 
-from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
-from langchain_rageval.statistics.drift import DriftDetector, change_points
-from langchain_rageval.statistics.intervals import bounded_mean_interval
+from langchain_rageval.statistics.intervals import bounded_mean_interval, prediction_powered_mean
 from langchain_rageval.statistics.paired import paired_difference
-from langchain_rageval.statistics.prediction_powered import prediction_powered_mean
 from langchain_rageval.statistics.ranking import average_precision, hit_rate, mrr, ndcg, precision, recall
+from langchain_rageval.statistics.sequential import ConfidenceSequence, DriftDetector, change_points
 
 MEASURES = (ndcg, mrr, average_precision, precision, hit_rate, partial(recall, relevant=2))
 TOO_HIGH = "every value must be in [0, 1]; got {}: divide by the highest grade of the scale"

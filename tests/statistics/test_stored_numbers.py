@@ -7,9 +7,12 @@ import pytest
 from helpers.stored import assert_stored
 
 from langchain_rageval.statistics.agreement import STATISTICS, Tables, estimates, krippendorff_alpha, share
-from langchain_rageval.statistics.confidence_sequence import ConfidenceSequence
-from langchain_rageval.statistics.drift import DriftDetector, change_points
-from langchain_rageval.statistics.intervals import bounded_mean_interval, student_t_p, student_t_quantile
+from langchain_rageval.statistics.intervals import (
+    bounded_mean_interval,
+    prediction_powered_mean,
+    student_t_p,
+    student_t_quantile,
+)
 from langchain_rageval.statistics.paired import (
     Stratum,
     detectable_difference,
@@ -17,8 +20,8 @@ from langchain_rageval.statistics.paired import (
     sign_flip_p,
     unpaired_difference,
 )
-from langchain_rageval.statistics.prediction_powered import prediction_powered_mean
 from langchain_rageval.statistics.ranking import average_precision, hit_rate, mrr, ndcg, precision, recall
+from langchain_rageval.statistics.sequential import ConfidenceSequence, DriftDetector, change_points
 
 SIZES = (1, 2, 3, 6, 14, 15, 16, 40)
 

@@ -10,7 +10,7 @@ from helpers.reports import row, scored
 from langchain_rageval import ConfigError, Judge, OfflineJudge, Report, agreement, evaluate, exact_match, faithfulness
 from langchain_rageval.data.instrument import step_digests
 from langchain_rageval.prompts.promptset import PromptSet
-from langchain_rageval.trust.examined import ExaminedJudge, judge_gates, write_agreement
+from langchain_rageval.trust.qualification import ExaminedJudge, judge_gates, write_agreement
 from langchain_rageval.trust.qualify import qualify_judge
 
 SAMPLE = {"question": "Q?", "answer": "Munich is old.", "contexts": ["Munich is old."], "references": ["It is old."]}
