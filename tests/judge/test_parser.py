@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import yaml
 from helpers.each import each
 from helpers.stored import assert_stored
 from hypothesis import example, given
@@ -24,7 +25,9 @@ from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.judge.reply import reply_texts
 from langchain_rageval.prompts.answer_schemas import Statements
 
-CORPUS = Path(__file__).parents[1] / "fixtures" / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+CORPUS = FIXTURES / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
+REPLIES = yaml.safe_load((FIXTURES / "replies.yaml").read_text(encoding="utf-8"))
 
 
 class Verdict(BaseModel):
@@ -63,43 +66,7 @@ def refusal_of(schema, text):
     return str(caught.value)
 
 
-@each(
-    "text",
-    [
-        ONE,
-        f"```json\n{ONE}\n```",
-        f"Вот вердикты:\n{ONE}\nГотово {{a, b}}.",
-        f"<think>Может, {{'verdicts': []}}?</think>{ONE}",
-        f"Подумал.</think>{ONE}",
-        f"{ONE}\n\nЕщё раз: {ONE}",
-        f"[{ONE}]",
-        f'{{"Verdicts": {ONE}}}',
-        f'[{{"result": {ONE}}}]',
-        ONE.replace('"', "'"),
-        "{“verdicts”: [{“statement”: 1, “reason”: “да”, “verdict”: “supported”}]}",
-        '{"verdicts": [{"statement": "1", "reason": "да", "verdict": "supported", "extra": None,},],}',
-        f'Пример: {{"statement": 7}}. Ответ: {ONE}',
-        f"\ufeff{ONE}",
-        f"<thinking>{{'verdicts': []}}?</thinking>{ONE}",
-        f'<tool_call>{{"name": "Verdicts", "arguments": {ONE}}}</tool_call>',
-        f'[TOOL_CALLS] [{{"name": "Verdicts", "arguments": {ONE}}}]',
-        f"[TOOL_CALLS]Verdicts[ARGS]{ONE}",
-        f'<|python_tag|>{{"name": "Verdicts", "parameters": {ONE}}}',
-        f"<function=Verdicts>{ONE}</function>",
-        f'<|channel|>analysis<|message|>{{"verdicts": []}}<|end|><|start|>assistant<|channel|>final<|message|>{ONE}',
-        json.dumps(ONE),
-        json.dumps(ONE)[1:-1],
-        f"```json\n{json.dumps(ONE)}\n```",
-        f'{{"Verdicts": {json.dumps(ONE)}}}',
-        f'{{"Verdicts": {ONE}, "note": "готово"}}',
-        ITEMS,
-        f'{{"Verdicts": {ITEMS}}}',
-        ONE.replace('"verdicts"', "verdicts").replace('"statement"', "statement"),
-        ONE.replace(", ", ", // да\n"),
-        ONE.replace(", ", ",\u00a0"),
-        ONE.replace('"supported"', '"Supported."').replace("1", '"#1"'),
-    ],
-)
+@each("text", REPLIES["read"])
 def test_every_spelling_reads_the_same(text):
     assert PARSER.parse(text) == WANTED
 
@@ -112,7 +79,7 @@ def test_a_line_break_after_a_backslash_is_not_guessed():
     assert "Invalid \\escape" in refusal_of(Texts, '["a\\\nb"]')
 
 
-@each("number", ["NaN", "Infinity", "-Infinity", "1e999", '"NaN"', '"inf"'])
+@each("number", REPLIES["no_numbers"])
 def test_what_is_not_a_number_is_refused(number):
     refusal_of(Defaults, f'{{"score": {number}}}')
 
@@ -164,7 +131,7 @@ def test_an_object_without_any_key_of_the_class_is_not_filled_with_defaults():
     assert StrictJsonOutputParser(Defaults).parse('{"result": {"items": ["a"]}}').items == ["a"]
 
 
-@each("text", ["", " \n", "<think>да</think>", "Не могу ответить.", "null", '"да"', "Verdict: 0"])
+@each("text", REPLIES["no_json"])
 def test_a_reply_without_the_json_is_refused(text):
     refusal_of(Verdicts, text)
 
@@ -181,30 +148,7 @@ def test_the_message_says_where_what_was_expected_and_what_came():
 OTHER = ONE.replace("supported", "absent")
 
 
-@each(
-    "text",
-    [
-        f'<tool_call>{{"name": "Search", "arguments": {ONE}}}</tool_call>',
-        f'<tool_call>{{"name": "Verdicts", "arguments": {ONE}}}</tool_call>{OTHER}',
-        f'[TOOL_CALLS] [{{"name": "Verdicts", "arguments": {ONE}}}, {{"name": "Verdicts", "arguments": {OTHER}}}]',
-        f"<|channel|>final<|message|>{ONE}<|end|><|channel|>final<|message|>{OTHER}",
-        f"<|channel|>analysis<|message|>{ONE}",
-        f"<thinking>{ONE}",
-        f"{json.dumps(ONE)[:-3]}",
-        f'{{"draft": {ONE}}}',
-        f'{{"Verdicts": {ONE}, "verdicts": []}}',
-        f'{{"Verdicts": {ONE}, "final": {OTHER}}}',
-        ONE.replace('"supported"', '"supported" /* or absent */'),
-        ONE.replace('"supported"', '"supported" /* {"verdict": "x"} */'),
-        ONE.replace('"supported"', '"supported", "Verdict": "absent"'),
-        ONE.replace('"supported"', '"not supported"'),
-        ONE.replace('"statement": 1', '"statement": true'),
-        ONE.replace('"statement": 1', '"statement": "1-2"'),
-        ONE.replace('"statement"', "the statement"),
-        ONE.replace('"reason": "да"', '"reason": да'),
-        ONE.replace('"reason": "да"', '"reason": 1.5'),
-    ],
-)
+@each("text", REPLIES["refused"])
 def test_what_could_be_read_in_two_ways_or_not_at_all_is_refused(text):
     refusal_of(Verdicts, text)
 
@@ -263,35 +207,8 @@ class FinishReason(Enum):
 
 @each(
     ("metadata", "message"),
-    [
-        ({"finish_reason": "length"}, "cut off"),
-        ({"finish_reason": "max_tokens"}, "cut off"),
-        ({"stop_reason": "max_tokens"}, "cut off"),
-        ({"done_reason": "length"}, "cut off"),
-        ({"incomplete_details": {"reason": "max_output_tokens"}}, "cut off"),
-        ({"finish_reason": "content_filter"}, "refused"),
-        ({"finish_reason": "blacklist"}, "refused"),
-        ({"stopReason": "max_tokens"}, "cut off"),
-        ({"stopReason": "model_context_window_exceeded"}, "cut off"),
-        ({"finishReason": "MAX_TOKENS"}, "cut off"),
-        ({"finish_reason": FinishReason.MAX_TOKENS}, "cut off"),
-        ({"finish_reason": "FinishReason.MAX_TOKENS"}, "cut off"),
-        ({"finish_reason": 2}, "cut off"),
-        ({"finish_reason": "model_length"}, "cut off"),
-        ({"status": "incomplete"}, "cut off"),
-        ({"stop_type": "limit"}, "cut off"),
-        ({"stopped_limit": True}, "cut off"),
-        ({"done": False}, "cut off"),
-        ({"choices": [{"finish_reason": "length"}]}, "cut off"),
-        ({"status": "ALTERNATIVE_STATUS_TRUNCATED_FINAL"}, "cut off"),
-        ({"finish_reason": "SAFETY"}, "refused"),
-        ({"finish_reason": FinishReason.SAFETY}, "refused"),
-        ({"stopReason": "guardrail_intervened"}, "refused"),
-        ({"incomplete_details": {"reason": "content_filter"}}, "refused"),
-        ({"finish_reason": "error"}, "unknown reason"),
-        ({"stop_reason": "pause_turn"}, "unknown reason"),
-        ({"status": "failed"}, "unknown reason"),
-    ],
+    REPLIES["stops"]
+    + [({"finish_reason": FinishReason.MAX_TOKENS}, "cut off"), ({"finish_reason": FinishReason.SAFETY}, "refused")],
 )
 def test_how_the_reply_stopped_is_read_from_the_message_and_the_generation(metadata, message):
     for generation in (
@@ -304,23 +221,7 @@ def test_how_the_reply_stopped_is_read_from_the_message_and_the_generation(metad
         assert caught.value.llm_output == ONE
 
 
-@each(
-    "metadata",
-    [
-        *({"finish_reason": reason} for reason in ("stop", "STOP", "tool_calls", "eos_token", "COMPLETE", 1, None, "")),
-        *(
-            {"finish_reason": reason}
-            for reason in (FinishReason.STOP, "FinishReason.STOP", "STOPSTOP", "function_call")
-        ),
-        *({"stopReason": reason} for reason in ("end_turn", "tool_use", "stop_sequence")),
-        {"done_reason": "stop", "done": True},
-        {"finish_reason": "stop", "stop_reason": 128009},
-        {"finish_reason": "stop", "stop_reason": "###"},
-        {"status": "completed", "incomplete_details": None},
-        {"stop_type": "eos", "truncated": False},
-        {"status": 200},
-    ],
-)
+@each("metadata", [*REPLIES["ends"], {"finish_reason": FinishReason.STOP}])
 def test_a_reply_that_ended_by_itself_is_read(metadata):
     assert PARSER.read_message(AIMessage(ONE, response_metadata=metadata)) == WANTED
 
@@ -504,25 +405,7 @@ def test_no_strict_prefix_is_accepted(value, data):
             PARSER.parse(prefix)
 
 
-DRAFT = '{"verdicts": []}'
-
-
-@each(
-    "text",
-    [
-        json.dumps(ONE),
-        json.dumps(ONE)[1:-1],
-        ITEMS,
-        f'{{"Verdicts": {ITEMS}}}',
-        f'<tool_call>{{"name": "Verdicts", "arguments": {ONE}}}</tool_call>',
-        f'[TOOL_CALLS] [{{"name": "Verdicts", "arguments": {json.dumps(ONE)}}}]',
-        f"<thinking>{DRAFT}</thinking>{ONE}",
-        f"<|channel|>analysis<|message|>{DRAFT}<|end|><|start|>assistant<|channel|>final<|message|>{ONE}<|return|>",
-        f"analysisMaybe {DRAFT}?assistantfinal{ONE}",
-        ONE.replace(", ", ", /* да */"),
-        ONE.replace('"verdicts"', "verdicts"),
-    ],
-)
+@each("text", REPLIES["cut_anywhere"])
 def test_no_prefix_of_a_reply_is_read_as_another_answer(text):
     answers = []
     for end in range(len(text) + 1):
@@ -587,38 +470,7 @@ def test_no_tool_call_raises_anything_else(schema, arguments):
 
 
 @pytest.mark.gate
-@each(
-    "piece",
-    [
-        *(
-            "{",
-            "[",
-            "'",
-            '"',
-            "{}",
-            "{'a': ",
-            "['\\",
-            '["\\',
-            "[' ",
-            "{ ",
-            "см. {a, b} и [c] ",
-            "[«",
-            "</think>",
-            "[1,",
-            "]",
-        ),
-        *(
-            "{a: 1, // b\n",
-            "[1 /* ",
-            "<thinking>",
-            "<|channel|>analysis<|message|>",
-            "<|channel|>",
-            "[\\'",
-            '{\\"',
-            "[\u200b",
-        ),
-    ],
-)
+@each("piece", REPLIES["pieces"])
 def test_a_megabyte_of_anything_takes_linear_time(piece):
     text = (piece * (1_000_000 // len(piece) + 1))[:1_000_000]
     began = time.process_time()

@@ -1,8 +1,11 @@
+"""Repairs of JSON that is not quite valid, and of values that are not quite as the schema asks."""
+
 import json
-from contextlib import suppress
+from pathlib import Path
 from typing import Literal
 
 import pytest
+import yaml
 from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,16 +14,179 @@ from pydantic import BaseModel
 
 from langchain_rageval.judge.parser import StrictJsonOutputParser, strict_schema
 from langchain_rageval.judge.repairs import (
-    arguments_of,
+    REPAIRS,
+    CutOff,
     as_field,
-    bare_word,
     boolean_of,
+    final_channel,
     integer_of,
+    json_literals,
+    json_spans,
     label_of,
+    no_escaped_marks,
+    no_trailing_commas,
+    plain_spaces,
+    quoted_keys,
     readings,
     respell,
+    straight_quotes,
 )
 from langchain_rageval.steps import AspectVerdict, ContextVerdicts, Statements, Verdicts
+
+REPLIES = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "replies.yaml").read_text(encoding="utf-8"))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+CONTAINERS = st.lists(JSON) | st.dictionaries(st.text(), JSON)
+
+
+def repaired(text):
+    for repair in REPAIRS:
+        text = repair(text)
+    return text
+
+
+@each(("text", "spans"), REPLIES["spans"])
+def test_spans_are_found_in_fences_and_prose(text, spans):
+    assert json_spans(text) == spans
+
+
+@each("text", REPLIES["thoughts"])
+def test_thoughts_are_skipped(text):
+    assert json_spans(text) == ['{"a": 1}']
+
+
+def test_a_thought_inside_a_string_is_what_the_string_says():
+    assert json_spans('Ответ: {"a": "<think>x</think>"}') == ['{"a": "<think>x</think>"}']
+
+
+def test_without_spans_the_text_after_the_thought_is_returned():
+    assert json_spans("<think>да</think>\n 1 ") == ["1"]
+
+
+@each("text", REPLIES["unclosed"])
+def test_unclosed_brackets_are_cut_off(text):
+    with pytest.raises(CutOff):
+        json_spans(text)
+
+
+@each(("text", "value"), REPLIES["quotes"])
+def test_other_quotes_become_double_quotes(text, value):
+    assert json.loads(straight_quotes(text)) == value
+
+
+def test_python_literals_become_json_literals():
+    assert json.loads(json_literals('{"a": True, "b": False, "c": [None], "d": "True, None"}')) == {
+        "a": True,
+        "b": False,
+        "c": [None],
+        "d": "True, None",
+    }
+
+
+def test_trailing_commas_are_removed():
+    assert json.loads(no_trailing_commas('{"a": ["x,]", "б",\n], "c": {"d": 1 , } ,}')) == {
+        "a": ["x,]", "б"],
+        "c": {"d": 1},
+    }
+
+
+@each("text", REPLIES["commas"])
+def test_a_comma_in_place_of_an_item_is_not_repaired(text):
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(no_trailing_commas(text))
+
+
+@each(("text", "value"), REPLIES["comments"])
+def test_comments_are_removed_outside_of_strings(text, value):
+    (span,) = json_spans(text)
+    assert json.loads(repaired(span)) == value
+
+
+@each("text", REPLIES["remarks"])
+def test_comments_that_may_hold_data_and_other_remarks_are_not_removed(text):
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(repaired(text))
+
+
+def test_bare_keys_are_quoted():
+    assert json.loads(quoted_keys('{verdicts: [{номер: 1, "b": "{c: d}"}]}')) == {
+        "verdicts": [{"номер": 1, "b": "{c: d}"}]
+    }
+
+
+@each("text", REPLIES["bare_words"])
+def test_bare_values_and_other_bare_words_are_not_quoted(text):
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(repaired(text))
+
+
+def test_no_break_spaces_between_tokens_are_spaces_and_those_in_strings_stay():
+    text = '\ufeff{\u00a0"a\u00a0b":\u20031,\u200b"c": "\u3000"}'
+    (span,) = json_spans(text)
+    assert json.loads(plain_spaces(span)) == {"a\u00a0b": 1, "c": "\u3000"}
+
+
+def test_a_no_break_space_within_a_number_is_not_removed():
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(plain_spaces("[1\u00a0000]"))
+
+
+def test_escaped_marks_of_markdown_are_the_marks():
+    text = r'["user\_id", "2 \* 3", "a\\_b", "\$5", "100\%", "\#3", "it\'s", "a\\", "\\\'", "\u0027"]'
+    marks = ["user_id", "2 * 3", "a\\_b", "$5", "100%", "#3", "it's", "a\\", "\\'", "'"]
+    assert json.loads(no_escaped_marks(text)) == marks
+
+
+def test_one_brace_too_many_at_the_end_is_dropped_and_nothing_else():
+    for text in ('{"a": 1}}', '```json\n{"a": 1}}\n```', '{"a": 1}\n}'):
+        assert json_spans(text) == ['{"a": 1}']
+    for text in ('{"a": 1}}}', '{"a": 1}]', '{"a": 1}}, {"a": 2}', '{"a": 1}} and more'):
+        with pytest.raises(CutOff, match="more brackets close than open"):
+            json_spans(text)
+
+
+@each("text", REPLIES["escapes"])
+def test_other_unknown_escapes_are_not_guessed(text):
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(repaired(text))
+
+
+@each("text", REPLIES["harmony"])
+def test_of_the_harmony_format_only_the_final_channel_and_calls_are_kept(text):
+    assert json_spans(final_channel(text)) == ['{"a": 1}']
+
+
+@each("text", REPLIES["no_final_channel"])
+def test_without_a_final_channel_nothing_is_left(text):
+    assert json_spans(final_channel(text)) == [""]
+
+
+@each("text", REPLIES["other_formats"])
+def test_texts_in_other_formats_are_unchanged(text):
+    assert final_channel(text) == text
+
+
+@pytest.mark.gate
+@given(CONTAINERS)
+def test_valid_json_is_one_span_that_no_repair_touches(value):
+    text = json.dumps(value, ensure_ascii=False)
+    assert json_spans(text) == [text]
+    assert all(repair(text) == text for repair in REPAIRS)
+
+
+# Python's repr uses single quotes for the first kind; for the second also double ones, then without escapes.
+PYTHON_TEXTS = st.text().filter(lambda text: "'" not in text or '"' in text) | st.text("it's, }]:яй“«")
+
+
+@given(st.lists(PYTHON_TEXTS | st.booleans() | st.none() | st.dictionaries(PYTHON_TEXTS, PYTHON_TEXTS)))
+def test_a_python_repr_keeps_every_character(value):
+    (text,) = json_spans(repr(value))
+    for repair in REPAIRS:
+        text = repair(text)
+    assert json.loads(text) == value
+
 
 LABELS = ["supported", "contradicted", "absent", "not given"]
 SCHEMA = strict_schema(Verdicts)
@@ -28,13 +194,7 @@ ITEM = {"statement": 1, "reason": "r", "evidence": ["1.1"], "verdict": "absent"}
 ANSWER = {"verdicts": [ITEM]}
 
 
-@each(
-    "text",
-    [
-        *("Supported", "SUPPORTED", "supported.", " supported ", '"supported"', "**Supported**", "`supported`,"),
-        *("(supported)", "[supported]", "«supported».", "\u00a0supported!"),
-    ],
-)  # fmt: skip
+@each("text", REPLIES["supported"])
 def test_a_label_may_differ_in_case_and_punctuation(text):
     assert label_of(text, LABELS) == "supported"
 
@@ -43,14 +203,7 @@ def test_a_label_may_differ_in_its_separator():
     assert label_of("NOT_GIVEN", LABELS) == label_of("Not-given.", LABELS) == "not given"
 
 
-@each(
-    "text",
-    [
-        *("unsupported", "not supported", "partially supported", "supported?", "support"),
-        *("-supported", "!supported", "~supported", "supported/absent", "supported, absent", "supported (1.1)", ""),
-        *("supported...", "1. supported", "verdict: supported", "supported: no", "подтверждено", "supported…"),
-    ],
-)  # fmt: skip
+@each("text", REPLIES["no_labels"])
 def test_what_is_no_label_stays_as_it_is(text):
     assert label_of(text, LABELS) == text
 
@@ -60,42 +213,27 @@ def test_a_label_that_two_labels_spell_is_not_chosen():
     assert label_of("Yes", ["yes", "Yes"]) == "Yes"
 
 
-@each("text", ["да", "Да.", "YES", "yes.", "是", "是。", "예", "네", "sì", "Sì!", "True", "истина", " «да» "])
+@each("text", REPLIES["true_words"])
 def test_words_of_the_prompts_languages_are_true(text):
     assert boolean_of(text) is True
 
 
-@each("text", ["нет", "Нет.", "NO", "no,", "否", "아니오", "아니요", "No.", "False", "ложь", "(нет)"])
+@each("text", REPLIES["false_words"])
 def test_words_of_the_prompts_languages_are_false(text):
     assert boolean_of(text) is False
 
 
-@each(
-    "text",
-    ["не", "да, но", "да/нет", "нет?", "не да", "скорее да", "no...", "yes and no", "不是", "useful", "", "да 1"],
-)  # fmt: skip
+@each("text", REPLIES["neither_yes_nor_no"])
 def test_what_is_no_yes_or_no_stays_as_it_is(text):
     assert boolean_of(text) == text
 
 
-@each(
-    "text",
-    [
-        *("#1", "1.", "[1]", "(1)", "1)", "1:", "№1", "№ 1", "[#1]", "**1**", " 1 ", '"1"', "#1."),
-        *("Statement 1", "statement #1", "statement_1", "Statement [1]"),
-    ],
-)  # fmt: skip
+@each("text", REPLIES["number_1"])
 def test_a_number_may_have_a_mark(text):
     assert integer_of(text, "statement") == 1
 
 
-@each(
-    "text",
-    [
-        *("1-2", "1, 2", "1.5", "1.1", "[1.1]", "[1", "1]", "1/2", "one", "#", "", "A.1", "#1 #2", "context 1"),
-        *("1st", "-1", "1 of 3", "~1", "<1", "1?", "1e3", "statement", "statement A", "١", "4/5", "1%", "[1][2]"),
-    ],
-)  # fmt: skip
+@each("text", REPLIES["no_single_numbers"])
 def test_what_is_no_single_number_stays_as_it_is(text):
     assert integer_of(text, "statement") == text
 
@@ -155,53 +293,13 @@ def test_an_optional_value_is_respelled_by_its_only_type():
     assert spelled({"useful": None}, Answer) == {"useful": None}
 
 
-@each(
-    "value",
-    [
-        [ANSWER],
-        {"result": ANSWER},
-        {"Verdicts": ANSWER},
-        {"Verdicts": ANSWER, "explanation": "…"},
-        {"result": [ANSWER]},
-        {"Verdicts": [ITEM]},
-        [ITEM],
-        [ITEM, ITEM],
-        json.dumps(ANSWER),
-        {"Verdicts": json.dumps(ANSWER)},
-        {"name": "Verdicts", "arguments": ANSWER},
-        {"name": "verdicts", "parameters": ANSWER},
-        [{"name": "Verdicts", "arguments": json.dumps(ANSWER), "id": "abc"}],
-        {"tool_calls": [{"type": "function", "function": {"name": "Verdicts", "arguments": json.dumps(ANSWER)}}]},
-        {"name": "functions.Verdicts", "arguments": ANSWER},
-        {"action": "Verdicts", "action_input": ANSWER},
-    ],
-)
+@each("value", REPLIES["wrapped"])
 def test_the_answer_is_found_in_what_is_around_it(value):
     found = [reading for reading in readings(value, SCHEMA, json.loads) if isinstance(reading, dict)]
     assert any(reading.keys() == {"verdicts"} and ITEM in reading["verdicts"] for reading in found)
 
 
-@each(
-    "value",
-    [
-        [ANSWER, ANSWER],
-        [[ANSWER]],
-        {"draft": ANSWER},
-        {"Example": ANSWER},
-        {"a": ANSWER, "b": 1},
-        {"name": "search", "arguments": ANSWER},
-        {"name": "Verdicts", "arguments": ANSWER, "parameters": ANSWER},
-        {"name": "Verdicts", "arguments": ANSWER, "result": {"verdicts": []}},
-        {"Verdicts": ANSWER, "final": {"verdicts": []}},
-        {"Verdicts": ANSWER, "final": '{"verdicts": []}'},
-        [{"a": 1}, ITEM],
-        [],
-        [1],
-        ["a"],
-        "[1",
-        7,
-    ],
-)
+@each("value", REPLIES["not_wrapped"])
 def test_other_values_are_not_unpacked(value):
     found = [reading for reading in readings(value, SCHEMA, json.loads) if isinstance(reading, dict)]
     assert not any(reading.get("verdicts") == [ITEM] for reading in found)
@@ -249,29 +347,3 @@ def test_what_decides_nothing_may_be_missing_or_a_list_and_what_decides_may_not(
     for wrong in ({"evidence": None, "verdict": "supported"}, {"reason": {"a": 1}}, {"evidence": [["1.1"], "1.2"]}):
         with pytest.raises(OutputParserException):
             read(**wrong)
-
-
-def test_the_arguments_of_another_tool_are_no_answer():
-    assert arguments_of({"name": "Verdicts", "args": ANSWER}, SCHEMA) is ANSWER
-    assert arguments_of({"name": "Search", "args": ANSWER}, SCHEMA) is None
-    assert arguments_of({"args": ANSWER}, SCHEMA) is None
-
-
-@given(st.text())
-def test_a_bare_word_is_part_of_the_text(text):
-    assert bare_word(text) in text
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["да", "#1", "[1]", "{}", "Absent."]),
-    lambda inner: (
-        st.lists(inner) | st.dictionaries(st.sampled_from(["verdicts", "Verdicts", "name", "args", "a"]), inner)
-    ),
-)
-
-
-@given(JSON)
-def test_any_value_is_read_or_refused_with_a_value_error(value):
-    for reading in readings(value, SCHEMA, json.loads):
-        with suppress(ValueError):
-            respell(reading, SCHEMA, json.loads)
