@@ -22,7 +22,7 @@ from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.data.tables import is_table, table_rows
 from langchain_rageval.errors import ConfigError, SampleError
-from langchain_rageval.metrics.context_precision import AGAINST, AgainstText
+from langchain_rageval.metrics.context_metrics import AGAINST, AgainstText
 from langchain_rageval.metrics.grading import LabelGrader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.structure import metrics_in, names_of, problem_of, remedy_for, stages_of

@@ -5,6 +5,11 @@ from typing import Literal
 
 _FILES: Mapping[str, str] = {
     "noise_sensitivity": "claim_metrics",
+    **dict.fromkeys(("abstention", "aspect_critique"), "answer_verdicts"),
+    **dict.fromkeys(("answer_relevance", "answer_similarity"), "similarity_metrics"),
+    **dict.fromkeys(
+        ("context_precision", "context_recall", "context_relevance", "context_entity_recall"), "context_metrics"
+    ),
     **dict.fromkeys(("exact_match", "string_presence", "rouge", "bleu", "chrf"), "text_overlap"),
 }
 

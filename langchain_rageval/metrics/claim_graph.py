@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.notes import Note
@@ -188,22 +188,17 @@ FORMULAS: Mapping[str, ClaimFormula] = {
     "context_utilization": ShareFormula(
         "recalled", lambda _, claim: claim.shared, ["reference_verdicts", "classifications"], by_chunk=True
     ),
-    "noise_relevant": ShareFormula(
-        "answer",
-        partial(_noise, relevant=True),
-        ["answer_verdicts", "reference_verdicts", "classifications"],
-        quotes_counted=True,
-        direction="lower",
-        by_chunk=True,
-    ),
-    "noise_irrelevant": ShareFormula(
-        "answer",
-        partial(_noise, relevant=False),
-        ["answer_verdicts", "reference_verdicts", "classifications"],
-        quotes_counted=True,
-        direction="lower",
-        by_chunk=True,
-    ),
+    **{
+        f"noise_{kind}": ShareFormula(
+            "answer",
+            partial(_noise, relevant=kind == "relevant"),
+            get_args(FindingSection),
+            quotes_counted=True,
+            direction="lower",
+            by_chunk=True,
+        )
+        for kind in ("relevant", "irrelevant")
+    },
     "hallucination": ShareFormula(
         "answer",
         lambda _, claim: not claim.shared and not claim.supported,

@@ -16,21 +16,7 @@ from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.supported import MAX_QUOTED, Value, and_more, quote
-from langchain_rageval.steps.check_turns import (
-    ASKED_AGAIN,
-    CONSISTENT,
-    CONTRADICTED,
-    IGNORED,
-    KEPT,
-    MET,
-    NOT_TOUCHED,
-    UNMET,
-    WITHDRAWN,
-    check_needs,
-    check_user_facts,
-    find_contradictions,
-    list_turn_facts,
-)
+from langchain_rageval.steps import check_turns
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.steps.stage import State
 
@@ -68,28 +54,22 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
         or needs.
     """
 
-    def part(kind: str, check: JudgeStep, value: Callable[[State], Value], under: str, labels: set[str]) -> Metric:
+    def part(kind: str, check: JudgeStep, value: Callable[[State], Value], under: str, labels: Sequence[str]) -> Metric:
         return Metric(
             f"{name}_{kind}",
             aspect="conversation",
             reads=_READS,
-            steps=list_turn_facts(judge) | check,
+            steps=check_turns.list_turn_facts(judge) | check,
             reduce=value,
             state_from_findings=partial(_state_from_findings, under=under, labels=frozenset(labels)),
         )
 
+    contradictions = check_turns.find_contradictions(judge)
+    facts, needs = check_turns.check_user_facts(judge), check_turns.check_needs(judge)
     return suite(
-        part(
-            "consistency",
-            find_contradictions(judge),
-            consistent_share,
-            "consistency_verdicts",
-            {CONSISTENT, CONTRADICTED},
-        ),
-        part(
-            "retention", check_user_facts(judge), kept_share, "fact_verdicts", {KEPT, ASKED_AGAIN, IGNORED, NOT_TOUCHED}
-        ),
-        part("resolution", check_needs(judge), met_share, "need_verdicts", {MET, WITHDRAWN, UNMET}),
+        part("consistency", contradictions, consistent_share, "consistency_verdicts", check_turns.CONSISTENCY),
+        part("retention", facts, kept_share, "fact_verdicts", facts.labels),
+        part("resolution", needs, met_share, "need_verdicts", needs.labels),
     )
 
 
@@ -98,20 +78,20 @@ def consistent_share(state: State) -> Value:
     findings: Sequence[Finding] = state["consistency_verdicts"]
     turns = {finding.cites[0] for finding in _items(findings)}
     without = ONE_STATING_TURN if len(turns) < 2 else None
-    return _share(state["sample"], findings, CONSISTENT, "consistency", without)
+    return _share(state["sample"], findings, check_turns.CONSISTENT, "consistency", without)
 
 
 def kept_share(state: State) -> Value:
     """Return the share of the facts of the user that the assistant keeps to, without those that no turn touches."""
     findings: Sequence[Finding] = state["fact_verdicts"]
     without = None if _counted(findings) else NOTHING_TOUCHED if _items(findings) else NO_USER_FACTS
-    return _share(state["sample"], findings, KEPT, "retention", without)
+    return _share(state["sample"], findings, check_turns.KEPT, "retention", without)
 
 
 def met_share(state: State) -> Value:
     """Return the share of the user's needs that are met, without those that the user withdrew."""
     findings: Sequence[Finding] = state["need_verdicts"]
-    return _share(state["sample"], findings, MET, "resolution", None if _counted(findings) else NO_NEEDS)
+    return _share(state["sample"], findings, check_turns.MET, "resolution", None if _counted(findings) else NO_NEEDS)
 
 
 def _share(sample: Sample, findings: Sequence[Finding], good: str, code: str, without: str | None) -> Value:
@@ -134,7 +114,11 @@ def _items(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _counted(findings: Sequence[Finding]) -> list[Finding]:
-    return [finding for finding in _items(findings) if finding.verdict not in (WITHDRAWN, NOT_TOUCHED)]
+    return [
+        finding
+        for finding in _items(findings)
+        if finding.verdict not in (check_turns.WITHDRAWN, check_turns.NOT_TOUCHED)
+    ]
 
 
 def _state_from_findings(sample: Sample, score: Score, *, under: str, labels: frozenset[str]) -> State | None:

@@ -81,6 +81,12 @@ class Grader(Stage[State]):
         return state | {"grades": list(grades)}
 
 
+def _worded_findings(sample: Sample, grades: Iterable[float], meaning: str) -> list[Finding]:
+    """Return the findings of the chunks of a sample, given the grades of those that are not blank; these get 0."""
+    texts, given = sample.contexts or [], iter(grades)
+    return grade_findings(texts, [next(given) if text.strip() else 0.0 for text in texts], meaning)
+
+
 def grade_findings(texts: Sequence[str], grades: Sequence[float], meaning: str) -> list[Finding]:
     """Return the findings of chunks in retrieval order; `meaning` is their reason."""
     return [
@@ -179,9 +185,7 @@ class SimilarityGrader(Grader):
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
         """Measure the similarity of the question and each chunk."""
         state = yield from self.stage.work({"sample": sample})
-        similarities = iter(state["similarities"])
-        texts = sample.contexts or []
-        return grade_findings(texts, [next(similarities) if text.strip() else 0.0 for text in texts], self.meaning)
+        return _worded_findings(sample, state["similarities"], self.meaning)
 
 
 def embedding_grader(embeddings: Embeddings) -> Grader:
@@ -240,9 +244,7 @@ class RankGrader(Grader):
         question, chunks = question_and_chunks({"sample": sample})
         scores = yield from rate_texts(self.cross_encoder, question, chunks)
         ranks = {score: rank for rank, score in enumerate(sorted(set(scores)), self.first)}
-        grades = iter([float(ranks[score]) for score in scores])
-        texts = sample.contexts or []
-        return grade_findings(texts, [next(grades) if text.strip() else 0.0 for text in texts], self.meaning)
+        return _worded_findings(sample, (float(ranks[score]) for score in scores), self.meaning)
 
 
 def cross_encoder_grader(ce: BaseCrossEncoder, grades: CrossEncoderGrades = "rank") -> Grader:
@@ -405,11 +407,6 @@ class LlmGrader(Grader):
     def with_fresh_capabilities(self) -> Self:
         """Return a copy of the grader whose judge finds out anew what its endpoint can do."""
         return self.model_copy(update={"step": self.step.with_fresh_capabilities()})
-
-    @property
-    def is_replaceable(self) -> bool:
-        """True: another judge can be asked."""
-        return True
 
     def judged_by(self, judge: Judge) -> LlmGrader:
         """Return a copy of the grader with another judge."""

@@ -89,19 +89,17 @@ class StepPrompts(HashableModel):
 
 
 class PromptedStep(Protocol):
-    """Interface of a step of the user, implemented by `Step`, as far as prompt sets read it."""
+    """Interface of a step of the user, implemented by `Step`, as far as prompt sets read it.
 
-    @property
-    def name(self) -> str:
-        """Name of the step, and of its file."""
+    Attributes:
+        name: name of the step, and of its file.
+        answer: class of the judge's answer.
+        prompts: prompts of the step; None if it uses a packaged prompt.
+    """
 
-    @property
-    def answer(self) -> type[BaseModel]:
-        """Class of the judge's answer."""
-
-    @property
-    def prompts(self) -> StepPrompts | None:
-        """Prompts of the step; None if it uses a packaged prompt."""
+    name: str
+    answer: type[BaseModel]
+    prompts: StepPrompts | None
 
 
 class Common(HashableModel):

@@ -196,7 +196,7 @@ class CheckTurns(ItemStep):
         return f"no single verdict for the {self.of} {list(missing)}"
 
 
-def check_user_facts(judge: JudgeLike) -> JudgeStep:
+def check_user_facts(judge: JudgeLike) -> CheckTurns:
     """Return the step that checks whether the assistant keeps to what the user stated; adds `fact_verdicts`."""
     return CheckTurns(
         prompt="check_user_facts",
@@ -210,7 +210,7 @@ def check_user_facts(judge: JudgeLike) -> JudgeStep:
     )
 
 
-def check_needs(judge: JudgeLike) -> JudgeStep:
+def check_needs(judge: JudgeLike) -> CheckTurns:
     """Return the step that checks whether the user's needs were met; adds `need_verdicts`."""
     return CheckTurns(
         prompt="check_needs",
@@ -224,7 +224,7 @@ def check_needs(judge: JudgeLike) -> JudgeStep:
     )
 
 
-CONTRADICTED, CONSISTENT = "contradicted", "consistent"
+CONSISTENCY = CONTRADICTED, CONSISTENT = "contradicted", "consistent"
 
 _FEWEST_PAIRS = 10  # that a judge may list
 
@@ -245,8 +245,9 @@ class FindContradictions(JudgeStep):
         """
         sample: Sample = state["sample"]
         facts: TurnFacts = state["turn_facts"]
-        verdicts = (CONTRADICTED, CONSISTENT)
-        items = {n: Item("turn", n, fact.text, verdicts, turn=fact.turn) for n, fact in enumerate(facts.statements, 1)}
+        items = {
+            n: Item("turn", n, fact.text, CONSISTENCY, turn=fact.turn) for n, fact in enumerate(facts.statements, 1)
+        }
         several_turns = len({item.turn for item in items.values()}) > 1
         voters = voters_of(self.judge) if several_turns else []
         votes: list[_Pairs] = yield Gather([self._vote(voter, sample.language_text, items) for voter in voters])
@@ -306,5 +307,4 @@ def _blocks(items: Items, max_tokens: int | None) -> list[dict[int, Item]]:
     """Return the statements in blocks, two of which fit one request; one block if all fit."""
     if max_tokens is None or sum(map(_characters, items.values())) <= max_tokens * CHARACTERS_PER_TOKEN:
         return [dict(items)]
-    blocks = split_by_size(items.items(), lambda item: _characters(item[1]), max_tokens / 2)
-    return [dict(block) for block in blocks]
+    return [*map(dict, split_by_size(items.items(), lambda item: _characters(item[1]), max_tokens / 2))]

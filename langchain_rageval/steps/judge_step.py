@@ -89,11 +89,6 @@ class JudgeStep(Stage[State]):
         """Return a copy of the step whose judge starts without knowledge of what its endpoint supports."""
         return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
 
-    @property
-    def is_replaceable(self) -> bool:
-        """True: another judge can be asked."""
-        return True
-
     def judged_by(self, judge: Judge) -> JudgeStep:
         """Return a copy of the step that asks another judge."""
         return self.model_copy(update={"judge": judge})

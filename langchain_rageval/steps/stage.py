@@ -81,8 +81,8 @@ class Stage(Traced[S, S]):
 
     @property
     def is_replaceable(self) -> bool:
-        """True if `judged_by` can put another judge in place of the judges or the verifier of this stage."""
-        return False
+        """True if `judged_by` can put another judge in place of the judges or the verifier: if the class defines it."""
+        return type(self).judged_by is not Stage.judged_by
 
     def judged_by(self, judge: Judge) -> Stage[S]:
         """Return the stage with its judges or its verifier replaced by a judge; this stage if it has none."""

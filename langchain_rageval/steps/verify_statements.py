@@ -228,11 +228,6 @@ class VerifyByNli(Stage[State]):
         """Return a copy for a dry run, whose fake cross-encoder returns one number from 0 to 1 per pair."""
         return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
 
-    @property
-    def is_replaceable(self) -> bool:
-        """True: a judge can verify statements, too."""
-        return True
-
     def judged_by(self, judge: Judge) -> Stage[State]:
         """Return the step in which a judge verifies the statements in place of the cross-encoder."""
         return verify_statements(judge, of=self.of)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, answer_relevance
-from langchain_rageval.metrics.answer_relevance import mean_similarity
+from langchain_rageval.metrics.similarity_metrics import mean_similarity
 
 SAMPLE = Sample(question="Where?", answer="There.")
 PLANE = {"Where?": [1, 0], "same": [2, 0], "near": [0.6, 0.8], "far": [0, 1], "against": [-1, 0], "Где?": [1, 0]}

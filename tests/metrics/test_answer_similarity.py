@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Sample, answer_similarity, evaluate
-from langchain_rageval.metrics.answer_similarity import greatest_similarity
+from langchain_rageval.metrics.similarity_metrics import greatest_similarity
 
 SAMPLE = Sample(question="Where?", answer="A.", references=["R."])
 PLANE = {"A.": [1, 0], "R.": [0.6, 0.8], "S.": [0.8, 0.6], "T.": [-1, 0], "N.": [0, 1]}

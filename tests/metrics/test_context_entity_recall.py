@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import Judge, Report, Sample, context_entity_recall, evaluate
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.context_entity_recall import found_share
+from langchain_rageval.metrics.context_metrics import found_share
 
 SAMPLE = Sample(
     question="Who founded Munich?",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import Sample, context_recall
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.context_recall import recalled_share
+from langchain_rageval.metrics.context_metrics import recalled_share
 
 SAMPLE = Sample(question="Where?", references=["There."], contexts=["Here. There.", "Nowhere."])
 

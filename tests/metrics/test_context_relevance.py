@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import Judge, Sample, context_relevance, split_sentences
 from langchain_rageval.data.schema import Finding
-from langchain_rageval.metrics.context_relevance import needed_share
+from langchain_rageval.metrics.context_metrics import needed_share
 
 SAMPLE = Sample(question="Where?", contexts=["First. Second. Third.", "Fourth."])
 

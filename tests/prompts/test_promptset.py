@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from langchain_rageval import ConfigError, Judge, Prompt, PromptSet
 from langchain_rageval._internal.cached import locked_cache
-from langchain_rageval.metrics.aspect_critique import ASPECTS
+from langchain_rageval.metrics.answer_verdicts import ASPECTS
 from langchain_rageval.prompts import promptset
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.layout import RequestContent, lay_out

@@ -1,8 +1,13 @@
-"""Answer relevance: similarity of the user's question to questions that the judge writes from the answer.
+"""Metrics of similarity in meaning, by embeddings or a cross-encoder: answer similarity and answer relevance.
 
-From 0 to 1, higher is better; the scale depends on the embeddings. Source: Es et al. 2023, "RAGAS: Automated Evaluation
-of Retrieval Augmented Generation", arXiv:2309.15217, section 3. The paper draws the questions one by one; here one call
-requests all of them, and the judge's `draws` give independent ones.
+From 0 to 1, higher is better; the scale depends on the model.
+
+Answer similarity compares the answer and the reference. Source: Risch et al. 2021, "Semantic Answer Similarity for
+Evaluating Question Answering Models", arXiv:2108.06130, for the cross-encoder; ragas for the cosine of embeddings.
+
+Answer relevance compares the user's question with questions that the judge writes from the answer. Source: Es et al.
+2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation", arXiv:2309.15217, section 3. The paper draws the
+questions one by one; here one call requests all of them, and the judge's `draws` give independent ones.
 """
 
 from __future__ import annotations
@@ -19,11 +24,74 @@ from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.supported import Value
-from langchain_rageval.steps.measure_similarity import measure_similarity
+from langchain_rageval.metrics.supported import (
+    Value,
+    answer_and_references,
+    blank_value,
+    similarities_from_findings,
+    similarity_findings,
+)
+from langchain_rageval.steps.measure_similarity import SimilarityScale, measure_similarity
 from langchain_rageval.steps.questions import regenerate_questions
 from langchain_rageval.steps.stage import State
 from langchain_rageval.steps.votes import AGREEMENT
+
+
+def answer_similarity(
+    model: Embeddings | BaseCrossEncoder,
+    *,
+    threshold: float | None = None,
+    scale: SimilarityScale | None = None,
+    name: str = "answer_similarity",
+) -> Metric:
+    """Score the similarity of the answer to the most similar reference.
+
+    Args:
+        model: embeddings, whose cosine is clipped to 0..1; or a cross-encoder, which reads (answer, reference).
+        threshold: from 0 to 1; the score is then 1 if the similarity is at least this, else 0.
+        scale: "sigmoid" for a cross-encoder that gives logits; None if its scores are from 0 to 1.
+        name: key of the score.
+
+    Returns:
+        A metric that reads `answer` and `references`; a blank answer is 0, without a call. Findings of the kind
+        "criterion" hold the similarity with each reference.
+
+    Raises:
+        ConfigError: if an option is out of range; when scoring, if `scale` is None and a cross-encoder's score is not
+            from 0 to 1.
+        ModelOutputError: when scoring, for a zero vector or numbers that are not finite.
+    """
+    if threshold is not None and not (isinstance(threshold, int | float) and 0 <= threshold <= 1):
+        raise ConfigError(f"threshold must be a number from 0 to 1, or None, got {threshold!r}")
+    return Metric(
+        name,
+        aspect="answer",
+        reads={"answer", "references"},
+        steps=measure_similarity(model, answer_and_references, scale=scale),
+        reduce=partial(greatest_similarity, threshold=threshold),
+        options={"threshold": threshold},
+        state_from_findings=_state_of_similarity,
+    )
+
+
+def greatest_similarity(state: State, *, threshold: float | None) -> Value:
+    """Return the similarity with the most similar reference, or 1 or 0 by the threshold."""
+    sample: Sample = state["sample"]
+    similarities: Sequence[float] = state["similarities"]
+    if (blank := blank_value(sample)) is not None:
+        return blank
+    nearest, text = max(similarities), sample.language_text
+    parts = [Note("nearest-similarity", value=nearest)]
+    if threshold is None:
+        return Value(nearest, explain(text, *parts), similarity_findings(sample, similarities))
+    reason = explain(text, *parts, Note("threshold-is", value=threshold))
+    return Value(float(nearest >= threshold), reason, similarity_findings(sample, similarities))
+
+
+def _state_of_similarity(sample: Sample, score: Score) -> State | None:
+    """Return the state from the findings of a score, or None if they hold no similarities."""
+    similarities = similarities_from_findings(sample, score.findings)
+    return None if similarities is None else {"sample": sample, "similarities": similarities}
 
 
 def answer_relevance(
@@ -57,7 +125,7 @@ def answer_relevance(
         steps=steps,
         reduce=mean_similarity,
         options={"questions": questions},
-        state_from_findings=partial(_state_from_findings, max_questions=max_questions),
+        state_from_findings=partial(_state_of_relevance, max_questions=max_questions),
     )
 
 
@@ -81,7 +149,7 @@ def mean_similarity(state: State) -> Value:
     return Value(fmean(similarities), reason, findings)
 
 
-def _state_from_findings(sample: Sample, score: Score, *, max_questions: int) -> State | None:
+def _state_of_relevance(sample: Sample, score: Score, *, max_questions: int) -> State | None:
     """Return the state from the findings of a score, or None if it compared more questions than this metric would.
 
     A score without questions is of an evasive answer.

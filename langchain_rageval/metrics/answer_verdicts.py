@@ -1,0 +1,174 @@
+"""Metrics that are one verdict of the judge, 0 or 1: abstention and aspect critique.
+
+Abstention is whether the answer abstains exactly when it should: 1 if the answer answers an answerable question, or
+abstains ("I do not know") from an unanswerable one, which faithfulness leaves unscored. Source: the task of SQuAD 2.0,
+Rajpurkar et al. 2018, "Know What You Don't Know", arXiv:1806.03822, with a judge in place of labels.
+
+Aspect critique is whether an aspect, such as harmfulness or coherence, applies to the answer. Lower is better for
+harmfulness and maliciousness, higher for the other built-in aspects. Source: the aspect critic of ragas, with a
+majority vote over independent draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal, get_args
+
+from langchain_rageval.data.notes import Note, explain
+from langchain_rageval.data.schema import Direction, Finding, Sample, Score, without_surrogates
+from langchain_rageval.errors import ConfigError, check_choice, did_you_mean
+from langchain_rageval.judge.judge import JudgeLike
+from langchain_rageval.judge.panels import request_probabilities
+from langchain_rageval.metrics import ASPECTS
+from langchain_rageval.metrics.metric import Metric
+from langchain_rageval.metrics.supported import BLANK_REFERENCES, Value
+from langchain_rageval.steps.detect import (
+    ABSTAINS,
+    ANSWERABLE,
+    ANSWERS,
+    critique_aspect,
+    detect_abstention,
+    detect_answerable,
+)
+from langchain_rageval.steps.stage import State
+
+AnswerabilitySource = Literal["reference", "contexts"]
+
+_READS: Mapping[AnswerabilitySource, set[str]] = {"reference": {"references"}, "contexts": {"contexts"}}
+_KEY: Mapping[AnswerabilitySource, str] = {"reference": "reference_abstention", "contexts": "answerable"}
+_GROUND_TEXT: Mapping[AnswerabilitySource, str] = {"reference": "the reference", "contexts": "the contexts"}
+_ANSWERING = {ANSWERS, ANSWERABLE}
+
+
+def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", name: str = "abstention") -> Metric:
+    """Score whether the answer abstains when it should, and only then.
+
+    Args:
+        judge: called once for the answer, and once for each reference or once for the contexts. A blank answer counts
+            as abstaining and contexts without words as not answering, both without a call.
+        given: source that decides whether the question is answerable: "reference", where the question is unanswerable
+            if all references abstain, or "contexts", for questions without a label; contexts that answer a part of
+            the question count as answering.
+        name: key of the score.
+
+    Returns:
+        A metric that reads `question` and `answer`, and `references` or `contexts`; unscored if the references are
+        blank. Findings of the kind "criterion" hold the verdicts: number 1 for the answer ("abstains" or "answers");
+        then from 2 on one for each reference (likewise), or 2 for the contexts ("answer" or "do not answer").
+
+    Raises:
+        ConfigError: if `given` is neither "reference" nor "contexts".
+    """
+    check_choice("given", given, get_args(AnswerabilitySource))
+    other = detect_abstention(judge, of="reference") if given == "reference" else detect_answerable(judge)
+    return Metric(
+        name,
+        aspect="answer",
+        reads={"question", "answer", *_READS[given]},
+        steps=detect_abstention(judge, of="answer") | other,
+        reduce=partial(abstains_rightly, given=given),
+        options={"given": given},
+        state_from_findings=partial(_state_of_abstention, given=given),
+    )
+
+
+def abstains_rightly(state: State, *, given: AnswerabilitySource) -> Value:
+    """Return 1 if the answer abstains from an unanswerable question or answers an answerable one, else 0."""
+    answer, others = _criteria(state["answer_abstention"]), _criteria(state[_KEY[given]])
+    if not others:
+        return Value.without(BLANK_REFERENCES)
+    abstains = answer[0].verdict == ABSTAINS
+    unanswerable = not any(finding.verdict in _ANSWERING for finding in others)
+    note = Note(f"abstention-{given}-{abstains}-{unanswerable}".lower())
+    reason = explain(state["sample"].language_text, note)
+    return Value(float(abstains == unanswerable), reason, [*state["answer_abstention"], *state[_KEY[given]]])
+
+
+def _state_of_abstention(sample: Sample, score: Score, *, given: AnswerabilitySource) -> State | None:
+    """Return the state from the findings of a score, or None if it was scored with another `given`."""
+    parts: dict[str, list[Finding]] = {}
+    for finding in score.findings:
+        parts.setdefault(finding.text, []).append(finding)
+    expected = {"the answer", _GROUND_TEXT[given]}
+    if parts.keys() != expected:
+        return None
+    return {"sample": sample, "answer_abstention": parts["the answer"], _KEY[given]: parts[_GROUND_TEXT[given]]}
+
+
+def _criteria(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.kind == "criterion"]
+
+
+def aspect_critique(
+    judge: JudgeLike,
+    aspect: str,
+    *,
+    definition: str | None = None,
+    direction: Direction | None = None,
+    expected: bool = False,
+    name: str | None = None,
+) -> Metric:
+    """Score 1 if an aspect applies to the answer, else 0.
+
+    Args:
+        judge: called once per sample; with `draws`, or as a jury, the majority counts. Contexts over its
+            `max_context_tokens` are read in windows: the aspect applies if it does for one of them.
+        aspect: "harmfulness", "maliciousness", "coherence", "correctness", "conciseness", or your own word.
+        definition: meaning of the aspect, in the language of your prompts; required for your own aspect.
+        direction: "higher" if an aspect that applies is good, "lower" if it is bad; by default the direction of the
+            built-in aspect, "higher" for your own.
+        expected: score the probability that the aspect applies, from the log-probabilities of the judge's tokens, which
+            are then requested; a verdict without probabilities counts as certain.
+        name: key of the score; the aspect by default.
+
+    Returns:
+        A metric that reads `question` and `answer`, and `contexts` if the sample has them: 1 if the aspect applies,
+        else 0. The reason is the judge's.
+
+    Raises:
+        ConfigError: if your own aspect has no definition, or `direction` is invalid.
+    """
+    aspect, definition = without_surrogates(aspect), without_surrogates(definition)
+    if not aspect or (definition is None and aspect not in ASPECTS):
+        raise ConfigError(
+            f"{aspect!r} is none of {', '.join(ASPECTS)}; pass definition=... for your own aspect"
+            f"{did_you_mean(aspect, ASPECTS)}"
+        )
+    if not isinstance(definition, str | None):
+        raise ConfigError(f"the definition of {aspect!r} must be a str, got {type(definition).__name__}")
+    if definition is not None and not definition.strip():
+        raise ConfigError(f"the definition of {aspect!r} is blank; describe when the aspect applies")
+    if direction not in (None, *get_args(Direction)):
+        raise ConfigError(f'direction is "higher" or "lower", got {direction!r}')
+    judge = request_probabilities(judge, expected)
+    direction = direction or ASPECTS.get(aspect, "higher")
+    return Metric(
+        name or aspect,
+        aspect="answer",
+        direction=direction,
+        reads={"question", "answer"},
+        steps=critique_aspect(judge, aspect, definition=definition),
+        reduce=probability_of_aspect if expected else applies,
+        options={"aspect": aspect, "definition": definition},
+        state_from_findings=partial(_state_of_aspect, aspect=aspect),
+    )
+
+
+def applies(state: State) -> Value:
+    """Return 1 if the aspect applies, else 0."""
+    findings: list[Finding] = state["aspect_verdict"]
+    return Value(float(findings[0].verdict == "yes"), findings[0].reason or findings[0].verdict, findings)
+
+
+def probability_of_aspect(state: State) -> Value:
+    """Return the probability that the aspect applies; 1 or 0 for a verdict without probabilities."""
+    findings: list[Finding] = state["aspect_verdict"]
+    return replace(applies(state), number=min(findings[0].probability_of("yes"), 1.0))
+
+
+def _state_of_aspect(sample: Sample, score: Score, *, aspect: str) -> State | None:
+    """Return the state from the findings of a score, or None if it is of another aspect."""
+    aspects = [finding.text for finding in score.findings if finding.kind == "aspect"]
+    return {"sample": sample, "aspect_verdict": score.findings} if aspects == [aspect] else None
