@@ -94,6 +94,10 @@ class Provenance:
         """Return the parts and reasons as JSON data."""
         return asdict(self)
 
+    def __or__(self, other: Provenance) -> Provenance:
+        """Return a copy with the parts and reasons of another run added."""
+        return Provenance(self.parts | other.parts, self.unknown | other.unknown)
+
     def with_instrument(self, metric: str, instrument: Instrument) -> Provenance:
         """Return a copy with the instrument of a metric added."""
         pairs = zip(split_digests(instrument.digests), (instrument.found_by, instrument.counted_by), strict=True)

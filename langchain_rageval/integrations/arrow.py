@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import reduce
+from operator import itemgetter, or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -16,6 +18,7 @@ from pydantic_core import from_json, to_json
 
 from langchain_rageval._internal.cached import PerProcess
 from langchain_rageval.data.field_names import check_fields
+from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.loading import Fields, parse_record
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Row, Sample, Score, Usage
@@ -25,6 +28,7 @@ from langchain_rageval.evaluation.inputs import AnyMetric, MixedMeasures
 from langchain_rageval.evaluation.job import STOPPED
 from langchain_rageval.evaluation.options import StreamOptions
 from langchain_rageval.metrics.structure import failure_scores, names_of
+from langchain_rageval.report.files import head_of
 from langchain_rageval.report.free_checks import FreeChecks
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.journal import Journal, journal_key
@@ -41,7 +45,8 @@ LISTS = (
     *("retrieved", "retrieved_ids"),
 )
 JSON = ("relevance", "metadata")
-COLUMNS = ("index", *TEXTS, *LISTS, *JSON, "scores", "notes")  # and `asked`, which earlier versions lack
+COLUMNS = ("index", *TEXTS, *LISTS, *JSON, "scores", "notes")
+_LATER_COLUMNS = ("time", "asked", "run")  # which tables of earlier versions lack
 _METRIC_SUFFIXES = ("", "_reason", "_unscored", "_failure")
 _SCORES = TypeAdapter(dict[str, Score])
 _MOST_SCORERS = 4  # in a process
@@ -149,7 +154,11 @@ class BatchScorer:
             left_out = {name for at, name in job.left_out if at == number}
             row = rows_by_place.get(number)
             whole = self._complete(row.scores if row else {}, stopped, left_out)
-            lines.append(_line(whole, sample, place) | {"asked": row.asked if row else [], "notes": notes})
+            more = {"time": row.time and row.time.isoformat(), "asked": row.asked} if row else {"asked": []}
+            lines.append(_line(whole, sample, place) | more | {"notes": notes})
+        if lines:
+            head = head_of(report)
+            lines[0]["run"] = to_json({key: head[key] for key in ("version", "finished", "instruments")}).decode()
         names = list(dict.fromkeys([*self._names, *(name for row in report.rows for name in row.scores)]))
         return pyarrow.Table.from_pylist(lines, _schema(names))
 
@@ -204,6 +213,8 @@ def report_of_tables(tables: Iterable[pyarrow.Table]) -> Report:
     mixed = MixedMeasures()
     for row in rows:
         mixed.add(row)
+    runs = [from_json(record["run"]) for record in records if record.get("run")]
+    provenance = reduce(or_, (Provenance.load(run["instruments"]) for run in runs), Provenance())
     notes = dict.fromkeys(note for record in records for note in record["notes"])
     complete = [row for row in rows if row.scores]
     stopped = any(
@@ -211,7 +222,16 @@ def report_of_tables(tables: Iterable[pyarrow.Table]) -> Report:
         for row in complete
         for score in row.scores.values()
     )
-    return Report(complete, [*notes, *mixed.notes(), *FreeChecks(complete).notes()], not stopped, left_out)
+    last = max(runs, key=itemgetter("finished"), default={"version": "", "finished": ""})
+    return Report(
+        complete,
+        [*notes, *mixed.notes(), *FreeChecks(complete).notes()],
+        not stopped,
+        left_out,
+        provenance,
+        finished=last["finished"],
+        version=last["version"],
+    )
 
 
 def _pop_index(record: dict[str, Any], index: str) -> int:
@@ -244,7 +264,7 @@ def _row(record: Mapping[str, Any], place: int) -> Row:
         sample = Sample(**{name: record[name] for name in (*TEXTS, *LISTS)} | decoded)
         index = place if record["index"] is None else record["index"]
         scores, asked = _SCORES.validate_json(record["scores"]), record.get("asked") or []
-        return Row(index=index, sample=sample, scores=scores, asked=asked)
+        return Row(index=index, sample=sample, scores=scores, time=record.get("time"), asked=asked)
     except ValueError as error:
         raise ConfigError(f"row {record['id']!r} does not come from a table of scores: {error}") from error
 
@@ -262,9 +282,10 @@ def _schema(metrics: Iterable[str]) -> pyarrow.Schema:
     columns |= dict.fromkeys(JSON, text)
     for metric in metrics:
         metric_columns = {metric + suffix: text if suffix else pyarrow.float64() for suffix in _METRIC_SUFFIXES}
-        if repeated := sorted(metric_columns.keys() & (columns.keys() | {"scores", "asked", "notes"})):
+        if repeated := sorted(metric_columns.keys() & (columns.keys() | {"scores", "notes", *_LATER_COLUMNS})):
             raise ConfigError(
                 f"{metric} needs a column {', '.join(repeated)}, which already exists; rename it with name=..."
             )
         columns |= metric_columns
-    return pyarrow.schema(list((columns | {"scores": text, "asked": texts, "notes": texts}).items()))
+    columns |= {"scores": text, "time": text, "asked": texts, "notes": texts, "run": text}
+    return pyarrow.schema(list(columns.items()))

@@ -56,7 +56,9 @@ def evaluate_dataset(
       `reference_context_ids`, `retrieved`, `retrieved_ids`: fields of the sample; `relevance` and `metadata` as JSON;
     * for each metric a column with its name for the value, null if there is none, and columns with the suffixes
       `_reason`, `_unscored` and `_failure` for the texts;
-    * `scores`: the complete scores as JSON; `asked`: names of those whose models were asked anew; `notes`: caveats.
+    * `scores`: the complete scores as JSON; `time`: when the last one was finished, UTC; `asked`: names of those whose
+      models were asked anew; `notes`: caveats; `run`: in the first row of each batch, version, end and instruments of
+      its run as JSON, and null in the others.
 
     Budget, price and limits of the model calls are those of all workers together. An actor gives them out in leases,
     one message for many calls: calls never exceed the budget, and tokens only by the calls under way. A score that did

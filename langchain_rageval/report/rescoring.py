@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from langchain_rageval.data.instrument import Provenance, join_digests, split_digests
+from langchain_rageval.data.instrument import join_digests, split_digests
 from langchain_rageval.data.schema import Row, Score, Usage
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.metrics.metric import Metric
@@ -113,7 +113,5 @@ def join_reports(earlier: Run, later: Run) -> Run:
         notes=[*dict.fromkeys([*earlier.notes, *later.notes])],
         complete=earlier.complete and later.complete,
         left_out=sorted(left_out - scored),
-        provenance=Provenance(
-            earlier.provenance.parts | later.provenance.parts, earlier.provenance.unknown | later.provenance.unknown
-        ),
+        provenance=earlier.provenance | later.provenance,
     )

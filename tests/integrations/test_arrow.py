@@ -34,8 +34,13 @@ def test_the_scores_are_those_of_evaluate_in_the_same_order_and_columns():
     assert scored["asked"].to_pylist() == [row.asked for row in local.rows]
     assert [row.asked for row in report_of_tables([scored]).rows] == [row.asked for row in local.rows]
     assert any(row.asked for row in local.rows)
-    assert len(report_of_tables([scored.drop_columns("asked")]).rows) == len(ROWS)  # of an earlier version
-    report = report_of_tables([scored.slice(0, 3), scored.slice(3)])
+    earlier = report_of_tables([scored.drop_columns(["asked", "time", "run"])])  # of an earlier version
+    assert (len(earlier.rows), earlier.finished) == (len(ROWS), "")
+    halves = [score_batch(table(part), two_metrics) for part in (ROWS[:3], ROWS[3:])]
+    report = report_of_tables(halves)
+    assert report.instruments() == local.instruments()
+    assert (report.version, report.finished > "2026") == (local.version, True)
+    assert all(row.time for row in report.rows)
     assert {name: metric.mean for name, metric in report.summary().items()} == {
         name: metric.mean for name, metric in local.summary().items()
     }
