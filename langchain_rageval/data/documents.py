@@ -240,12 +240,15 @@ def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     root = path.parent if path.is_file() else path
     by_name = {file.relative_to(root).as_posix(): file for file in files}
     readable = {name: file for name, file in by_name.items() if file.suffix.lower() in _READERS}
-    _require_packages(readable)
+    for name, file in readable.items():
+        module, package = _PACKAGES.get(file.suffix.lower(), ("json", ""))
+        if not find_spec(module):
+            raise ConfigError(f"{name} needs {package}, which is not installed: pip install {package}")
     _warn_of_unknown_files(by_name.keys() - readable.keys())
     return (document for name, file in readable.items() for document in _read(name, file))
 
 
-def to_documents(source: Any, *, column: str = "text") -> list[Document]:
+def to_documents(source: Any) -> list[Document]:
     """Convert texts in any form to LangChain Documents.
 
     Args:
@@ -254,26 +257,26 @@ def to_documents(source: Any, *, column: str = "text") -> list[Document]:
             DataFrame (pandas, polars or a table of pyarrow), or an iterable of Documents, texts, objects, mappings and
             `pathlib.Path`s. A str in an iterable is always a text. A str that is passed alone is a path if a file or
             folder of that name exists, otherwise a text; to pass a single text, put it in a list: `[text]`.
-        column: column of a DataFrame, or key of a mapping, that holds the texts. "page_content" and "content" are used
-            if "text" is missing. Other columns become metadata, and `id`, `_id` or `doc_id` the id.
+            A DataFrame has its texts in the column "text", "page_content" or "content"; other columns become metadata,
+            and `id`, `_id` or `doc_id` the id.
 
     Raises:
         ConfigError: if an item holds no text, or a path does not exist, such as a str that is passed alone and looks
             like the name of a file.
     """
     if is_table(source):
-        return _from_table(source, column)
-    if isinstance(source, str) and _is_path(source):
+        return _from_table(source)
+    if isinstance(source, str) and is_path(source):
         return list(load_documents(source))
     is_single = isinstance(source, str | Path | Mapping) or is_node(source)
     if is_single or any(hasattr(source, key) for key in _TEXT_KEYS):
-        return list(_documents(source, column, "documents"))
+        return list(_documents(source, "documents"))
     if not isinstance(source, Iterable):
         raise ConfigError(f"documents: {_EXPECTED}, got {type(source).__name__}")
-    return [doc for index, item in enumerate(source) for doc in _documents(item, column, f"documents[{index}]")]
+    return [doc for index, item in enumerate(source) for doc in _documents(item, f"documents[{index}]")]
 
 
-def _documents(item: Any, column: str, where: str) -> Iterator[Document]:
+def _documents(item: Any, where: str) -> Iterator[Document]:
     if isinstance(item, Document):
         yield _document(item.page_content, item.metadata, item.id)
     elif isinstance(item, Path):
@@ -281,7 +284,7 @@ def _documents(item: Any, column: str, where: str) -> Iterator[Document]:
     elif isinstance(item, str):
         yield _document(item, {})
     elif isinstance(item, Mapping):
-        yield _from_mapping(item, (column, *_TEXT_KEYS), f"{where}: ")
+        yield _from_mapping(item, _TEXT_KEYS, f"{where}: ")
     elif is_haystack(item):
         document = haystack_document(item)
         yield from [] if document is None else [document]
@@ -322,22 +325,20 @@ def _is_text_key(name: Any) -> bool:
     return folded(str(name)) in _FOLDED_KEYS
 
 
-def _from_table(table: Any, column: str) -> list[Document]:
+def _from_table(table: Any) -> list[Document]:
     """Convert each row of a DataFrame that has a text to a document; missing values (NaN) are left out."""
     names = getattr(table, "column_names", table.columns)  # pyarrow keeps the columns themselves in `columns`
-    keys = (*_TEXT_KEYS, *filter(_is_text_key, names)) if column in _TEXT_KEYS else (column,)
-    column = next((name for name in (column, *keys) if name in names), "")
+    column = next((name for name in (*_TEXT_KEYS, *filter(_is_text_key, names)) if name in names), "")
     if not column:
-        columns = [str(name) for name in names]
         raise ConfigError(
-            f"documents: the DataFrame has no column {keys[0]!r}, but {columns}: pass the column of the texts alone, "
-            "as in table['body']"
+            f"documents: the DataFrame has no column 'text', but {[*map(str, names)]}: pass the column of the texts "
+            "alone, as in table['body']"
         )
     records = ({name: value for name, value in row.items() if value is not None} for row in table_rows(table))
     return [_from_mapping(row, (column,), f"documents, row {n}: ") for n, row in enumerate(records) if column in row]
 
 
-def _is_path(text: str) -> bool:
+def is_path(text: str) -> bool:
     """Return True if a file or folder of that name exists.
 
     Raises:
@@ -371,13 +372,6 @@ def _link_problem(entry: Path, folder: Path) -> str | None:
     if entry.is_dir():
         return "linked folders are not entered"
     return None if entry.exists() else "the link leads to no file"
-
-
-def _require_packages(files: Mapping[str, Path]) -> None:
-    for name, file in files.items():
-        module, package = _PACKAGES.get(file.suffix.lower(), ("json", ""))
-        if not find_spec(module):
-            raise ConfigError(f"{name} needs {package}, which is not installed: pip install {package}")
 
 
 def _warn_of_unknown_files(names: Iterable[str]) -> None:

@@ -34,40 +34,18 @@ from langchain_rageval.testset.writing import (
     seed_question,
 )
 
-__all__ = [
-    "Candidate",
-    "Docstore",
-    "Evolution",
-    "Passage",
-    "Testset",
-    "TestsetGenerator",
-    "TestsetRow",
-    "Trial",
-    "answer",
+__all__ = ["Candidate", "Docstore", "Evolution", "Passage", "Testset", "TestsetGenerator", "TestsetRow", "Trial"]
+__all__ += [
     "audience",
-    "check_answer",
-    "closed_book_filter",
-    "compress",
     "conditional",
     "conversational",
     "evolution",
-    "evolution_filter",
-    "find_passages",
     "follow_up",
-    "from_haystack",
-    "keyphrases",
-    "load_documents",
     "multi_context",
     "numbers",
     "off_topic",
-    "passage_filter",
-    "persona",
-    "propose_personas",
-    "question_filter",
-    "reasoning",
-    "seed_question",
-    "simple",
-    "style",
-    "thematic",
-    "unanswerable",
 ]
+__all__ += ["persona", "reasoning", "simple", "style", "thematic", "unanswerable"]
+__all__ += ["answer", "check_answer", "compress", "find_passages", "keyphrases", "propose_personas", "seed_question"]
+__all__ += ["closed_book_filter", "evolution_filter", "passage_filter", "question_filter"]
+__all__ += ["from_haystack", "load_documents"]

@@ -66,27 +66,21 @@ class AcceptedQuestions:
             near = self._near(block, 0, known)
             for place, candidate in enumerate(candidates[start : start + _BLOCK]):
                 own = self._near(block[place : place + 1], known, len(self))
-                repeated.append(self._first([*near[place], *own[0]], candidate, len(self)))
+                repeated.append(self.first(candidate, len(self), [*near[place], *own[0]]))
                 if not repeated[-1]:
                     self.add(candidate, block[place])
         return repeated
 
-    def find_duplicate(self, candidate: Candidate | TestsetRow, vector: Any = None, among: int | None = None) -> str:
-        """Return the first accepted question that is equal or near enough; "" if there is none.
-
-        Args:
-            candidate: the question.
-            vector: its unit vector; None finds only equal questions.
-            among: number of questions to compare with, the earliest ones; by default all.
-        """
-        among = len(self) if among is None else among
-        return self._first(self._near([vector], 0, among)[0], candidate, among)
-
-    def _first(self, near: Iterable[int], candidate: Candidate | TestsetRow, among: int) -> str:
-        """Return the first question that is near or equal.
+    def first(self, candidate: Candidate, among: int, near: Iterable[int] = ()) -> str:
+        """Return the first accepted question that is equal to another or near it; "" if there is none.
 
         Questions of one tree are variants of one question, so that only equal ones are duplicates. A follow-up is
         otherwise compared as it is understood without its turns.
+
+        Args:
+            candidate: the other question.
+            among: number of questions to compare with, the earliest ones.
+            near: places of the questions that are near it.
         """
         as_asked = self._places.get(_as_asked(candidate), ())
         alike = {*near, *self._places.get(candidate.standalone_question.casefold(), ())}
@@ -162,7 +156,7 @@ class NewQuestion(Traced[Candidate, Candidate]):
 
     def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
         is_asked = input.question.strip() and not input.rejected
-        other = self.accepted.find_duplicate(input, among=self.among) if is_asked else ""
+        other = self.accepted.first(input, self.among) if is_asked else ""
         return reject_duplicate(input, other) if other else input
 
     async def _ado(self, input: Candidate, config: RunnableConfig) -> Candidate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,20 +15,11 @@ from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.accepted_questions import AcceptedQuestions
-from langchain_rageval.testset.candidate import (
-    ADOPTED,
-    Candidate,
-    CandidateStep,
-    Reason,
-    numbered_passages,
-    prompt_step,
-)
-from langchain_rageval.testset.generation import Generation
+from langchain_rageval.testset.candidate import ADOPTED, Candidate, CandidateStep, Reason
+from langchain_rageval.testset.generation import Generation, Prepare
 from langchain_rageval.testset.testset import Testset
 
-ADOPTION_CALLS = 4
-"""Calls for one question: review, find the passages, answer, check the answer."""
-
+_ADOPTION_CALLS = 4  # for one question: review, find the passages, answer, check the answer
 _DOUBTED = frozenset(
     {Reason.NOT_IN_PASSAGES, Reason.NOT_ANSWERED, Reason.ANSWERED_BY_DOCUMENTS}
 )  # the review was wrong
@@ -46,9 +37,12 @@ def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
         redact: called with each text, or each sample, before anything else reads it; None changes nothing.
 
     Raises:
+        TypeError: if `redact` is no function.
         ConfigError: if `redact` returns something else than it got, or there is no question.
         SampleError: if an item is no sample.
     """
+    if redact is not None and not callable(redact):
+        raise TypeError(f"redact takes a function from a text or a Sample to one, got {type(redact).__name__}")
     if isinstance(questions, str | Path):
         if not Path(questions).exists():
             raise ConfigError(f"there is no file {str(questions)!r}; a single question goes in a list")
@@ -73,8 +67,8 @@ class UserQuestionReview(CandidateStep):
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to review the question: one call."""
-        inputs = {"question": state.standalone_question, "passages": numbered_passages(state.passages)}
-        review = yield from self._ask(inputs, state.drawn_text)
+        inputs = {"question": state.standalone_question, "passages": state.shown()}
+        review = yield from self._ask(state, inputs)
         if not review.standalone:
             return state.with_verdict(False, review.feedback).reject(Reason.QUESTION_REJECTED)
         return state.with_verdict(True, "").replace(answerable=review.answerable)
@@ -123,13 +117,12 @@ class Adoption:
     steps: Sequence[CandidateStep]
     results: list[Candidate] = field(default_factory=list)
 
-    @property
-    def step(self) -> AdoptedQuestion:
-        """Step that adopts a question."""
-        model_step = prompt_step("review_question", self.generation.settings.critic)
-        review = UserQuestionReview(name="review_question", model_step=model_step)
+    def attempts(self, candidates: Iterable[Candidate]) -> list[Prepare]:
+        """Return the attempts to adopt questions."""
+        review = UserQuestionReview.of("review_question", self.generation.settings.critic)
         reviewing, find, answer, check = map(self.generation.journaled, [review, *self.steps])
-        return AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
+        step = AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
+        return self.generation.checks(step, candidates, _ADOPTION_CALLS)
 
     @property
     def texts(self) -> list[str]:

@@ -178,6 +178,10 @@ class Candidate(InputModel):
         """Text of the drawn passage, whose language selects the prompts."""
         return self.passages[0].text
 
+    def shown(self, nearest: Sequence[Passage] = ()) -> list[dict[str, Any]]:
+        """Return the passages, and nearest ones, as prompts show them: number (from 1) and text of each."""
+        return [{"passage": number, "text": one.text} for number, one in enumerate([*self.passages, *nearest], 1)]
+
     def replace(self, **changes: object) -> Self:
         """Return a copy of the candidate with some fields changed."""
         return self.model_copy(update=changes)
@@ -273,9 +277,23 @@ class CandidateStep(Stage[Candidate]):
         """Configuration of this step that affects the returned candidates; journals identify the step by it."""
         return {"step": self.get_name(), "asks": self.model_step and self.model_step.description}
 
-    def _ask(self, inputs: _Inputs, language_from: str, objection: _Objection = lambda _answer: None) -> Operation[Any]:
-        """Send the request of `model_step`; see `ask_step`."""
-        return ask_step(self.model_step, inputs, language_from, objection)
+    @classmethod
+    def of(cls, prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None, **options: Any) -> Self:
+        """Return the step that sends a packaged prompt, or one of the user in its place, to a writer or critic.
+
+        The prompt names the step, unless `options` holds a `name`.
+        """
+        return cls(**{"name": prompt, **options}, model_step=prompt_step(prompt, judge, own_prompt))
+
+    def _ask(
+        self,
+        state: Candidate,
+        inputs: _Inputs,
+        objection: _Objection = lambda _answer: None,
+        step: JudgeStep | None = None,
+    ) -> Operation[Any]:
+        """Send the request of `model_step`, or of another step, in the language of the passage; see `ask_step`."""
+        return ask_step(step or self.model_step, inputs, state.drawn_text, objection)
 
     def _do(self, state: Candidate, config: RunnableConfig) -> Candidate:
         return state if state.rejected else super()._do(state, config)
@@ -342,11 +360,6 @@ def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None)
         own_prompt: prompt of the user that replaces the text of the packaged one.
     """
     return JudgeStep(own_prompt or prompt, judge, ANSWER_SCHEMAS[prompt], name=prompt)
-
-
-def numbered_passages(passages: Sequence[Passage]) -> list[dict[str, Any]]:
-    """Return passages in the form that prompts show them: a mapping of number (from 1) and text for each."""
-    return [{"passage": number, "text": passage.text} for number, passage in enumerate(passages, 1)]
 
 
 EMBED = "embed"

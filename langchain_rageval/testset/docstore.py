@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.redaction import redact_message
-from langchain_rageval.data.documents import SOURCE_KEYS, to_documents
+from langchain_rageval.data.documents import SOURCE_KEYS, is_path, to_documents
 from langchain_rageval.data.field_names import chunk_id
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.run.drivers import drive
@@ -292,6 +292,18 @@ class Docstore:
 
     def _passage_of_result(self, document: Document) -> Passage:
         return self._by_text.get(document.page_content) or next(_passages([document], None))
+
+
+def check_all_documents(documents: Any) -> Any:
+    """Return the documents that rows are compared with; a text that names no file would leave almost none answered.
+
+    Raises:
+        TypeError: if they are a str that names no file or folder.
+    """
+    if isinstance(documents, str) and not is_path(documents):
+        expected = "documents must be a list of all documents, or the path of an existing file or folder"
+        raise TypeError(f"{expected}, got the str {documents[:40]!r}; a single text goes in a list: [text]")
+    return documents
 
 
 def sentence_hashes(text: str) -> dict[int, str]:

@@ -15,15 +15,7 @@ from langchain_rageval.prompts.promptset import Prompt
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.entities import extract_entities
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate import (
-    Candidate,
-    CandidateStep,
-    Objection,
-    Passage,
-    Reason,
-    numbered_passages,
-    prompt_step,
-)
+from langchain_rageval.testset.candidate import Candidate, CandidateStep, Objection, Passage, Reason
 from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.objections import blank_objection, objection_to_question
 from langchain_rageval.text.words import normalize_text, numbers_of, stems_of
@@ -191,7 +183,7 @@ class QuestionEvolver(CandidateStep):
         if state.rejected:
             return state
         earlier = Random(f"{state.seed} {state.passages[0].id} turns").randint(1, _MOST_EXCHANGES)
-        inputs: dict[str, Any] = {"question": state.question, "passages": numbered_passages(state.passages)}
+        inputs: dict[str, Any] = {"question": state.question, "passages": state.shown()}
         choice = Random(f"{state.seed} {state.passages[0].id} audience")
         drawn = {name: choice.choice(choices) for name, choices in self.kind.audience}
         inputs |= {"persona": self.kind.persona} if self.kind.persona else {}
@@ -203,7 +195,7 @@ class QuestionEvolver(CandidateStep):
         objection = objection_to_question(state, strict=self.kind.asks_more)
         turns_objection = partial(_follow_up_objection, state.question)
         chosen = turns_objection if self.kind.writes_turns else objection
-        answer = yield from self._ask(inputs, state.drawn_text, chosen)
+        answer = yield from self._ask(state, inputs, chosen)
         if isinstance(answer, Objection):
             return state.refuse(self.kind.name, answer)
         evolved = state.with_evolution(self.kind.name).replace(
@@ -283,9 +275,11 @@ def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> Candidat
     """
     if (kind.adds_passage or kind.adds_theme) and docstore is None:
         raise ConfigError(f"{kind.name} adds the nearest passage: it needs a docstore")
-    return QuestionEvolver(
+    return QuestionEvolver.of(
+        kind.prompt or "evolve_reasoning",
+        writer,
+        kind.own_prompt,
         name=f"evolve_{kind.name}",
-        model_step=prompt_step(kind.prompt or "evolve_reasoning", writer, kind.own_prompt),
         kind=kind,
         docstore=docstore,
         entity_step=extract_entities(writer) if kind.adds_passage else None,

@@ -10,16 +10,7 @@ from langchain_rageval.errors import check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import Operation
 from langchain_rageval.steps.judge_step import JudgeStep
-from langchain_rageval.testset.candidate import (
-    Candidate,
-    CandidateStep,
-    Objection,
-    Passage,
-    Reason,
-    ask_step,
-    numbered_passages,
-    prompt_step,
-)
+from langchain_rageval.testset.candidate import Candidate, CandidateStep, Objection, Passage, Reason, prompt_step
 from langchain_rageval.testset.docstore import Docstore
 from langchain_rageval.testset.evolve import MULTI_CONTEXT
 from langchain_rageval.testset.objections import objection_to_question
@@ -38,7 +29,7 @@ class PassageFilter(CandidateStep):
         """Ask the critic to grade the passage: one call; no call if the passage is graded already."""
         if state.grade is not None:
             return state if state.grade >= self.threshold else state.reject(Reason.PASSAGE_REJECTED)
-        answer = yield from self._ask({"passage": state.drawn_text}, state.drawn_text, _objection)
+        answer = yield from self._ask(state, {"passage": state.drawn_text}, _objection)
         grade = fmean(getattr(answer, name) for name in _CRITERIA)
         accepted = grade >= self.threshold
         graded = state.replace(grade=grade).with_trial("passage", accepted=accepted, feedback=answer.reason)
@@ -57,7 +48,7 @@ def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateSte
     """
     expected = f"threshold must be a number from {_LOWEST} to {_HIGHEST}"
     check_number(expected, threshold, lambda n: _LOWEST <= n <= _HIGHEST)
-    return PassageFilter(name="grade_passage", model_step=prompt_step("grade_passage", critic), threshold=threshold)
+    return PassageFilter.of("grade_passage", critic, threshold=threshold)
 
 
 def _objection(answer: Any) -> str | None:
@@ -97,8 +88,8 @@ class QuestionFilter(CandidateStep):
         if state.chat_history:
             return (yield from self._review_follow_up(state))
         for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
-            inputs = {"question": state.question, "passages": numbered_passages([*state.passages, *state.nearest])}
-            review = yield from self._ask(inputs, state.drawn_text)
+            inputs = {"question": state.question, "passages": state.shown(state.nearest)}
+            review = yield from self._ask(state, inputs)
             accepted = review.standalone and review.answerable == state.answerable
             state = state.with_verdict(accepted, "" if accepted else review.feedback)
             if accepted:
@@ -115,7 +106,7 @@ class QuestionFilter(CandidateStep):
         """Ask the critic to review the last question of a conversation with its earlier turns: one call."""
         turns = [{"role": turn.role, "text": turn.text} for turn in state.chat_history]
         inputs = {"turns": turns, "question": state.question, "standalone": state.standalone}
-        review = yield from ask_step(self.turns_step, inputs, state.drawn_text)
+        review = yield from self._ask(state, inputs, step=self.turns_step)
         accepted = review.depends and review.same and review.open
         state = state.with_verdict(accepted, "" if accepted else review.feedback)
         return state if accepted else state.reject(Reason.QUESTION_REJECTED)
@@ -125,8 +116,8 @@ class QuestionFilter(CandidateStep):
         neighbour = self._find_neighbour(state) if add_neighbour and state.answerable else None
         if neighbour:
             state = state.replace(passages=[*state.passages, neighbour])
-        inputs = {"question": state.question, "feedback": feedback, "passages": numbered_passages(state.passages)}
-        answer = yield from ask_step(self.rewrite_step, inputs, state.drawn_text, objection_to_question(state))
+        inputs = {"question": state.question, "feedback": feedback, "passages": state.shown()}
+        answer = yield from self._ask(state, inputs, objection_to_question(state), self.rewrite_step)
         if isinstance(answer, Objection):
             return state.refuse("rewrite", answer)
         return state.with_question(answer.question, "rewrite")
@@ -154,9 +145,9 @@ def question_filter(
         ConfigError: if `max_rewrites` is not a whole number of at least 0.
     """
     check_number("max_rewrites must be a whole number of at least 0", max_rewrites, lambda n: n >= 0, whole=True)
-    return QuestionFilter(
-        name="review_question",
-        model_step=prompt_step("review_question", critic),
+    return QuestionFilter.of(
+        "review_question",
+        critic,
         turns_step=prompt_step("review_follow_up", critic),
         rewrite_step=None if writer is None else prompt_step("reword_question", writer),
         docstore=docstore,
@@ -176,7 +167,7 @@ class EvolutionFilter(CandidateStep):
         just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
         if not state.parent or just_bridged:
             return state
-        answer = yield from self._ask({"parent": state.parent, "question": state.question}, state.drawn_text)
+        answer = yield from self._ask(state, {"parent": state.parent, "question": state.question})
         if answer.deeper or answer.broader:
             return state
         return state.with_verdict(False, answer.reason).reject(Reason.NOT_EVOLVED)
@@ -188,7 +179,7 @@ def evolution_filter(critic: JudgeLike) -> CandidateStep:
     Args:
         critic: model that compares; one call.
     """
-    return EvolutionFilter(name="compare_questions", model_step=prompt_step("compare_questions", critic))
+    return EvolutionFilter.of("compare_questions", critic)
 
 
 class ClosedBookFilter(CandidateStep):
@@ -201,7 +192,7 @@ class ClosedBookFilter(CandidateStep):
         if not state.answerable or not state.reference:
             return state
         question = state.standalone_question
-        reply = yield from self._ask({"question": question}, state.drawn_text)
+        reply = yield from self._ask(state, {"question": question})
         expected = stems_of(state.reference) - stems_of(question)
         share = len(expected & stems_of(reply.answer)) / len(expected) if expected else 0.0
         if share < self.threshold:
@@ -222,4 +213,4 @@ def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> Candidate
         ConfigError: if `threshold` is out of range.
     """
     check_number("threshold must be a number above 0 and at most 1", threshold, lambda n: 0 < n <= 1)
-    return ClosedBookFilter(name="answer_unaided", model_step=prompt_step("answer_unaided", judge), threshold=threshold)
+    return ClosedBookFilter.of("answer_unaided", judge, threshold=threshold)

@@ -6,22 +6,12 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Generator,
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import AbstractContextManager, aclosing, closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
@@ -34,6 +24,7 @@ from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.drivers import astream_results
 from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
+from langchain_rageval.run.progress import Progress
 from langchain_rageval.run.run import CallOptions, Run, build_run
 from langchain_rageval.run.usage import tokens_in
 from langchain_rageval.testset.accepted_questions import (
@@ -56,12 +47,10 @@ from langchain_rageval.testset.evolutions import (
 from langchain_rageval.testset.evolve import may_have_bridge
 from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
-from langchain_rageval.testset.row import TestsetRow, row_id
+from langchain_rageval.testset.row import TestsetRow, fields_of, row_id
 from langchain_rageval.testset.sampling import check_stratum, draw_order, passages_in_focus
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import JournaledStep
-
-T = TypeVar("T")
 
 _LOG = logging.getLogger("langchain_rageval")
 _INTERRUPTED = "the run was interrupted"
@@ -71,6 +60,38 @@ _CHAIN = "generate_row"  # name in traces
 _LONGEST_COMMENT = 60
 _LONGEST_LOG_LINE = 1000
 _PROMPT_TOKENS = 800  # estimate for one call, without the passage
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Step to invoke on a candidate (question in progress), if its expected cost fits the budget.
+
+    Attributes:
+        step: the step, or several in sequence.
+        candidate: the candidate.
+        kind: attempts of one kind have similar costs.
+        guess: expected cost; used until an attempt of the kind has had a cost.
+        run: run to which the usage is added.
+        config: config of LangChain.
+    """
+
+    step: Runnable[Candidate, Candidate]
+    candidate: Candidate
+    kind: Hashable
+    guess: Cost
+    run: Run
+    config: RunnableConfig
+
+    @property
+    def refused(self) -> Candidate:
+        """Candidate as rejected because the budget has no room."""
+        return self.candidate.reject(Reason.BUDGET_SPENT)
+
+
+Prepare = Callable[[], Attempt]
+"""Function that prepares an attempt, when it is its turn."""
+
+Record = Callable[[Candidate], None]
 
 
 @dataclass
@@ -197,22 +218,13 @@ class Generation:
         self._known = len(self._accepted)
         return {} if self.stop_reason else self.scheduler.next_round()
 
-    def attempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """Run the steps of a row on a candidate (question in progress); reject it if the budget is too small.
+    def attempts(self, starts: Mapping[int, Candidate], config: RunnableConfig) -> list[Prepare]:
+        """Return the attempts of a round: the steps of each row, to be invoked on its candidate.
 
         A candidate that has a question starts with the evolution: its question is reviewed.
         """
-        with self._reserve_budget(number, candidate, run) as own:
-            if own is None:
-                return candidate.reject(Reason.BUDGET_SPENT)
-            return self._chain(number, candidate).invoke(candidate, own.into(config))
-
-    async def aattempt(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Candidate:
-        """Like `attempt`, but calls the models' async methods on the caller's event loop."""
-        with self._reserve_budget(number, candidate, run) as own:
-            if own is None:
-                return candidate.reject(Reason.BUDGET_SPENT)
-            return await self._chain(number, candidate).ainvoke(candidate, own.into(config))
+        run = self.run.for_sample()
+        return [partial(self._attempt_of, number, candidate, run, config) for number, candidate in starts.items()]
 
     def questions_of(self, attempts: Mapping[int, Candidate]) -> list[str]:
         """Return the questions of attempts that no step rejected, for `accept`."""
@@ -294,104 +306,86 @@ class Generation:
             reason = _INTERRUPTED if broken_off else self.stop_reason or "see yields"
             yield f"{n_rows} of {self.size} rows were generated: {reason}."
 
-    def _reserve_budget(self, number: int, candidate: Candidate, run: Run) -> AbstractContextManager[Run | None]:
-        """Return a context manager that gives a metered run for an attempt, or None if it does not fit the budget.
-
-        An attempt whose first step is in the journal is expected to cost nothing.
-        """
+    def _attempt_of(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:
+        """Return the attempt of a row; if its first step is in the journal, it is expected to cost nothing."""
         evolution = self.scheduler.rows[number].evolution
         reviewed = bool(candidate.question)
         resumed = self._journaled(evolution if reviewed else None)[0].has_result(candidate)
         closed_book = self.settings.closed_book is not None
         calls = 0 if resumed else (3 if reviewed else 7) + 4 * len(kinds_of(evolution)) + closed_book
-        tokens = calls * (_PROMPT_TOKENS + tokens_in(candidate.passages[0].text))
-        task_type = (evolution.get_name(), reviewed, resumed)
-        return self.reserve(task_type, Cost(calls, tokens, 0), run)
+        guess = _expected_cost(candidate.passages[:1], calls)
+        kind = (evolution.get_name(), reviewed, resumed)
+        return Attempt(self._chain(number, candidate), candidate, kind, guess, run, config)
 
-    @contextmanager
-    def reserve(self, kind: Hashable, guess: Cost, run: Run | None = None) -> Iterator[Run | None]:
-        """Yield a metered run for work of a kind and an expected cost, or None if the budget has no room for it.
+    def checks(self, step: CandidateStep, candidates: Iterable[Candidate], calls: int) -> list[Prepare]:
+        """Return the attempts of a step on candidates; `calls` is the expected number of calls for each."""
 
-        Args:
-            kind: work of one kind has similar costs.
-            guess: the expected cost; used until work of the kind has had a cost.
-            run: run of the work; None for a new part of the generation's run.
-        """
-        reserved = self._ledger.admit(kind, lambda: guess)
-        if reserved is None:
-            yield None
-            return
-        own = (run or self.run.for_sample()).metered()
-        try:
-            yield own
-        finally:
-            self._ledger.settle(kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
+        def prepare(candidate: Candidate) -> Attempt:
+            guess = _expected_cost(candidate.passages, calls)
+            return Attempt(step, candidate, step.get_name(), guess, self.run.for_sample(), {})
 
-    def settle(
-        self,
-        step: Runnable[Candidate, Candidate],
-        candidates: Iterable[Candidate],
-        calls: int,
-        record: Callable[[Candidate], None],
-    ) -> None:
-        """Invoke a step on candidates, in worker threads.
+        return [partial(prepare, candidate) for candidate in candidates]
+
+    def results(self, attempts: Iterable[Prepare]) -> Generator[Candidate]:
+        """Make attempts in worker threads, and yield their results in order, each as soon as it is there.
 
         A candidate for which the budget has no room is rejected.
-
-        Args:
-            step: the step.
-            candidates: the candidates.
-            calls: expected number of calls for each.
-            record: called with each result, in order.
         """
+        return self.run.threads.stream([partial(self._make, prepare) for prepare in attempts], self._n_workers)
 
-        def one(candidate: Candidate) -> Candidate:
-            with self.reserve(step.get_name(), _expected_cost(candidate, calls)) as own:
-                if own is None:
-                    return candidate.reject(Reason.BUDGET_SPENT)
-                return step.invoke(candidate, own.into({}))
+    async def aresults(self, attempts: Iterable[Prepare]) -> AsyncGenerator[Candidate]:
+        """Like `results`, but calls the models' async methods on the caller's event loop."""
+        gate = asyncio.Semaphore(self._n_workers)
 
-        jobs = [partial(one, candidate) for candidate in candidates]
-        with closing(self.run.threads.stream(jobs, self.n_workers)) as results:
-            for result in results:
-                record(result)
+        async def gated(prepare: Prepare) -> Candidate:
+            async with gate:
+                return await self._amake(prepare)
 
-    async def asettle(
-        self,
-        step: Runnable[Candidate, Candidate],
-        candidates: Iterable[Candidate],
-        calls: int,
-        record: Callable[[Candidate], None],
-    ) -> None:
-        """Like `settle`, on the caller's event loop."""
-
-        async def one(candidate: Candidate) -> Candidate:
-            with self.reserve(step.get_name(), _expected_cost(candidate, calls)) as own:
-                if own is None:
-                    return candidate.reject(Reason.BUDGET_SPENT)
-                return await step.ainvoke(candidate, own.into({}))
-
-        jobs = [partial(one, candidate) for candidate in candidates]
-        async with aclosing(self.in_order(jobs)) as results:
+        async with aclosing(astream_results(map(gated, attempts))) as results:
             async for result in results:
-                record(result)
+                yield result
 
     @property
-    def n_workers(self) -> int:
+    def _n_workers(self) -> int:
         """Number of candidates in progress at a time."""
         return _WORKERS_PER_SLOT * self.settings.max_concurrency
 
-    async def in_order(self, jobs: Iterable[Callable[[], Awaitable[T]]]) -> AsyncGenerator[T]:
-        """Await async functions, `n_workers` at a time, and yield their results in order."""
-        gate = asyncio.Semaphore(self.n_workers)
+    def settle(self, attempts: Iterable[Prepare], record: Record, progress: Progress) -> None:
+        """Make attempts in worker threads; `record` is called with each result, in order."""
+        with closing(self.results(attempts)) as results:
+            for result in results:
+                record(result)
+                progress.advance()
 
-        async def gated(job: Callable[[], Awaitable[T]]) -> T:
-            async with gate:
-                return await job()
-
-        async with aclosing(astream_results([gated(job) for job in jobs])) as results:
+    async def asettle(self, attempts: Iterable[Prepare], record: Record, progress: Progress) -> None:
+        """Like `settle`, on the caller's event loop."""
+        async with aclosing(self.aresults(attempts)) as results:
             async for result in results:
-                yield result
+                record(result)
+                progress.advance()
+
+    def _make(self, prepare: Prepare) -> Candidate:
+        attempt = prepare()
+        with self.reserve(attempt) as config:
+            return attempt.refused if config is None else attempt.step.invoke(attempt.candidate, config)
+
+    async def _amake(self, prepare: Prepare) -> Candidate:
+        attempt = prepare()
+        with self.reserve(attempt) as config:
+            return attempt.refused if config is None else await attempt.step.ainvoke(attempt.candidate, config)
+
+    @contextmanager
+    def reserve(self, attempt: Attempt) -> Iterator[RunnableConfig | None]:
+        """Yield the config of an attempt, with a metered run, or None if the budget has no room for it."""
+        reserved = self._ledger.admit(attempt.kind, lambda: attempt.guess)
+        if reserved is None:
+            yield None
+            return
+        own = attempt.run.metered()
+        try:
+            yield own.into(attempt.config)
+        finally:
+            self._ledger.settle(attempt.kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
         """Return a step whose results are in the journal, and whose usage is counted."""
@@ -454,15 +448,13 @@ class Generation:
         names = ("question", "chat_history", "evolution", "answerable", "evidence", "history", "tree_id")
         return TestsetRow(
             id=row_id(candidate.question, [passage.id for passage in passages], candidate.chat_history),
-            contexts=[passage.text for passage in passages],
             reference=candidate.reference or "",
-            passage_ids=[passage.id for passage in passages],
-            spans=[(passage.source, passage.start, passage.end) for passage in passages],
             metadata={**passages[0].metadata, **candidate.metadata, **standalone},
+            **fields_of(passages),
             **{name: candidate[name] for name in names},
         )
 
 
-def _expected_cost(candidate: Candidate, calls: int) -> Cost:
-    tokens = sum(tokens_in(passage.text) for passage in candidate.passages)
+def _expected_cost(passages: Iterable[Passage], calls: int) -> Cost:
+    tokens = sum(tokens_in(passage.text) for passage in passages)
     return Cost(calls, calls * (_PROMPT_TOKENS + tokens), 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, aclosing, closing
 from dataclasses import replace
-from functools import partial, reduce
+from functools import reduce
 from operator import add
 from typing import Annotated, Any, ClassVar, Unpack
 
@@ -28,9 +28,9 @@ from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
-from langchain_rageval.testset.adopt import ADOPTION_CALLS, Adoption, Redact, read_questions
+from langchain_rageval.testset.adopt import Adoption, Redact, read_questions
 from langchain_rageval.testset.candidate import Candidate, CandidateStep
-from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.docstore import Docstore, check_all_documents
 from langchain_rageval.testset.evolutions import DISTRIBUTION, branches_of_tree, normalize_shares
 from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.generator_steps import (
@@ -42,7 +42,7 @@ from langchain_rageval.testset.generator_steps import (
     steps_of_user,
 )
 from langchain_rageval.testset.plan import GenerationPlan, plan_generation
-from langchain_rageval.testset.refresh import REFRESH_CALLS, Refresh, extended
+from langchain_rageval.testset.refresh import Refresh, extended
 from langchain_rageval.testset.row import TestsetRow
 from langchain_rageval.testset.sampling import Focus
 from langchain_rageval.testset.testset import Origin, Testset
@@ -134,6 +134,9 @@ class TestsetGenerator(GeneratorSettings):
         steps: Mapping[str, UserRunnable] | None = None,
         **options: Unpack[RunOptions],
     ) -> None:
+        given: dict[str, Any] = {
+            name: value for name, value in locals().items() if name in GeneratorSettings.model_fields
+        }
         chosen = fill_defaults(TestsetGenerator, options, RUN_DEFAULTS)
         check_options(chosen)
         if not isinstance(embeddings, Embeddings):
@@ -146,27 +149,10 @@ class TestsetGenerator(GeneratorSettings):
         if not isinstance(tree, bool):
             raise ConfigError(f"tree must be True or False, got {tree!r}")
         _check_draw(size, seed)
-        given: dict[str, Any] = {
-            "writer": _with_language(writer, language),
-            "critic": _with_language(writer if critic is None else critic, language),
-            "embeddings": embeddings,
-            "distribution": normalize_shares(DISTRIBUTION if distribution is None else distribution),
-            "size": size,
-            "seed": seed,
-            "tree": tree,
-            "splitter": splitter,
-            "vectorstore": vectorstore,
-            "passage_threshold": passage_threshold,
-            "max_rewrites": max_rewrites,
-            "dedupe": dedupe,
-            "closed_book": None if closed_book is None else _with_language(closed_book, language),
-            "focus": focus,
-            "stratify": stratify,
-            "allow_empty": allow_empty,
-            "steps": steps_of_user(steps),
-            **chosen,
-            "retry": chosen["retry"] or RetryPolicy(),
-        }
+        models = {"writer": writer, "critic": writer if critic is None else critic, "closed_book": closed_book}
+        given |= {name: None if model is None else _with_language(model, language) for name, model in models.items()}
+        given |= chosen | {"retry": chosen["retry"] or RetryPolicy(), "steps": steps_of_user(steps)}
+        given["distribution"] = normalize_shares(DISTRIBUTION if distribution is None else distribution)
         super().__init__(**given)
         if tree:
             branches_of_tree(self.distribution)
@@ -304,7 +290,7 @@ class TestsetGenerator(GeneratorSettings):
         generation, config = adoption.generation, adoption.generation.embed_run.into({})
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
             candidates = adoption.candidates(generation.vectors(passages=True).invoke(adoption.texts, config))
-            generation.settle(adoption.step, candidates, ADOPTION_CALLS, _counted(adoption.results.append, progress))
+            generation.settle(adoption.attempts(candidates), adoption.results.append, progress)
         return self._adopted(adoption)
 
     async def aadopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
@@ -313,8 +299,7 @@ class TestsetGenerator(GeneratorSettings):
         generation, config = adoption.generation, adoption.generation.embed_run.into({})
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
             candidates = adoption.candidates(await generation.vectors(passages=True).ainvoke(adoption.texts, config))
-            record = _counted(adoption.results.append, progress)
-            await generation.asettle(adoption.step, candidates, ADOPTION_CALLS, record)
+            await generation.asettle(adoption.attempts(candidates), adoption.results.append, progress)
         return self._adopted(adoption)
 
     def refresh(self, testset: Testset, documents: Any) -> Testset:
@@ -324,18 +309,16 @@ class TestsetGenerator(GeneratorSettings):
         the rest.
         """
         refresh = self._new_refresh(testset, documents)
-        with self._show(refresh.generation, len(refresh.candidates), "rows checked") as progress, refresh.generation:
-            record = _counted(refresh.record, progress)
-            refresh.generation.settle(refresh.step, refresh.candidates, REFRESH_CALLS, record)
+        with self._show(refresh.generation, len(refresh.attempts), "rows checked") as progress, refresh.generation:
+            refresh.generation.settle(refresh.attempts, refresh.record, progress)
         refresh.plan_rows(self.distribution)
         return refresh.result(self._finish(refresh.generation, {}))
 
     async def arefresh(self, testset: Testset, documents: Any) -> Testset:
         """Like `refresh`, but calls the models' async methods on the caller's event loop."""
         refresh = self._new_refresh(testset, documents)
-        with self._show(refresh.generation, len(refresh.candidates), "rows checked") as progress, refresh.generation:
-            record = _counted(refresh.record, progress)
-            await refresh.generation.asettle(refresh.step, refresh.candidates, REFRESH_CALLS, record)
+        with self._show(refresh.generation, len(refresh.attempts), "rows checked") as progress, refresh.generation:
+            await refresh.generation.asettle(refresh.attempts, refresh.record, progress)
         refresh.plan_rows(self.distribution)
         return refresh.result(await self._afinish(refresh.generation, {}))
 
@@ -450,10 +433,8 @@ class TestsetGenerator(GeneratorSettings):
             first = generation.vectors(passages=generation.adds_similar)
             generation.start(first.invoke(generation.present_questions, embed_config))
             while starts := generation.next_round():
-                run = generation.run.for_sample()
-                attempts = [partial(generation.attempt, n, start, run, config) for n, start in starts.items()]
                 finished: dict[int, Candidate] = {}
-                with closing(run.threads.stream(attempts, generation.n_workers)) as results:
+                with closing(generation.results(generation.attempts(starts, config))) as results:
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
                         if one_by_one or len(finished) == len(starts):
@@ -469,10 +450,8 @@ class TestsetGenerator(GeneratorSettings):
             first = generation.vectors(passages=generation.adds_similar)
             generation.start(await first.ainvoke(generation.present_questions, embed_config))
             while starts := generation.next_round():
-                run, numbers = generation.run.for_sample(), iter(starts)
-                attempts = [partial(generation.aattempt, n, start, run, config) for n, start in starts.items()]
-                finished: dict[int, Candidate] = {}
-                async with aclosing(generation.in_order(attempts)) as results:
+                numbers, finished = iter(starts), dict[int, Candidate]()
+                async with aclosing(generation.aresults(generation.attempts(starts, config))) as results:
                     async for result in results:
                         finished[next(numbers)] = result
                         if one_by_one or len(finished) == len(starts):
@@ -505,7 +484,7 @@ class TestsetGenerator(GeneratorSettings):
         return self._new_generation(known, size, seed, testset.rows)
 
     def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
-        store = self._filled_docstore(documents)
+        store = self._filled_docstore(check_all_documents(documents))
         generation = Generation(self, store, 0, self.seed, _testset(testset).rows, evolutions=[])
         *answering, check = steps_after(self, store)[:3]  # find_passages, answer and check_answer
         return Refresh(testset, generation, answering, check)
@@ -514,7 +493,7 @@ class TestsetGenerator(GeneratorSettings):
         samples = read_questions(questions, redact)
         if documents is None and self.vectorstore is None:
             raise ConfigError("adopt needs the documents, or a generator with a vectorstore")
-        store = self._new_docstore([]) if documents is None else self._filled_docstore(documents)
+        store = self._new_docstore([]) if documents is None else self._filled_docstore(check_all_documents(documents))
         generation = Generation(self, store, 0, self.seed, evolutions=[])
         return Adoption(generation, samples, steps_after(self, store)[:3])
 
@@ -556,16 +535,6 @@ def _extend(
                 graph.add_edge(node, first)
             ends = [last]
     return ends
-
-
-def _counted(record: Callable[[Candidate], None], progress: Progress) -> Callable[[Candidate], None]:
-    """Return a function that records a result and advances the progress display."""
-
-    def counting(result: Candidate) -> None:
-        record(result)
-        progress.advance()
-
-    return counting
 
 
 def _count_rows(rows: Sequence[TestsetRow], progress: Progress) -> Generator[TestsetRow]:

@@ -12,12 +12,13 @@ from langchain_core.runnables import Runnable, RunnableSequence
 from pydantic import InstanceOf
 
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.testset.candidate import SIMPLE, Candidate, CandidateStep, Passage, Reason, Trial
 from langchain_rageval.testset.docstore import UNNAMED_TEXT, Docstore, sentence_hashes
 from langchain_rageval.testset.evolutions import Branch, branch_of_names, kinds_of, persona
 from langchain_rageval.testset.generation import Generation
-from langchain_rageval.testset.row import TestsetRow
+from langchain_rageval.testset.row import TestsetRow, fields_of
 from langchain_rageval.testset.testset import CHANGES, Testset
 from langchain_rageval.testset.writing import CHECK_ANSWER
 from langchain_rageval.text.words import normalize_text, shared_share
@@ -50,16 +51,14 @@ class RowUpdates:
     def __init__(self, store: Docstore, known: Collection[int] | None) -> None:
         self._store = store
         new = frozenset() if known is None else store.sentences.difference(known)
-        self._news = {
-            passage.id: " ".join(
-                sentence for number, sentence in sentence_hashes(passage.text).items() if number in new
-            )
-            for passage in (store.passages if new else ())
-        }
+        self._news: dict[str, str] = {}
         self._texts = list(store.texts())
-        self._by_source: dict[str, list[Passage]] = {}
+        self._by_source: dict[str, list[Passage]] = defaultdict(list)
         for passage in store.passages:
-            self._by_source.setdefault(passage.source, []).append(passage)
+            self._by_source[passage.source].append(passage)
+            if new:
+                sentences = sentence_hashes(passage.text).items()
+                self._news[passage.id] = " ".join(sentence for number, sentence in sentences if number in new)
 
     def of(self, row: TestsetRow, seed: int) -> tuple[TestsetRow | None, Candidate | None]:
         """Return a row compared with the documents, and its question if the critic and the writer must be asked.
@@ -110,9 +109,8 @@ class RowUpdates:
         """Return the new and changed passages that concern the question of a row."""
         if not self._news:
             return []
-        texts = {row.standalone_question: _CONCERNS_QUESTION} | (
-            {row.reference: _CONCERNS_ANSWER} if row.answerable else {}
-        )
+        texts = {row.standalone_question: _CONCERNS_QUESTION}
+        texts |= {row.reference: _CONCERNS_ANSWER} if row.answerable else {}
         index, found = self._store.phrase_index, {}
         for text, least in texts.items():
             for passage in (self._store.passages[number] for number in index.nearest(text)[:_NEAREST]):
@@ -123,13 +121,7 @@ class RowUpdates:
     def with_passages(self, row: TestsetRow, passages: Iterable[Passage]) -> TestsetRow:
         """Return the row with other passages."""
         found = [self._store.identify(passage) for passage in passages]
-        update = {
-            "contexts": [passage.text for passage in found],
-            "passage_ids": [passage.id for passage in found],
-            "spans": [(passage.source, passage.start, passage.end) for passage in found],
-            "metadata": {**row.metadata, **found[0].metadata},
-        }
-        return row.model_copy(update=update)
+        return row.model_copy(update={**fields_of(found), "metadata": {**row.metadata, **found[0].metadata}})
 
     def _find(self, passage: Passage) -> Passage | None:
         """Return the passage at its new place; None if no document holds its text.
@@ -188,8 +180,7 @@ def _sentences(text: str) -> list[str]:
     return [part.strip() for part in _BREAK.split(text) if len(part.strip()) >= _SHORTEST_SENTENCE]
 
 
-REFRESH_CALLS = 4
-"""Calls for a row whose passages have changed: find the passages, answer, check both answers."""
+_REFRESH_CALLS = 4  # for a row whose passages have changed: find the passages, answer, check both answers
 
 
 class RowCheck(CandidateStep):
@@ -239,6 +230,7 @@ class Refresh:
         generation: run over the new documents, without rows.
         steps: the step that finds the passages of a question, and the one that answers it.
         check: step that decides whether the passages support an earlier answer.
+        attempts: checks of the rows that new or changed passages concern, in order.
         rows: rows by their place in the test set: the rows so far, None for one that has to be replaced.
         corrected: ids of the rows with another answer.
         unchecked: number of rows that could not be checked.
@@ -258,15 +250,16 @@ class Refresh:
         """Compare the rows with the documents."""
         generation = self.generation
         self._updates = RowUpdates(generation.store, self.testset.known_sentences)
-        self._touched: dict[int, Candidate] = {}
+        touched: dict[int, Candidate] = {}
         answering: Runnable[Candidate, Candidate] = RunnableSequence(*map(generation.journaled, self.steps))
         checking = generation.journaled(self.check)
-        self.step = RowCheck(name="refresh", answering=answering, checking=checking)
+        step = RowCheck(name="refresh", answering=answering, checking=checking)
         for number, row in enumerate(self.testset.rows):
             self.rows[number], candidate = self._updates.of(row, generation.seed)
             if candidate is not None:
-                self._touched[number] = candidate
-        self._numbers = iter(self._touched)
+                touched[number] = candidate
+        self._numbers = iter(touched)
+        self.attempts = generation.checks(step, touched.values(), _REFRESH_CALLS)
 
     @property
     def fallen(self) -> list[TestsetRow]:
@@ -277,11 +270,6 @@ class Refresh:
     def remaining(self) -> list[TestsetRow]:
         """Rows that stay, in their order."""
         return [row for row in self.rows.values() if row is not None]
-
-    @property
-    def candidates(self) -> list[Candidate]:
-        """Candidates of the rows that new or changed passages concern, in order."""
-        return list(self._touched.values())
 
     def plan_rows(self, distribution: Iterable[Branch]) -> None:
         """Plan a new row for each row that fell, with its evolution and, if its simple question is left, in its tree.
@@ -303,32 +291,21 @@ class Refresh:
         """
         by_place = dict(zip(self._places(replacements), replacements.rows, strict=True))
         rows = [row or by_place.get(number) for number, row in self.rows.items()]
-        corrected = set(self.corrected)
-        kept = [row.id for row in self.remaining if row.id not in corrected]
+        kept = [row.id for row in self.remaining if row.id not in self.corrected]
         added, dropped = [row.id for row in replacements.rows], [row.id for row in self.fallen]
-        changes = dict(zip(CHANGES, (kept, added, self.corrected, dropped), strict=True))
-        return replace(
-            replacements,
-            rows=[row for row in rows if row is not None],
-            notes=[*dict.fromkeys([*self.testset.notes, *replacements.notes, *self._notes(len(replacements.rows))])],
-            complete=self.testset.complete and len(replacements.rows) == len(self.fallen),
-            changes=changes,
-            number=self.testset.number + 1,
-        )
+        new = replace(replacements, notes=[*replacements.notes, *self._notes(len(added))])
+        new = replace(new, complete=len(added) == len(dropped))
+        return _next(self.testset, new, [row for row in rows if row], (kept, added, self.corrected, dropped))
 
     def _root_of(self, row: TestsetRow) -> Candidate | None:
         """Return the simple question about the same fact; None outside of a tree, or if that one fell, too."""
-        for other in self.remaining:
-            if row.tree_id and other.tree_id == row.tree_id and other.evolution == SIMPLE:
-                passages = [self.generation.store.passage_of(text) for text in other.contexts]
-                return (
-                    Candidate(
-                        passages=passages, question=other.question, tree_id=other.tree_id, seed=self.generation.seed
-                    )
-                    if passages and all(passages)
-                    else None
-                )
-        return None
+        trees = {other.tree_id: other for other in reversed(self.remaining) if other.evolution == SIMPLE}
+        if not row.tree_id or (other := trees.get(row.tree_id)) is None:
+            return None
+        passages = [passage for text in other.contexts if (passage := self.generation.store.passage_of(text))]
+        if not passages or len(passages) < len(other.contexts):
+            return None
+        return Candidate(passages=passages, question=other.question, tree_id=other.tree_id, seed=self.generation.seed)
 
     def _places(self, replacements: Testset) -> Iterator[int]:
         """Yield the place of each new row: that of a row that fell, with the same evolution, first of the same tree."""
@@ -345,7 +322,7 @@ class Refresh:
             evolutions = ", ".join(dict.fromkeys(row.evolution for row in self.fallen))
             yield f"{n_replaced} of {len(self.fallen)} dropped rows were replaced, of the evolutions {evolutions}."
         if self.unchecked:
-            rows = "1 row" if self.unchecked == 1 else f"{self.unchecked} rows"
+            rows = pluralize(self.unchecked, "row")
             yield f"{rows} could not be checked against changed passages and stayed as before: {self.first_failure}."
 
     def record(self, result: Candidate) -> None:
@@ -364,13 +341,12 @@ class Refresh:
     def _checked(self, row: TestsetRow, result: Candidate) -> TestsetRow:
         """Return a row with the passages of a result; with its answer, if the earlier one does not hold."""
         checked = self._updates.with_passages(row, result.passages)
-        same = normalize_text(result.reference or "") == normalize_text(row.reference)
-        update: dict[str, Any] = {"evidence": result.evidence}
-        if not same:
+        update: dict[str, Any] = {"evidence": result.evidence, "answerable": result.answerable}
+        if normalize_text(result.reference or "") != normalize_text(row.reference):
             self.corrected.append(row.id)
             trial = Trial(kind=CHECK_ANSWER, question=row.question, accepted=False, feedback=row.reference)
             update |= {"reference": result.reference or "", "history": [*row.history, trial]}
-        return checked.model_copy(update={**update, "answerable": result.answerable})
+        return checked.model_copy(update=update)
 
 
 def _branch_of(row: TestsetRow, branches: Sequence[Branch]) -> Branch | None:
@@ -387,12 +363,16 @@ def _branch_of(row: TestsetRow, branches: Sequence[Branch]) -> Branch | None:
 def extended(testset: Testset, addition: Testset) -> Testset:
     """Return a test set with the rows of a test set and of an addition to it."""
     kept, added = ([row.id for row in part.rows] for part in (testset, addition))
-    changes: dict[str, list[str]] = dict(zip(CHANGES, (kept, added, [], []), strict=True))
+    return _next(testset, addition, [*testset.rows, *addition.rows], (kept, added, [], []))
+
+
+def _next(earlier: Testset, new: Testset, rows: list[TestsetRow], changes: Sequence[list[str]]) -> Testset:
+    """Return the next version of a test set: rows of both, with `changes` in the order of `CHANGES`."""
     return replace(
-        addition,
-        rows=[*testset.rows, *addition.rows],
-        notes=[*dict.fromkeys([*testset.notes, *addition.notes])],
-        complete=testset.complete and addition.complete,
-        changes=changes,
-        number=testset.number + 1,
+        new,
+        rows=rows,
+        notes=[*dict.fromkeys([*earlier.notes, *new.notes])],
+        complete=earlier.complete and new.complete,
+        changes=dict(zip(CHANGES, changes, strict=True)),
+        number=earlier.number + 1,
     )

@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import shorten
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from langchain_rageval._internal.code_identity import short_digest
 from langchain_rageval._internal.page import bold, details, item_list, paragraph, text
 from langchain_rageval.data.schema import InputModel, Sample, Turn
-from langchain_rageval.testset.candidate import Trial
+from langchain_rageval.testset.candidate import Passage, Trial
 
 
 class TestsetRow(InputModel):
@@ -71,7 +71,9 @@ class TestsetRow(InputModel):
 
         `metadata["spans"]` holds source and offsets of each reference context, for `span_grader`.
         """
-        spans = {"spans": [list(span) for span in self.spans]} if self.answerable and self.spans else {}
+        metadata = {**self.metadata, "evolution": self.evolution, "answerable": self.answerable}
+        metadata |= {"spans": [list(span) for span in self.spans]} if self.answerable and self.spans else {}
+        metadata |= {"tree_id": self.tree_id} if self.tree_id else {}
         return Sample(
             id=self.id,
             question=self.question,
@@ -79,13 +81,7 @@ class TestsetRow(InputModel):
             references=[self.reference] if self.answerable and self.reference.strip() else [],
             reference_contexts=self.contexts if self.answerable else [],
             reference_context_ids=self.passage_ids if self.answerable else [],
-            metadata={
-                **self.metadata,
-                "evolution": self.evolution,
-                "answerable": self.answerable,
-                **spans,
-                **({"tree_id": self.tree_id} if self.tree_id else {}),
-            },
+            metadata=metadata,
         )
 
 
@@ -95,6 +91,15 @@ def row_id(question: str, passage_ids: Sequence[str], chat_history: Sequence[Tur
     if chat_history:
         content.append([[turn.role, turn.text] for turn in chat_history])
     return short_digest(json.dumps(content))
+
+
+def fields_of(passages: Sequence[Passage]) -> dict[str, Any]:
+    """Return the fields of a row that hold its passages: texts, ids and spans."""
+    return {
+        "contexts": [passage.text for passage in passages],
+        "passage_ids": [passage.id for passage in passages],
+        "spans": [(passage.source, passage.start, passage.end) for passage in passages],
+    }
 
 
 def row_html(row: TestsetRow) -> str:
@@ -117,14 +122,6 @@ def trial_list(history: Sequence[Trial]) -> str:
 
 _NOT_COMPARED = {"id", "history"}
 _WIDTH = 100
-
-
-class _Rows(Protocol):
-    @property
-    def rows(self) -> list[TestsetRow]: ...
-
-    @property
-    def version(self) -> str: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,35 +182,24 @@ class TestsetDiff:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the differences as JSON data; added and dropped rows by id."""
-        return {
-            "before": self.before,
-            "after": self.after,
-            "added": [row.id for row in self.added],
-            "dropped": [row.id for row in self.dropped],
-            "changed": {
-                name: {field: {"before": before, "after": after} for field, (before, after) in changes.items()}
-                for name, changes in self.changed.items()
-            },
-            "same": self.same,
+        changed = {
+            name: {field: dict(zip(("before", "after"), pair, strict=True)) for field, pair in changes.items()}
+            for name, changes in self.changed.items()
         }
+        ids = {name: [row.id for row in getattr(self, name)] for name in ("added", "dropped")}
+        return {"before": self.before, "after": self.after, **ids, "changed": changed, "same": self.same}
 
 
-def diff_rows(before: _Rows, after: _Rows) -> TestsetDiff:
-    """Return the differences from one test set to another one; see `Testset.diff`."""
-    later = {row.id: row for row in after.rows}
-    by_question = {row.question: row for row in after.rows if row.id not in {old.id for old in before.rows}}
-    pairs = [(old, later.get(old.id) or by_question.get(old.question)) for old in before.rows]
+def diff_rows(before: Sequence[TestsetRow], after: Sequence[TestsetRow], versions: tuple[str, str]) -> TestsetDiff:
+    """Return the differences from the rows of one test set to those of another one; see `Testset.diff`."""
+    later, earlier = {row.id: row for row in after}, {row.id for row in before}
+    by_question = {row.question: row for row in after if row.id not in earlier}
+    pairs = [(old, later.get(old.id) or by_question.get(old.question)) for old in before]
     found = {new.id for _, new in pairs if new is not None}
     changes = {old.id: changed_fields(old, new) for old, new in pairs if new is not None}
     changed = {name: fields for name, fields in changes.items() if fields}
-    return TestsetDiff(
-        before=before.version,
-        after=after.version,
-        added=[row for row in after.rows if row.id not in found],
-        dropped=[old for old, new in pairs if new is None],
-        changed=changed,
-        same=len(changes) - len(changed),
-    )
+    added, dropped = [row for row in after if row.id not in found], [old for old, new in pairs if new is None]
+    return TestsetDiff(*versions, added, dropped, changed, same=len(changes) - len(changed))
 
 
 def changed_fields(before: TestsetRow, after: TestsetRow) -> dict[str, tuple[Any, Any]]:

@@ -145,16 +145,17 @@ def merge_reviews(one: Reviewed, other: Reviewed) -> tuple[list[TestsetRow], lis
 def write_beir(folder: str | Path, rows: Sequence[TestsetRow], store: Docstore | None) -> None:
     """Write rows as a data set of BEIR; see `Testset.to_beir`."""
     passages = {
-        own: {"_id": own, "title": "", "text": text, "metadata": {"source": span[0]}}
+        own: (text, span[0])
         for row in rows
         for own, text, span in zip(row.passage_ids, row.contexts, row.spans, strict=True)
     }
-    known = {line["text"] for line in passages.values()}
-    passages |= {
-        passage.id: {"_id": passage.id, "title": "", "text": passage.text, "metadata": {"source": passage.source}}
-        for passage in (store.passages if store else ())
-        if passage.text not in known
-    }
+    known = {text for text, _ in passages.values()}
+    others = [passage for passage in (store.passages if store else ()) if passage.text not in known]
+    passages |= {passage.id: (passage.text, passage.source) for passage in others}
+    corpus = [
+        {"_id": own, "title": "", "text": text, "metadata": {"source": source}}
+        for own, (text, source) in passages.items()
+    ]
     queries = [
         {"_id": row.id, "text": row.standalone_question, "metadata": {"evolution": row.evolution}} for row in rows
     ]
@@ -162,13 +163,19 @@ def write_beir(folder: str | Path, rows: Sequence[TestsetRow], store: Docstore |
     root = Path(folder)
     try:
         (root / "qrels").mkdir(parents=True, exist_ok=True)
-        for name, lines in (("corpus.jsonl", passages.values()), ("queries.jsonl", queries)):
+        for name, lines in (("corpus.jsonl", corpus), ("queries.jsonl", queries)):
             text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
             (root / name).write_text(text, encoding="utf-8")
         head = "query-id\tcorpus-id\tscore"
         (root / "qrels" / "test.tsv").write_text("\n".join([head, *pairs, ""]), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{folder} cannot be written: {error.strerror}; choose another folder") from None
+
+
+def langsmith_inputs(row: TestsetRow) -> dict[str, Any]:
+    """Return the inputs of a LangSmith example: the question, and the turns before a follow-up as messages."""
+    messages = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
+    return {"question": row.question, **({"chat_history": messages} if messages else {})}
 
 
 def langsmith_metadata(row: TestsetRow) -> dict[str, Any]:

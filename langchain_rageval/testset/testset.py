@@ -31,6 +31,7 @@ from langchain_rageval.testset.review_page import write_testset_page
 from langchain_rageval.testset.row import TestsetDiff, TestsetRow, diff_rows, row_html, trial_list
 from langchain_rageval.testset.sharing import (
     ReviewAgreement,
+    langsmith_inputs,
     langsmith_metadata,
     merge_reviews,
     merge_rows,
@@ -155,8 +156,7 @@ class Testset:
     @property
     def counts(self) -> dict[str, int]:
         """Number of rows by evolution."""
-        names = [row.evolution for row in self.rows]
-        return {name: names.count(name) for name in dict.fromkeys(names)}
+        return dict(Counter(row.evolution for row in self.rows))
 
     @property
     def usage(self) -> Usage:
@@ -182,11 +182,10 @@ class Testset:
         return "\n".join([*self._head(), *(f"Note: {note}" for note in self.notes)])
 
     def _head(self) -> list[str]:
-        plural = "" if len(self) == 1 else "s"
         evolutions = ", ".join(f"{count} {name}" for name, count in self.counts.items())
         attempts = f"{self.yields['attempts']} attempts"
         rejected = "; ".join(f"{count} {reason}" for reason, count in self.yields["rejected"].items())
-        lines = [f"Test set of {len(self)} question{plural}" + (f": {evolutions}" if evolutions else "")]
+        lines = [f"Test set of {pluralize(len(self), 'question')}" + (f": {evolutions}" if evolutions else "")]
         lines.append(f"{attempts}; rejected: {rejected}" if rejected else attempts)
         if self.changes:
             lines.append("; ".join(f"{len(ids)} {change}" for change, ids in self.changes.items()))
@@ -195,11 +194,10 @@ class Testset:
 
     def _repr_html_(self) -> str:
         """Return the first fifty questions and rejected candidates as HTML for notebooks, with their histories."""
-        histories = [details("history", trial_list(row.history)) for row in self.rows]
-        pairs = zip(self.rows, histories, strict=True)
-        items = item_list([row_html(row) + history for row, history in pairs], numbered=True)
-        notes = "".join(paragraph(f"<em>{text(note)}</em>") for note in self.notes)
-        return "".join(paragraph(text(line)) for line in self._head()) + items + self._rejected_html() + notes
+        items = [row_html(row) + details("history", trial_list(row.history)) for row in self.rows]
+        head = [paragraph(text(line)) for line in self._head()]
+        notes = [paragraph(f"<em>{text(note)}</em>") for note in self.notes]
+        return "".join([*head, item_list(items, numbered=True), self._rejected_html(), *notes])
 
     def _rejected_html(self) -> str:
         rejected = [
@@ -223,11 +221,8 @@ class Testset:
         Raises:
             ConfigError: if the file cannot be written.
         """
-        header = {"version": __version__, "yields": self.yields, "notes": self.notes, "complete": self.complete}
-        header["broken_off"] = self.broken_off
-        header["number"] = self.number
-        if self.changes:
-            header["changes"] = dict(self.changes)
+        names = ("yields", "notes", "complete", "broken_off", "number", *(("changes",) if self.changes else ()))
+        header = {"version": __version__, **{name: getattr(self, name) for name in names}}
         if self.known_sentences is not None:
             packed = b"".join(number.to_bytes(4) for number in sorted(self.known_sentences))
             header["sentences"] = b64encode(packed).decode()
@@ -236,11 +231,8 @@ class Testset:
             step: usage.model_dump(mode="json", exclude={"seconds"}, exclude_defaults=True)
             for step, usage in self.usage_by_step.items()
         }
-        lines = [
-            json.dumps({_HEADER: header}, ensure_ascii=False),
-            *(row.model_dump_json(fallback=str) for row in self.rows),
-        ]
-        text = "\n".join([*lines, ""])
+        lines = [row.model_dump_json(fallback=str) for row in self.rows]
+        text = "\n".join([json.dumps({_HEADER: header}, ensure_ascii=False), *lines, ""])
         if not isinstance(path, str | Path):
             path.write(text)
             return
@@ -311,6 +303,7 @@ class Testset:
             that stay are the same, and new rows are in the places of those that were dropped.
 
         Raises:
+            TypeError: if the documents are a str that names no file or folder.
             ConfigError: if there is no generator, or the documents hold no text.
             JournalError: if the journal of the generator cannot be read or written.
         """
@@ -333,7 +326,7 @@ class Testset:
         Args:
             other: the later test set.
         """
-        return diff_rows(self, other)
+        return diff_rows(self.rows, other.rows, (self.version, other.version))
 
     def merge(self, *others: Testset) -> Testset:
         """Return the rows of this and of other test sets as one, each id and each equal question once.
@@ -368,7 +361,14 @@ class Testset:
         )
 
     def filter(self, function: Callable[[TestsetRow], bool]) -> Testset:
-        """Return the test set with the rows for which a function returns True."""
+        """Return the test set with the rows for which a function returns True.
+
+        Raises:
+            TypeError: if `function` is no function.
+        """
+        if not callable(function):
+            expected = "filter takes a function from a row to True or False, such as lambda row: row.answerable"
+            raise TypeError(f"{expected}; got {type(function).__name__}")
         return replace(self, rows=[row for row in self.rows if function(row)])
 
     def split(self, share: float, seed: int = 0) -> tuple[Testset, Testset]:
@@ -448,11 +448,8 @@ class Testset:
             SampleError: if rows with different questions have one id. Later rows with the same id and question get the
                 id with `-2`, `-3`.
         """
-        ids = SampleIds()
-        return [
-            ids.checked(sample, describe_place(n, sample))
-            for n, sample in enumerate(row.to_sample() for row in self.rows)
-        ]
+        ids, samples = SampleIds(), [row.to_sample() for row in self.rows]
+        return [ids.checked(sample, describe_place(n, sample)) for n, sample in enumerate(samples)]
 
     def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], **options: Unpack[AnswerOptions]) -> list[Sample]:
         """Ask a RAG chain every question.
@@ -495,21 +492,11 @@ class Testset:
         outputs = "reference_outputs" if "reference_outputs" in ExampleCreate.model_fields else "outputs"  # before 0.15
         dataset = client.create_dataset(name, description=repr(self).splitlines()[0])
         examples = [
-            {
-                "inputs": {"question": row.question, **_chat_history(row)},
-                outputs: {"answer": row.reference},
-                "metadata": langsmith_metadata(row),
-            }
+            {"inputs": langsmith_inputs(row), outputs: {"answer": row.reference}, "metadata": langsmith_metadata(row)}
             for row in self.rows
         ]
         client.create_examples(dataset_id=dataset.id, examples=examples)
         return dataset
-
-
-def _chat_history(row: TestsetRow) -> dict[str, Any]:
-    """Return the earlier turns of a follow-up as messages; empty for a question that stands alone."""
-    messages = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
-    return {"chat_history": messages} if messages else {}
 
 
 def usage_line(usage: Usage, calls_per_row: float | None) -> str:

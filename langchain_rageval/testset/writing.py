@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -22,7 +23,6 @@ from langchain_rageval.testset.candidate import (
     Passage,
     Reason,
     ask_step,
-    numbered_passages,
     prompt_step,
 )
 from langchain_rageval.testset.docstore import Docstore
@@ -43,11 +43,7 @@ class KeyphraseExtractor(CandidateStep):
         """Choose a key phrase of the passage: one call, or none if they are known. Reject if all are used."""
         phrases = state.keyphrases
         if not phrases:
-            answer = yield from self._ask(
-                {"passage": state.drawn_text},
-                state.drawn_text,
-                lambda reply: None if _clean(reply.keyphrases) else "there is no key phrase",
-            )
+            answer = yield from self._ask(state, {"passage": state.drawn_text}, _keyphrase_objection)
             phrases = _clean(answer.keyphrases)
         if state.draw >= len(phrases):
             return state.replace(keyphrases=phrases).reject(Reason.NO_KEYPHRASE)
@@ -61,7 +57,11 @@ def keyphrases(writer: JudgeLike) -> CandidateStep:
     Args:
         writer: model that extracts 3 to 5 key phrases; one call.
     """
-    return KeyphraseExtractor(name="extract_keyphrases", model_step=prompt_step("extract_keyphrases", writer))
+    return KeyphraseExtractor.of("extract_keyphrases", writer)
+
+
+def _keyphrase_objection(answer: Any) -> str | None:
+    return None if _clean(answer.keyphrases) else "there is no key phrase"
 
 
 def _clean(phrases: list[str]) -> list[str]:
@@ -76,12 +76,9 @@ class SeedQuestionWriter(CandidateStep):
         """Ask the writer for a question about the key phrase: one call."""
         keyphrase = state.keyphrase or next(iter(state.keyphrases), "")
         inputs = {"passage": state.drawn_text, "keyphrase": keyphrase}
-        answer = yield from self._ask(inputs, state.drawn_text, objection_to_question(state))
-        return (
-            state.refuse("seed", answer)
-            if isinstance(answer, Objection)
-            else state.with_question(answer.question, "seed")
-        )
+        answer = yield from self._ask(state, inputs, objection_to_question(state))
+        refused = isinstance(answer, Objection)
+        return state.refuse("seed", answer) if refused else state.with_question(answer.question, "seed")
 
 
 def seed_question(writer: JudgeLike) -> CandidateStep:
@@ -94,7 +91,7 @@ def seed_question(writer: JudgeLike) -> CandidateStep:
     Args:
         writer: model that writes; one call.
     """
-    return SeedQuestionWriter(name="write_question", model_step=prompt_step("write_question", writer))
+    return SeedQuestionWriter.of("write_question", writer)
 
 
 class QuestionCompressor(CandidateStep):
@@ -102,7 +99,7 @@ class QuestionCompressor(CandidateStep):
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer to shorten the question: one call; a short form that cannot be right is left out."""
-        answer = yield from self._ask({"question": state.question}, state.drawn_text, objection_to_question(state))
+        answer = yield from self._ask(state, {"question": state.question}, objection_to_question(state))
         return state if isinstance(answer, Objection) else state.with_question(answer.question, "compress")
 
 
@@ -112,7 +109,7 @@ def compress(writer: JudgeLike) -> CandidateStep:
     Args:
         writer: model that shortens; one call.
     """
-    return QuestionCompressor(name="compress_question", model_step=prompt_step("compress_question", writer))
+    return QuestionCompressor.of("compress_question", writer)
 
 
 class PassageFinder(CandidateStep):
@@ -122,8 +119,8 @@ class PassageFinder(CandidateStep):
         """Ask the critic which passages are needed: one call; no call for an unanswerable question."""
         if not state.answerable:
             return state
-        inputs = {"question": state.standalone_question, "passages": numbered_passages(state.passages)}
-        answer = yield from self._ask(inputs, state.drawn_text)
+        inputs = {"question": state.standalone_question, "passages": state.shown()}
+        answer = yield from self._ask(state, inputs)
         needed = [p for number, p in enumerate(state.passages, 1) if number in answer.passages]
         is_joint = not {MULTI_CONTEXT, THEMATIC}.isdisjoint(state.evolution.split("+"))
         some_are_spare = (is_joint and len(needed) < 2) or not {*state.needed} <= {passage.id for passage in needed}
@@ -142,7 +139,7 @@ def find_passages(critic: JudgeLike) -> CandidateStep:
     Args:
         critic: model that selects the passages; one call.
     """
-    return PassageFinder(name="find_passages", model_step=prompt_step("find_passages", critic))
+    return PassageFinder.of("find_passages", critic)
 
 
 NOT_IN_THE_DOCUMENTS: Mapping[str, str] = {"en": "The documents do not say.", "ru": "В документах этого нет."}
@@ -158,9 +155,8 @@ class AnswerWriter(CandidateStep):
         The candidate is rejected if the writer disagrees with `answerable`. For an unanswerable question the writer
         also reads the `nearest` passages.
         """
-        passages = [*state.passages, *state.nearest]
-        inputs = {"question": state.standalone_question, "passages": numbered_passages(passages)}
-        answer = yield from self._ask(inputs, state.drawn_text, self._objection_to_answer(state))
+        inputs = {"question": state.standalone_question, "passages": state.shown(state.nearest)}
+        answer = yield from self._ask(state, inputs, partial(_answer_problem, state))
         if isinstance(answer, Objection):
             return state.refuse(self.get_name(), answer)
         if answer.answerable != state.answerable:
@@ -171,16 +167,15 @@ class AnswerWriter(CandidateStep):
         language = detect_language(state.drawn_text)
         return state.replace(reference=NOT_IN_THE_DOCUMENTS.get(language, NOT_IN_THE_DOCUMENTS["en"]))
 
-    def _objection_to_answer(self, state: Candidate) -> Callable[[Any], str | Objection | None]:
-        def objection(reply: Any) -> str | Objection | None:
-            if not reply.answerable or not state.answerable:
-                return None
-            if not reply.answer.strip():
-                return "the answer is blank, but `answerable` is true"
-            plain = state.evolution == SIMPLE
-            return answer_objection(reply.answer, state.standalone_question, state.passages, plain=plain)
 
-        return objection
+def _answer_problem(state: Candidate, reply: Any) -> str | Objection | None:
+    """Return the problem with the answer of a reply to the question of a candidate, or None."""
+    if not reply.answerable or not state.answerable:
+        return None
+    if not reply.answer.strip():
+        return "the answer is blank, but `answerable` is true"
+    plain = state.evolution == SIMPLE
+    return answer_objection(reply.answer, state.standalone_question, state.passages, plain=plain)
 
 
 def answer(writer: JudgeLike) -> CandidateStep:
@@ -191,7 +186,7 @@ def answer(writer: JudgeLike) -> CandidateStep:
     Args:
         writer: model that answers; one call.
     """
-    return AnswerWriter(name="write_answer", model_step=prompt_step("write_answer", writer))
+    return AnswerWriter.of("write_answer", writer)
 
 
 CHECK_ANSWER = "check_answer"
@@ -262,9 +257,7 @@ def propose_personas(writer: JudgeLike, documents: Any, n: int = 5, *, seed: int
     texts = [passage.text[:_LONGEST_TEXT] for passage in _spread(draw_order(store.passages, seed))]
     inputs = {"count": n, "passages": [{"passage": number, "text": text} for number, text in enumerate(texts, 1)]}
     step = prompt_step("propose_personas", writer)
-    problem = "there is no persona"
-    asked = ask_step(step, inputs, " ".join(texts), lambda reply: None if _distinct(reply.personas) else problem)
-    answer = drive(asked, Run(), {})
+    answer = drive(ask_step(step, inputs, " ".join(texts), _persona_objection), Run(), {})
     return _distinct(answer.personas)[:n]
 
 
@@ -274,6 +267,10 @@ def _spread(passages: list[Passage]) -> list[Passage]:
     ranks = [seen[p.source] for p in passages if seen.update({p.source: seen.get(p.source, 0) + 1}) is None]
     order = sorted(range(len(passages)), key=lambda place: ranks[place])
     return [passages[place] for place in order[:_MOST_PASSAGES]]
+
+
+def _persona_objection(answer: Any) -> str | None:
+    return None if _distinct(answer.personas) else "there is no persona"
 
 
 def _distinct(personas: list[str]) -> list[str]:

@@ -4,7 +4,6 @@ import json
 import logging
 import time
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import pytest
 from helpers.each import each
@@ -376,21 +375,21 @@ def test_what_is_no_conversation_is_an_error_that_names_the_forms(value, kind):
     )
 
 
-def test_a_message_with_a_number_as_its_text_is_an_error_of_the_sample():
-    with pytest.raises(SampleError):
-        samples_of([{"role": "user", "content": 5}, {"role": "assistant", "content": "a"}])
+NUMBER = [{"role": "user", "content": 5}, {"role": "assistant", "content": "a"}]
 
 
-@each("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, "just a text", [1, 2]])
-def test_no_message_of_the_user_is_an_error(conversation):
+@each("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, "just a text", [1, 2], NUMBER])
+def test_no_message_of_the_user_or_a_number_in_its_place_is_an_error(conversation):
     with pytest.raises(SampleError):
         samples_of(conversation)
 
 
-def test_a_history_that_cannot_be_read_stays_in_the_metadata():
+def test_a_history_that_cannot_be_read_stays_in_the_metadata(caplog):
     assert Sample.parse({"question": "q", "history": "moved from the archive"}).metadata == {
         "history": "moved from the archive"
     }
+    Sample.parse({"question": "q", "history": [{"kind": "review", "question": "q", "accepted": True, "feedback": ""}]})
+    assert not caplog.records  # neither is about a chat
     assert Sample.parse({"question": "q", "history": {"clicks": 3}}).metadata == {"history": {"clicks": 3}}
     assert Sample.parse({"question": "q", "turns": 3}).metadata == {"turns": 3}
 
@@ -426,12 +425,6 @@ def test_a_transcript_under_the_name_of_a_conversation_is_read(name):
 def test_the_id_of_a_conversation_is_no_transcript(name):
     sample = Sample.parse({"question": "q", "answer": "a", "conversation": name})
     assert (sample.question, sample.history, sample.metadata) == ("q", [], {"conversation": name})
-
-
-def test_a_history_that_is_about_no_chat_is_not_reported(caplog):
-    Sample.parse({"question": "q", "history": "moved from the archive"})
-    Sample.parse({"question": "q", "history": [{"kind": "review", "question": "q", "accepted": True, "feedback": ""}]})
-    assert not caplog.records
 
 
 @pytest.mark.parametrize(
@@ -492,16 +485,3 @@ def test_equal_conversations_of_a_file_are_two_unless_they_share_an_id(tmp_path)
     assert second == f"{first}-2"
     assert rest == ["s", "s"]
     assert samples[3].id == second
-
-
-def test_a_table_holds_histories_in_its_cells(tmp_path):
-    file = tmp_path / "chats.csv"
-    history = json.dumps(dicts(MUNICH[:2]), ensure_ascii=False).replace('"', '""')
-    file.write_text(f'question,answer,chat_history\nА когда он умер?,В 1195.,"{history}"\n', encoding="utf-8")
-    (sample,) = load_samples(file)
-    assert sample.history == FIRST
-
-
-def test_samples_with_one_question_and_other_histories_are_two_samples():
-    other = SimpleNamespace(question="А когда он умер?", chat_history=[("user", "Кто основал Берлин?")])
-    assert Sample.parse(other).id != samples_of(MUNICH)[1].id

@@ -2,8 +2,6 @@
 
 import json
 import logging
-import subprocess
-import sys
 import types
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,6 +113,8 @@ def test_a_table_with_a_column_of_texts_has_a_document_for_each_row(folder, enco
     assert first.page_content == "Баню страхуют с домом."
     assert first.metadata == {"source": "правила.pdf", "row": 0, "Раздел": "2"}
     assert (second.page_content, second.metadata) == ("Взнос раз в год.", {"source": "a.csv", "row": 2})
+    (whole,) = load_documents(folder({"a.csv": b"\xef\xbb\xbfq,a\nno,2\n"}))
+    assert (whole.page_content, whole.metadata) == ("q: no\na: 2", {"source": "a.csv", "row": 0})
 
 
 def test_documents_that_langchain_serialized_are_read_from_json(folder):
@@ -176,20 +176,6 @@ def test_an_invalid_character_of_a_line_is_replaced_and_named(folder, warned):
     lines = b'{"text": "\xd1\x8f"}\n{"text": "a\xff"}\n{"text": "c"}'
     assert [text for _, text in read(folder({"a.jsonl": lines}))] == ["я", "a\ufffd", "c"]
     assert warned() == ["a.jsonl, line 2 is not valid UTF-8; invalid characters are replaced"]
-
-
-def test_rows_of_a_table_are_documents_and_the_deprecation_of_langchains_loader_is_not_shown(folder):
-    root = folder({"a.csv": b"\xef\xbb\xbfq,a\n\xd0\xb4\xd0\xb0,1\nno,2\n"})
-    script = (
-        "import json; from langchain_rageval.data.documents import load_documents;"
-        f"print(json.dumps([[doc.page_content, doc.metadata] for doc in load_documents({str(root)!r})]))"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == [
-        ["q: да\na: 1", {"source": "a.csv", "row": 0}],
-        ["q: no\na: 2", {"source": "a.csv", "row": 1}],
-    ]
 
 
 @pytest.mark.parametrize(
@@ -313,32 +299,17 @@ def test_the_misspelt_name_of_a_file_is_no_text():
     assert to_documents("Read the file handbook.pdf")[0].page_content == "Read the file handbook.pdf"
 
 
-@pytest.mark.parametrize("dtype", [object, "string"])
-def test_rows_of_a_dataframe_with_a_text_are_documents(dtype):
+def test_rows_of_a_dataframe_with_a_text_under_any_known_name_are_documents():
     table = pd.DataFrame({"text": ["да", None, "нет"], "body": ["x", "y", None], "page": [1.0, None, 3.0]})
-    table = table.astype({"text": dtype, "body": dtype})
-    assert [(doc.page_content, doc.metadata) for doc in to_documents(table)] == [
-        ("да", {"body": "x", "page": 1.0}),
-        ("нет", {"page": 3.0}),
-    ]
-    assert [document.page_content for document in to_documents(table, column="body")] == ["x", "y"]
-    with pytest.raises(ConfigError, match=r"no column 'texts', but \['text', 'body', 'page'\]"):
-        to_documents(table, column="texts")
-
-
-def test_a_data_frame_keeps_its_texts_under_any_known_name_or_is_handed_over_as_a_column():
-    table = pd.DataFrame({"page_content": ["x"], "page": [1]})
-    (document,) = to_documents(table)
-    assert (document.page_content, document.metadata) == ("x", {"page": 1})
-    other = table.rename(columns={"page_content": "body"})
-    with pytest.raises(ConfigError, match=r"pass the column of the texts alone, as in table\['body'\]"):
-        to_documents(other)
-    assert [document.page_content for document in to_documents(other["body"])] == ["x"]
-
-
-def test_a_key_of_mappings_is_named_as_a_column_is():
-    (document,) = to_documents([{"body": "да", "text": "нет"}], column="body")
-    assert (document.page_content, document.metadata) == ("да", {"text": "нет"})
+    for dtype, name in ((object, "text"), ("string", "page_content")):
+        renamed = table.astype({"text": dtype, "body": dtype}).rename(columns={"text": name})
+        assert [(doc.page_content, doc.metadata) for doc in to_documents(renamed)] == [
+            ("да", {"body": "x", "page": 1.0}),
+            ("нет", {"page": 3.0}),
+        ]
+    with pytest.raises(ConfigError, match=r"no column 'text', but \['body'\]: pass .* as in table\['body'\]"):
+        to_documents(table[["body"]])
+    assert [document.page_content for document in to_documents(table["body"][:2])] == ["x", "y"]
 
 
 @each(

@@ -10,19 +10,11 @@ import pandas as pd
 import pytest
 from helpers.each import each
 from langchain_core.documents import Document
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    ChatMessage,
-    HumanMessage,
-    RemoveMessage,
-    SystemMessage,
-    ToolMessage,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langsmith.schemas import Example, Run
 from pydantic import BaseModel, ConfigDict
 
-from langchain_rageval.data.field_names import read_fields, read_run, unwrap_text
+from langchain_rageval.data.field_names import read_fields, read_run
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import ConfigError, SampleError
 
@@ -43,20 +35,6 @@ def an_example(inputs: dict[str, Any], outputs: dict[str, Any] | None = None, **
     return Example(id=uuid4(), dataset_id=uuid4(), inputs=inputs, outputs=outputs, **more)
 
 
-CHAIN = {"input": "q", "context": [PARIS, LYON], "answer": "a"}
-
-
-@pytest.mark.parametrize("question", ["input", "question"])
-def test_a_retrieval_chain_is_read_with_the_texts_and_ids_of_its_documents(question):
-    assert read_fields({question: "q", "context": [PARIS, LYON], "answer": AIMessage("a")}) == {
-        "question": "q",
-        "answer": "a",
-        "contexts": [PARIS.page_content, LYON.page_content],
-        "context_ids": ["d1", "d2"],
-        "metadata": {},
-    }
-
-
 def test_inputs_and_outputs_may_be_bare_texts():
     found = read_fields({"inputs": "q", "outputs": "a", "reference_outputs": "r", "context": "c"})
     assert found == {"question": "q", "answer": "a", "references": ["r"], "contexts": ["c"], "metadata": {}}
@@ -65,18 +43,6 @@ def test_inputs_and_outputs_may_be_bare_texts():
 def test_a_dict_of_one_unknown_key_gives_its_value():
     found = read_fields({"inputs": {"text": "q"}, "outputs": {"generation": "a"}, "reference_outputs": {"gold": "r"}})
     assert found == {"question": "q", "answer": "a", "references": ["r"], "metadata": {}}
-
-
-def test_outputs_are_read_by_the_same_vocabulary_and_leave_the_question_to_the_inputs():
-    outputs = {"input": "rewritten", "context": [PARIS], "answer": "a", "tokens": 12}
-    found = read_fields({"inputs": {"input": "q", "context": ["given"]}, "outputs": outputs})
-    assert found == {
-        "question": "q",
-        "answer": "a",
-        "contexts": [PARIS.page_content],
-        "context_ids": ["d1"],
-        "metadata": {"tokens": 12},
-    }
 
 
 def test_all_fields_in_reference_outputs_are_references():
@@ -119,33 +85,6 @@ def test_langgraph_messages_give_the_last_question_its_answer_and_the_documents_
     }
 
 
-def test_a_conversation_with_openais_field_names_is_read_with_its_tool_calls():
-    call = {"id": "1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
-    messages = [
-        {"role": "developer", "content": "Be brief."},
-        {"role": "user", "content": "Capital of France?"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "content": "Paris ...", "tool_call_id": "1"},
-        {"role": "assistant", "tool_calls": [call]},
-        {"role": "function", "name": "search", "content": "Paris ..."},
-        {"role": "assistant", "content": "Paris."},
-    ]
-    expected = {
-        "question": "Capital of France?",
-        "answer": "Paris.",
-        "contexts": ["Paris ...", "Paris ..."],
-        "metadata": {"context_sources": ["search 1", "search"], "tool_calls": [call, call]},
-    }
-    assert read_fields({"messages": messages}) == expected
-    asked_and_told = {"inputs": {"messages": messages[:2]}, "outputs": {"messages": messages[2:]}}
-    assert read_fields(asked_and_told) == expected
-
-
-def test_messages_with_unknown_roles_between_question_and_answer_are_ignored():
-    messages = [RemoveMessage(id="0"), HumanMessage("q"), ChatMessage("no", role="critic"), AIMessage("a")]
-    assert read_fields({"messages": messages}) == {"question": "q", "answer": "a", "metadata": {}}
-
-
 @pytest.mark.parametrize("messages", [[("Anna", "Hi."), ("Ivan", "Hi.")], [{"role": "critic", "content": "no"}], ["q"]])
 def test_a_list_without_any_known_role_is_not_a_conversation(messages):
     with pytest.raises(SampleError, match="question"):
@@ -176,19 +115,6 @@ def test_a_tool_that_found_no_documents_is_an_answer_and_no_tool_is_none():
     empty = [HumanMessage("q"), ToolMessage("", tool_call_id="1", artifact=[]), AIMessage("a")]
     assert read_fields({"messages": empty})["contexts"] == []
     assert "contexts" not in read_fields({"messages": [HumanMessage("q"), AIMessage("a")]})
-
-
-def test_a_real_graph_returns_a_state_that_is_read():
-    from langgraph.graph import MessagesState, StateGraph
-
-    class State(MessagesState):
-        context: list[Document]
-
-    graph = StateGraph(State)
-    graph.add_node("rag", lambda _: {"context": [PARIS], "messages": [AIMessage("Paris.")]})
-    graph.set_entry_point("rag")
-    sample = Sample.parse(graph.compile().invoke({"messages": [("user", "Capital of France?")]}))
-    assert (sample.question, sample.answer, sample.contexts) == ("Capital of France?", "Paris.", [PARIS.page_content])
 
 
 def test_a_run_gives_question_answer_and_contexts():
@@ -333,10 +259,6 @@ def test_unknown_keys_go_to_the_metadata_beside_what_is_there():
     assert found["metadata"] == {"topic": "t", "level": 1}
 
 
-def test_metadata_that_is_no_mapping_is_kept():
-    assert read_fields({"question": "q", "metadata": [{"page": 1}]})["metadata"] == {"metadata": [{"page": 1}]}
-
-
 def test_question_wins_over_input_which_is_kept_as_metadata():
     assert read_fields({"input": "i", "question": "q"}) == {"question": "q", "metadata": {"input": "i"}}
     assert read_fields({"input": "i", "question": None}) == {"question": "i", "metadata": {}}
@@ -346,12 +268,6 @@ def test_documents_in_the_metadata_become_data_that_can_be_written():
     sample = Sample.parse({"question": "q", "events": [AIMessage("\ud800")], "scores": {"d": np.float64(0.5)}})
     assert sample.metadata["events"][0]["content"] == "\ufffd"
     assert Sample.model_validate_json(sample.model_dump_json()) == sample
-
-
-@pytest.mark.parametrize("name", ["reference", "ground_truth"])
-def test_one_reference_is_a_list_of_one(name):
-    assert read_fields({"question": "q", name: "r"})["references"] == ["r"]
-    assert read_fields({"question": "q", name: AIMessage("r")})["references"] == ["r"]
 
 
 def test_a_str_under_context_is_one_context_and_a_document_is_one_anywhere():
@@ -447,23 +363,3 @@ def test_an_object_without_fields_is_rejected(obj):
     expected = "expected a sample: a mapping, or an object with attributes such as question"
     with pytest.raises(SampleError, match=f"^{expected}; got {type(obj).__name__}: pass one sample$"):
         read_fields(obj)
-
-
-def test_the_error_of_a_sample_without_question_lists_its_fields():
-    with pytest.raises(SampleError, match="sample 's1' lacks a question") as caught:
-        Sample.parse({"id": "s1", "q": "q", "answer": "a"})
-    message = (
-        "sample 's1' lacks a question, it has ['answer', 'id', 'q']: map the right name with fields={...} or --fields"
-    )
-    assert str(caught.value) == message
-    assert caught.value.field == "question"
-
-
-def test_text_of_knows_texts_documents_and_messages_and_leaves_the_rest():
-    blocks = ["a", {"type": "text", "text": "b"}, {"type": "reasoning", "reasoning": "r"}]
-    assert unwrap_text("text") == "text"
-    assert unwrap_text(PARIS) == PARIS.page_content
-    assert unwrap_text(AIMessage(blocks)) == "ab"
-    assert unwrap_text({"role": "assistant", "content": "a"}) == "a"
-    assert unwrap_text(7) == 7
-    assert unwrap_text({"type": "faq", "content": "c"}) == {"type": "faq", "content": "c"}

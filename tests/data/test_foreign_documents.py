@@ -93,10 +93,6 @@ def test_nodes_keep_id_text_and_metadata_with_or_without_a_score():
     assert (passage.source, passage.start, passage.end) == ("doc", 12, 17)
 
 
-def test_documents_of_langchain_keep_their_id():
-    assert [document.id for document in to_documents([Document("Дом.", id="d-1"), Document("Баня.")])] == ["d-1", None]
-
-
 def test_real_documents_of_haystack():
     haystack = pytest.importorskip("haystack")
     document = haystack.Document(content="Баня.", meta={"lang": "ru"}, id="h-9")

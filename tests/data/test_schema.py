@@ -80,11 +80,6 @@ def test_surrogates_in_documents_and_messages_do_not_break_writing():
     sample.model_dump_json()
 
 
-def test_documents_and_messages_are_taken_where_texts_are():
-    sample = Sample(question="q", answer=AIMessage("a"), contexts=[Document("c")], references=[AIMessage("r")])
-    assert (sample.answer, sample.contexts, sample.references) == ("a", ["c"], ["r"])
-
-
 @each(
     "other",
     [
@@ -160,11 +155,6 @@ def test_a_score_with_no_outcome_or_two_is_refused(outcome):
 def test_a_value_is_a_finite_number(value):
     with pytest.raises(ValidationError, match="finite"):
         score(value=value)
-
-
-@given(NUMBERS)
-def test_float_is_the_value(value):
-    assert float(score(value=value)) == value
 
 
 @pytest.mark.parametrize(

@@ -30,26 +30,6 @@ def test_the_rows_of_a_report_are_samples_whatever_its_name(tmp_path, name):
 # Spelling
 
 
-@pytest.mark.parametrize(
-    ("names", "encoding"),
-    [
-        (("Вопрос", "Ответ", "Контексты", "Эталон"), "cp1251"),
-        (("ВОПРОС", "ответ модели", "Найденные фрагменты", "Эталонный ответ"), "utf-8-sig"),
-        (("вопрос пользователя", "Ответ бота", "документы", "Правильный ответ"), "utf-16"),
-        (("Question", "ANSWER", "Retrieved Contexts", "Ground Truth"), "utf-16-le"),
-        (("user-input", "Response", "retrievedContexts", "Reference"), "utf-8"),
-    ],
-)
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_names_are_known_in_russian_and_in_any_spelling(tmp_path, names, encoding, delimiter):
-    cells = ["Где слоны, львы; тигры?", "Там, где всегда", '"[""к1"", ""к2""]"', "В Африке"]
-    quoted = [cell if cell.startswith('"') else f'"{cell}"' for cell in cells]
-    table = f"{delimiter.join(names)}\r\n{delimiter.join(quoted)}\r\n"
-    (sample,) = read(tmp_path, table, "a.csv", encoding)
-    assert (sample.question, sample.answer) == (cells[0], cells[1])
-    assert (sample.contexts, sample.references, sample.metadata) == (["к1", "к2"], ["В Африке"], {})
-
-
 def test_the_exact_name_goes_before_another_spelling_which_stays_in_the_metadata():
     sample = Sample.parse({"Question": "other", "question": "q"})
     assert (sample.question, sample.metadata) == ("q", {"Question": "other"})
@@ -98,12 +78,6 @@ def test_an_encoding_is_named_once(tmp_path, caplog):
     (tmp_path / "a.jsonl").write_bytes('{"question": "Где живут слоны?"}\n{"question": "Кто это?"}\n'.encode("cp1251"))
     assert [sample.question for sample in load_samples(tmp_path / "a.jsonl")] == ["Где живут слоны?", "Кто это?"]
     assert caplog.messages == ["a.jsonl is not UTF-8; read as cp1251"]
-
-
-def test_lines_that_end_with_a_carriage_return_are_rows(tmp_path):
-    (tmp_path / "a.csv").write_bytes('вопрос;ответ\rв;"две\rстроки"\rв2;о2\r'.encode())
-    samples = [(sample.question, sample.answer) for sample in load_samples(tmp_path / "a.csv")]
-    assert samples == [("в", "две\rстроки"), ("в2", "о2")]
 
 
 # Any data

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 
 import pytest
 from helpers.each import each
@@ -15,15 +13,12 @@ from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_text_splitters import CharacterTextSplitter, RecursiveCharacterTextSplitter, TextSplitter
 
-from langchain_rageval import HashingEmbeddings
 from langchain_rageval.errors import ConfigError, ModelOutputError
 from langchain_rageval.run.drivers import adrive, drive
-from langchain_rageval.run.requests import Gather
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import Run
 from langchain_rageval.testset.candidate import Passage
 from langchain_rageval.testset.docstore import Docstore, embed_passages
-from langchain_rageval.testset.sampling import draw_order
 
 WIKI, FASTAPI = corpus("ru_wiki"), corpus("fastapi")
 
@@ -148,13 +143,6 @@ def test_a_document_that_cannot_be_split_stops_no_other(caplog):
     assert caplog.messages == ["skipped a, which cannot be split: too deep"]
 
 
-def test_long_texts_without_white_space_are_split_in_order():
-    text = "".join(chr(0x4E00 + place) for place in range(20_000))
-    store = Docstore(text)
-    assert "".join(texts(store.passages)) == text
-    assert max(len(passage.text) for passage in store.passages) <= 4000
-
-
 def test_what_the_splitter_adds_to_the_metadata_is_kept_and_nothing_of_ours_is_added():
     splitter = RecursiveCharacterTextSplitter(chunk_size=10, chunk_overlap=0, add_start_index=True)
     document = Document("Баня стоит. Полис есть.", metadata={"source": "a", "page": 3})
@@ -182,33 +170,6 @@ def test_the_users_own_passages_are_as_they_are():
     first, second = Docstore(given, splitter=False).passages
     assert (first.text, first.source, first.start, first.end) == ("  да \n", "a", 7, 13)
     assert (second.text, second.source, second.start, second.end) == ("x" * 9000, "documents", 0, 9000)
-
-
-@pytest.mark.gate
-def test_ids_are_of_source_place_and_text_and_the_same_in_every_process():
-    ids = [passage.id for passage in Docstore(WIKI).passages]
-    assert len(set(ids)) == len(ids)
-    script = (
-        "from helpers.texts import corpus; from langchain_rageval.testset.docstore import Docstore;"
-        "from langchain_rageval.testset.sampling import draw_order;"
-        "passages = Docstore(corpus('ru_wiki')).passages;"
-        "print(*[p.id for p in passages], *[p.id for p in draw_order(passages, 3)])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=_environment()
-    )
-    assert done.stdout.split() == [*ids, *(passage.id for passage in draw_order(Docstore(WIKI).passages, 3))]
-    one = Passage(text="a", source="b", start=0, end=1)
-    others = [
-        one.model_copy(update={"id": "", name: value})
-        for name, value in {"text": "b", "source": "c", "start": 1}.items()
-    ]
-    assert len({one.id, *(Passage(**other.model_dump()).id for other in others)}) == 4
-    assert Passage(**one.model_dump()) == one
-
-
-def _environment():
-    return {"PYTHONHASHSEED": "11", "PYTHONPATH": ":".join(path for path in sys.path if path)}
 
 
 @pytest.mark.parametrize("documents", [[], "", [" "], [Document("\n")]])
@@ -281,14 +242,6 @@ def test_similar_passages_are_nearest_first_between_the_floor_and_the_ceiling():
     assert similar(store, "a", k=9, floor=0.7) == ["b"]
     assert similar(store, "a", k=9, floor=-1) == ["b", "c", "e"]
     assert similar(store, "e", floor=0) == []
-
-
-def test_the_floor_counts_and_the_ceiling_does_not():
-    vectors = {"a": [1, 0], "b": [0.5, 0.75**0.5], "c": [1, 0]}
-    store = Docstore(pieces(*vectors), splitter=False, embeddings=Vectors(vectors))
-    assert similar(store, "a", k=9) == ["b"]
-    assert similar(store, "a", k=9, ceiling=1.0) == ["b"]
-    assert similar(store, "a", k=9, floor=0.51, ceiling=1.0) == []
 
 
 def test_passages_are_embedded_once_when_the_first_is_looked_for_in_batches_of_64():
@@ -365,15 +318,6 @@ def test_a_lost_request_is_sent_again_as_the_run_allows():
     store = Docstore(pieces(*"123"), splitter=False, embeddings=Vectors(answer=answer))
     drive(embed_passages(store), Run(retry=RetryPolicy(attempts=3, initial=0.01)), {})
     assert similar(store, "1", ceiling=1.1) == ["2"]
-
-
-def test_real_passages_are_similar_to_passages_on_the_same_matter():
-    store = Docstore(FASTAPI, embeddings=HashingEmbeddings())
-    (passage,) = [p for p in store.passages if p.source == "en/tutorial/static-files.md"]
-    others = store.similar(passage, floor=0.1, k=3)
-    assert len(others) == 3
-    assert passage not in others
-    assert others[0].source.split("/")[0] == "en"
 
 
 def test_a_search_without_embeddings_or_of_a_foreign_passage_says_what_to_pass():
@@ -487,18 +431,6 @@ def test_a_vector_store_of_many_equal_texts_is_searched_far_enough():
 def test_arguments_that_cannot_be_used_are_refused(options, words):
     with pytest.raises(ConfigError, match=words):
         Docstore("a", **options)
-
-
-def test_several_stores_are_embedded_side_by_side():
-    embeddings, run = Vectors(answer=lambda text: [float(text), 1.0]), Run()
-    stores = [Docstore(pieces(*texts), splitter=False, embeddings=embeddings) for texts in ("123", "456")]
-
-    def both():
-        yield Gather([embed_passages(store) for store in stores])
-
-    drive(both(), run, {})
-    assert [similar(store, store.passages[0].text, ceiling=1.1) for store in stores] == [["2"], ["5"]]
-    assert embeddings.asked == [[*"123"], [*"456"]]
 
 
 def test_the_texts_before_splitting_have_the_places_of_passages_or_begin_at_0():

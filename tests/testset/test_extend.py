@@ -76,12 +76,6 @@ def test_a_loaded_test_set_needs_the_documents(tmp_path):
     assert given.extend(loaded, 2, documents=documents(9)).rows == given.extend(testset, 2).rows
 
 
-def test_the_same_seed_adds_the_same_rows():
-    testset = generator(Writer()).generate(documents(20), size=3)
-    first, second = (generator(Writer()).extend(testset, 4, seed=8, documents=documents(20)) for _ in range(2))
-    assert first.rows == second.rows
-
-
 @pytest.mark.parametrize("given", [None, [1], "t.jsonl"])
 def test_only_a_test_set_is_extended_or_refreshed(given):
     for call in (

@@ -7,7 +7,7 @@ import pytest
 from helpers.each import each
 from helpers.writers import Ring, Writer, documents, rejecting
 
-from langchain_rageval import Budget, ConfigError, evaluate, faithfulness, plan
+from langchain_rageval import ConfigError, evaluate, faithfulness, plan
 from langchain_rageval.testset import Testset, TestsetGenerator
 
 DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
@@ -185,25 +185,6 @@ def test_a_critic_that_rejects_everything_ends_the_run_after_a_bounded_number_of
     assert (len(testset), testset.yields["attempts"]) == (0, 40)
     reason = "none of the last 40 questions was accepted; see `rejected`"
     assert testset.notes == [f"0 of 40 rows were generated: {reason}."]
-
-
-def test_the_order_of_completion_and_the_concurrency_change_nothing():
-    made = [
-        generator(rejecting(question=0.3, evolution=0.5, needed=0.2), max_concurrency=at_once).generate(
-            documents(80), size=20, seed=3
-        )
-        for at_once in (1, 4, 32)
-    ]
-    assert made[0] == made[1] == made[2]
-    assert made[0].rejected
-
-
-def test_a_budget_ends_a_run():
-    testset = generator(never_deeper(), HALVES, budget=Budget(calls=30), max_concurrency=1).generate(
-        documents(40), size=10
-    )
-    assert testset.notes[-1].endswith("the budget is spent.")
-    assert testset.usage.calls < 30 + 12  # an attempt that was expected to fit may take more
 
 
 # Not samples

@@ -410,14 +410,6 @@ def test_two_evolutions_without_a_name_in_one_distribution_are_refused():
     assert [branch.get_name() for branch in generator(Writer(), named).distribution] == ["one", "other"]
 
 
-async def test_an_async_function_is_a_step_of_agenerate():
-    async def slowly(candidate):
-        return candidate.replace(question=candidate.question.upper())
-
-    given = generator(Writer(), {reasoning | slowly: 1})
-    assert (await given.agenerate(documents(9), size=2)).counts == {"reasoning+slowly": 2}
-
-
 @each(
     ("options", "message"),
     [

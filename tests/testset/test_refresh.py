@@ -77,19 +77,14 @@ def ids(rows):
     return [row.id for row in rows]
 
 
-def test_documents_that_are_the_same_or_in_another_order_cost_nothing(refreshed):
-    writer, given, testset = made()
-    same = refreshed(testset, documents()[::-1], given)
-    assert (same.rows, writer.total) == (testset.rows, 0)
-    assert same.changes == {"kept": ids(testset), "added": [], "updated": [], "dropped": []}
-    assert (testset.number, same.number, same.complete) == (1, 2, True)
-
-
 def test_another_price_updates_the_answer_and_only_the_touched_rows_are_asked_about(refreshed):
     writer, given, testset = made()
     touched = testset.rows[4:6]  # 10% of the rows
     after = refreshed(testset, edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек")), given)
     assert writer.calls == {"NeededPassages": 2, "ReferenceAnswer": 2, "Verdicts": 4}
+    calls = {step: usage.calls for step, usage in after.usage_by_step.items()}
+    assert calls == {"find_passages": 2, "write_answer": 2, "check_answer": 4, "embed": 0}
+    assert (after.usage.calls, after.calls_per_row, after.number, after.complete) == (8, None, 2, True)
     assert after.changes["updated"] == ids(touched)
     assert after.changes["kept"] == ids([row for row in testset if row not in touched])
     assert ids(after) == ids(testset)
@@ -126,6 +121,8 @@ def test_a_row_that_is_not_answered_any_more_is_replaced_by_one_of_the_same_evol
     touched = testset.rows[4:6]
     after = refreshed(testset, edited(touched, lambda text: text.replace("рублей", "много")), given)
     assert after.changes["dropped"] == ids(touched)
+    rejected = [(candidate.question, candidate.rejected) for candidate in after.rejected]
+    assert rejected == [(row.question, "not answerable from its passages") for row in touched]
     assert after.changes["added"] == ids(after.rows[4:6])
     assert set(after.changes["added"]).isdisjoint(ids(testset))
     assert after.counts == testset.counts
@@ -236,6 +233,21 @@ def test_a_loaded_test_set_needs_the_generator(tmp_path):
     assert loaded.refresh(documents(), given).rows == testset.rows
 
 
+def test_a_text_in_place_of_all_documents_is_refused(refreshed, tmp_path):
+    _, given, testset = made(size=2)
+    for text in ("text", "Предмет 1 стоит 1 рублей", ""):
+        with pytest.raises(TypeError) as caught:
+            refreshed(testset, text, given)
+        assert str(caught.value) == (
+            "documents must be a list of all documents, or the path of an existing file or folder, got the str "
+            f"{text!r}; a single text goes in a list: [text]"
+        )
+        with pytest.raises(TypeError, match=r"^documents must be a list of all documents"):
+            given.adopt(["Сколько?"], text)
+    (tmp_path / "all.txt").write_text(documents()[0].page_content)
+    assert len(refreshed(testset, str(tmp_path), given).changes["dropped"]) == 2
+
+
 def test_changes_and_number_are_in_the_file(tmp_path):
     _, _, testset = made(size=4)
     after = testset.refresh(documents())
@@ -244,29 +256,6 @@ def test_changes_and_number_are_in_the_file(tmp_path):
     assert (loaded, loaded.version) == (after, after.version)
     assert after.version == f"2-{testset.version.partition('-')[2]}"
     assert "4 kept; 0 added; 0 updated; 0 dropped" in repr(after).splitlines()
-
-
-def test_a_dropped_row_is_among_the_rejected_candidates_with_the_reason():
-    _, _, testset = made(distribution={"simple": 1})
-    touched = testset.rows[4:6]
-    after = testset.refresh(edited(touched, lambda text: text.replace("рублей", "много")))
-    assert [(c.question, c.rejected) for c in after.rejected] == [
-        (row.question, "not answerable from its passages") for row in touched
-    ]
-
-
-def test_the_usage_is_that_of_the_refresh():
-    _, _, testset = made()
-    touched = testset.rows[4:6]
-    after = testset.refresh(edited(touched, lambda text: text.replace("рублей", "рублей и 5 копеек")))
-    assert {step: usage.calls for step, usage in after.usage_by_step.items()} == {
-        "find_passages": 2,
-        "write_answer": 2,
-        "check_answer": 4,
-        "embed": 0,
-    }
-    assert (after.usage.calls, after.calls_per_row) == (8, None)
-    assert "8 calls, unknown tokens" in repr(after).splitlines()
 
 
 def trees(testset):
@@ -304,18 +293,6 @@ def test_a_question_that_fell_is_replaced_in_its_tree_from_the_simple_question(r
     )
     assert new.contexts == after.rows[2].contexts
     assert writer.calls["Question"] == 2  # to evolve and to compress; the simple question is not written again
-
-
-def test_a_killed_refresh_of_trees_continues_to_the_same_set(tmp_path):
-    _, _, testset = made(size=8, tree=True)
-    docs = edited(testset.rows[2:6], lambda text: text.replace("рублей", "много"))
-    expected = testset.refresh(docs, generator(writer_of_prices(), tree=True, max_concurrency=1))
-    for budget in (3, 9, 15, 21, 1000):
-        given = generator(
-            writer_of_prices(), tree=True, journal=tmp_path / "j.db", budget=Budget(calls=budget), max_concurrency=1
-        )
-        after = testset.refresh(docs, given)
-    assert (after.rows, after.changes) == (expected.rows, expected.changes)
 
 
 def test_an_evolution_that_the_generator_does_not_know_is_not_replaced():

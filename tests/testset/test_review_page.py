@@ -433,17 +433,6 @@ def test_rows_are_filtered_by_text_decision_and_evolution(opened):
     expect(shown).to_have_text("No row matches.")
 
 
-def test_a_row_leaves_the_list_of_undecided_rows_when_it_is_decided(opened):
-    page = opened(set_of(3))
-    page.select_option("select[name=verdict]", "undecided")
-    page.locator("#item-title").focus()
-    press(page, "a")
-    expect(page.locator("#shown")).to_have_text("2 of 3 shown")
-    press(page, "a a")
-    expect(page.locator("#shown")).to_have_text("No row matches.")
-    expect(page.locator("#progress")).to_contain_text("3 of 3 decided: 3 kept")
-
-
 @pytest.mark.parametrize("width", [390, 1300])
 def test_hostile_texts_run_nothing_keep_the_layout_and_come_back_unchanged(opened, tmp_path, width):
     texts = [

@@ -52,6 +52,13 @@ def test_a_filter_keeps_rows_and_a_split_keeps_shares_and_trees():
     ]
     testset = set_of(*rows, *trees)
     assert testset.filter(lambda one: one.evolution == "reasoning").counts == {"reasoning": 10}
+    for wrong in ("x", None, True):
+        with pytest.raises(TypeError) as caught:
+            testset.filter(wrong)
+        assert str(caught.value) == (
+            "filter takes a function from a row to True or False, such as lambda row: row.answerable; "
+            f"got {type(wrong).__name__}"
+        )
     first, rest = testset.split(0.3, seed=1)
     assert (len(first), len(rest)) == (18, 42)
     assert sorted(r.id for r in (*first, *rest)) == sorted(r.id for r in testset)

@@ -36,7 +36,7 @@ from langchain_rageval.testset import (
     simple,
     unanswerable,
 )
-from langchain_rageval.testset.evolutions import EVOLUTIONS, evolution_branch
+from langchain_rageval.testset.evolutions import evolution_branch
 
 FRESH = Candidate(passages=[passage(0)])
 ASKED = FRESH.replace(keyphrase="поле").with_question("Что такое поле?", "seed")
@@ -115,14 +115,6 @@ def test_each_draw_of_a_passage_takes_another_key_phrase_until_there_is_none():
     assert sorted(candidate.keyphrase for candidate in drawn[:3]) == phrases
     assert drawn[3].rejected == "no key phrase left"
     assert len(judge.asked) == 1
-
-
-def test_the_seed_decides_which_key_phrase_is_first():
-    judge = [Keyphrases(keyphrases=list("абвгд")) for _ in range(8)]
-    firsts = {keyphrases(scripted(judge[seed])).invoke(FRESH.replace(seed=seed)).keyphrase for seed in range(8)}
-    assert len(firsts) > 2
-    again = [keyphrases(scripted(judge[0])).invoke(FRESH.replace(seed=3)).keyphrase for _ in range(2)]
-    assert again[0] == again[1]
 
 
 def test_at_most_five_key_phrases_are_kept_and_none_is_asked_again():
@@ -225,31 +217,6 @@ def test_the_number_of_rewrites_is_whole(wrong):
 # Evolutions
 
 
-def test_evolutions_are_composed_to_branches_by_name():
-    both = reasoning | conditional
-    assert (both.name, simple.name) == ("reasoning+conditional", "simple")
-    assert (simple | reasoning) == reasoning
-    assert {both: 1}[reasoning | conditional] == 1
-    assert list(EVOLUTIONS) == [
-        "simple",
-        "reasoning",
-        "conditional",
-        "multi_context",
-        "thematic",
-        "conversational",
-        "unanswerable",
-        "off_topic",
-        "numbers",
-        "follow_up",
-        "misspelt",
-        "terse",
-        "formal",
-        "angry",
-        "code-mixed",
-        "voice",
-    ]
-
-
 def test_an_evolved_question_has_the_old_one_for_its_parent():
     writer = scripted(Question(question="Почему поле?"), Question(question="Почему, если дождь?"))
     made = (reasoning | conditional)(writer).invoke(ASKED)
@@ -299,26 +266,6 @@ def test_multi_context_adds_the_nearest_passage_and_needs_a_store():
         multi_context(writer)
 
 
-def test_multi_context_without_a_near_passage_is_rejected_without_a_call():
-    store = Docstore(["Поле.", "Щавель."], splitter=False, embeddings=Ring(near=0.1))
-    writer = scripted()
-    made = multi_context(writer, store).invoke(Candidate(passages=[store.passages[0]]).with_question("Что?", "seed"))
-    assert made.rejected == "no passage is near enough"
-    assert kinds(made) == [("seed", True), ("multi_context", False)]
-
-
-def test_an_unanswerable_question_is_marked_as_such():
-    made = unanswerable(scripted(Question(question="Кто победит в 2099 году?"))).invoke(ASKED)
-    assert not made.answerable
-
-
-def test_a_compressed_question_takes_the_place_of_the_long_one():
-    writer = scripted(Question(question="Поле?"))
-    made = compress(writer).invoke(ASKED)
-    assert (made.question, kinds(made)) == ("Поле?", [("seed", True), ("compress", True)])
-    assert writer.inputs == [{"question": ASKED.question}]
-
-
 @pytest.mark.parametrize(("deeper", "broader"), [(True, False), (False, True), (True, True), (False, False)])
 def test_an_evolved_question_passes_if_it_is_deeper_or_broader(deeper, broader):
     evolved = ASKED.replace(parent="Поле?")
@@ -350,21 +297,6 @@ def test_a_branch_takes_four_calls_and_its_second_try_starts_from_the_first_with
         ("reasoning", True),
         ("compress", True),
     ]
-
-
-def test_a_question_that_does_not_evolve_twice_is_rejected():
-    writer = Writer(QuestionComparison=lambda *_: {"reason": "нет", "deeper": False, "broader": False})
-    made = evolution_branch(reasoning.kinds[0], writer.model, writer.model).invoke(ASKED)
-    assert made.rejected == "not evolved"
-    assert writer.calls["QuestionComparison"] == 2
-
-
-@pytest.mark.parametrize("kind", [conversational, unanswerable])
-def test_a_rephrased_question_is_not_compressed_and_not_compared(kind):
-    writer = Writer(QuestionReview=lambda *_: {"feedback": "", "standalone": True, "answerable": kind != unanswerable})
-    made = evolution_branch(kind.kinds[0], writer.model, writer.model).invoke(ASKED)
-    assert made.rejected is None
-    assert writer.calls == {"Question": 1, "QuestionReview": 1}
 
 
 # The answer

@@ -12,8 +12,6 @@ from langchain_rageval.steps import Personas, Question
 from langchain_rageval.testset import (
     Candidate,
     conversational,
-    evolution,
-    multi_context,
     off_topic,
     persona,
     propose_personas,
@@ -193,13 +191,6 @@ def test_the_offline_writer_knows_every_style(name):
     (row,) = given.generate([text])
     assert row.evolution == name
     assert row.question != row.history[1].question
-
-
-def test_the_names_of_packaged_evolutions_are_taken():
-    for name in ("follow_up", "numbers", "misspelt"):
-        with pytest.raises(ConfigError):
-            evolution(name, "Перепиши.")
-    assert multi_context.kinds[0].adds_passage
 
 
 # Resume

@@ -7,7 +7,7 @@ import pytest
 from helpers.writers import TOPICS, Ring, Writer, documents, rejecting
 
 from langchain_rageval import ConfigError, load_samples
-from langchain_rageval.testset import Testset, TestsetGenerator, evolution
+from langchain_rageval.testset import TestsetGenerator, evolution
 
 TREE = {"simple": 1, "reasoning": 1, "multi_context": 1}
 
@@ -140,15 +140,6 @@ async def test_trees_do_not_depend_on_the_order_of_completion_and_resume(tmp_pat
             await asyncio.to_thread(dying.generate, docs, size=15, seed=2)
     resumed = generator(dies_after(10_000), journal=tmp_path / "run.db").generate(docs, size=15, seed=2)
     assert resumed == made[0]
-
-
-def test_rows_of_trees_are_streamed_and_kept_in_the_file(tmp_path):
-    given = generator(Writer(), size=6)
-    docs = documents(20)
-    whole = given.generate(docs)
-    assert sorted(given.stream(docs), key=whole.rows.index) == whole.rows
-    whole.to_jsonl(tmp_path / "t.jsonl")
-    assert Testset.load(tmp_path / "t.jsonl") == whole
 
 
 @pytest.mark.parametrize("tree", [True, False])
