@@ -312,7 +312,7 @@ SOCKET = object()
 data = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
-    max_leaves=20,
+    max_leaves=6,
 )
 
 

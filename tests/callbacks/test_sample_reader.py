@@ -343,28 +343,6 @@ async def test_a_cancelled_task_is_not_scored_and_what_its_thread_still_does_is_
     assert (rows, stats["seen"], stats["broken_off"], stats["running"]) == ([], 1, 1, 0)
 
 
-@pytest.mark.gate
-async def test_long_use_leaves_nothing_behind():
-    callback, _ = watching(sample_rate=0.5, max_pending=10)
-    trees = callback._open
-    with callback:
-        for number in range(150):
-            config = with_callback(callback)
-            if number % 3 == 0:
-                left = rag().astream(QUESTION, config)
-                await anext(left)
-                await left.aclose()
-            elif number % 3 == 1:
-                left = rag().stream(QUESTION, config)
-                next(left)
-                left.close()
-            else:
-                await rag().ainvoke(QUESTION, config)
-        await auntil(lambda: not callback.stats()["running"])
-        assert len(trees) == len(trees._cancelled) <= 1000
-    assert callback.stats()["seen"] == 150
-
-
 def test_runs_that_never_end_are_dropped_when_too_many_are_open(monkeypatch):
     monkeypatch.setattr("langchain_rageval.chains.run_trees._MAX_OPEN", 50)
     callback, rows = watching()

@@ -18,8 +18,6 @@ from helpers.offline import offline
 from helpers.servers.endpoints import StreamingServer
 from helpers.waiting import PATIENCE
 
-from langchain_rageval import Report, trend
-
 pytestmark = pytest.mark.gate
 HELPERS = Path(__file__).parents[1] / "helpers"
 ANSWER = "Munich was founded in 1158. A million elephants live there."
@@ -37,15 +35,14 @@ def model_url() -> Iterator[str]:
 
 
 @contextmanager
-def serving(model_url: str, scores: Path, workers: int = 1, version: str = ""):
+def serving(model_url: str, scores: Path):
     """The service, and its address; ended as a process manager ends it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = {**os.environ, "MODEL_URL": model_url, "SCORES": str(scores), "VERSION": version}
+    environment = {**os.environ, "MODEL_URL": model_url, "SCORES": str(scores)}
     environment["PYTHONPATH"] = os.pathsep.join([str(HELPERS), *sys.path])
-    options = ["--port", str(port), "--workers", str(workers), "--log-level", "warning"]
-    command = [sys.executable, "-m", "uvicorn", "service:app", *options]
+    command = [sys.executable, "-m", "uvicorn", "service:app", "--port", str(port), "--log-level", "warning"]
     log = scores.with_suffix(".log")
     with log.open("wb") as told:
         process = subprocess.Popen(command, env=environment, stdout=told, stderr=told)
@@ -103,36 +100,3 @@ async def test_a_streaming_service_whose_judge_is_its_own_model_under_load(model
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)
     assert len(scores(path)) >= 70
-
-
-async def test_two_workers_share_one_database(model_url, tmp_path):
-    path = tmp_path / "scores.db"
-    with serving(model_url, path, workers=2) as (_, url):
-        workers = set()
-        for _ in range(20):
-            assert await load(url, 20) == [ANSWER] * 20
-            workers |= {httpx.get(url + "/stats").json()["pid"] for _ in range(10)}
-            if len(workers) == 2:
-                break
-        asked = 20 * (_ + 1)
-    found = scores(path)  # each worker delivers what it has when it is told to end
-    assert len(workers) == 2
-    assert len(found) == asked
-    assert {(value, error) for _, value, error in found} == {(0.5, None)}
-
-
-async def test_two_versions_of_a_graph_are_compared_while_the_second_is_running(model_url, tmp_path):
-    path = tmp_path / "scores.db"
-    for version in ("1.4", "1.5"):
-        with serving(model_url, path, workers=2, version=version) as (_, url):
-            async with httpx.AsyncClient(base_url=url, timeout=PATIENCE) as client:
-                for number in range(15):
-                    reply = await client.get("/graph", params={"q": f"version {version}, question {number}"})
-                    assert reply.json() == ANSWER
-                assert (await client.post("/flush")).json() is True  # of one of the workers
-            seen = Report.load(path)  # the service is still writing
-            assert list(trend(seen, by="version"))[-1] == version
-            assert {row.tags["version"] for row in seen.rows} == ({"1.4"} if version == "1.4" else {"1.4", "1.5"})
-    found = trend(Report.load(path), by="version")
-    assert [(name, found[name]["faithfulness"].scored) for name in found] == [("1.4", 15), ("1.5", 15)]
-    assert all(found[name]["faithfulness"].mean == 0.5 for name in found)

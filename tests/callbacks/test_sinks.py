@@ -69,12 +69,6 @@ def test_its_file_is_a_report(tmp_path):
     assert Report.load(sink.path, lazy=True).rows[1].sample.question == "Когда?"
 
 
-def test_a_second_sink_goes_on_where_the_first_one_ended(tmp_path):
-    JsonlSink(tmp_path / "rows.jsonl")(row())
-    JsonlSink(tmp_path / "rows.jsonl")(row())
-    assert len(Report.load(tmp_path / "rows.jsonl")) == 2
-
-
 @pytest.mark.parametrize("torn", ['{"index":12,"sample"', '{"index":12,' + "x" * 200_000])
 def test_an_incomplete_line_of_a_killed_process_is_removed(tmp_path, torn):
     sink = JsonlSink(tmp_path / "rows.jsonl")

@@ -60,7 +60,7 @@ QUICK = (
     "a tool that drops all",
     "a graph that hides its state",
     "an agent",
-    "refine",
+    "refine of classic chains",
     "examples in the prompt",
     "cut",
 )

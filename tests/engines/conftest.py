@@ -1,4 +1,4 @@
-"""A random tiny Llama, servers of real engines as subprocesses, and the figures of each run at the end."""
+"""A random tiny Llama, and servers of real engines as subprocesses."""
 
 import os
 import socket
@@ -17,9 +17,6 @@ import pytest
 from helpers.engines import KEY, build_tokenizer, random_weights, write_gguf, write_transformers
 from helpers.waiting import PATIENCE
 
-from langchain_rageval import Judge, Report
-
-FIGURES: list[str] = []
 START_PATIENCE = 3 * PATIENCE  # torch alone takes a minute to be imported on a busy machine
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 
@@ -82,31 +79,3 @@ def _wait_until_ready(process: "subprocess.Popen[bytes]", url: str, log: IO[str]
             return
         time.sleep(0.2)
     raise AssertionError(f"no server at {url}")
-
-
-@pytest.fixture
-def record_figures(request: pytest.FixtureRequest) -> Callable[[Judge, Report], None]:
-    """Add a line about a report to the summary: rung, calls, failures, tokens and seconds."""
-    started = time.monotonic()
-
-    def record(judge: Judge, report: Report) -> None:
-        scores = [score for row in report.rows for score in row.scores.values()]
-        mode = judge._endpoint.capabilities.mode
-        spent = [score.usage for score in scores]
-        tokens_in, tokens_out = (
-            sum(getattr(part, name) or 0 for part in spent) for name in ("input_tokens", "output_tokens")
-        )
-        FIGURES.append(
-            f"{request.node.name}: rung {mode.rung if mode else 'none'}, {sum(part.calls for part in spent)} calls, "
-            f"{sum(score.failure is not None for score in scores)} of {len(scores)} scores failed, "
-            f"{tokens_in} + {tokens_out} tokens, {time.monotonic() - started:.0f} s with the start"
-        )
-
-    return record
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    if FIGURES:
-        terminalreporter.section("figures of the engines")
-        for line in FIGURES:
-            terminalreporter.line(line)

@@ -2,7 +2,7 @@
 
 Install them with `pip install -e ".[engines]"`; tests of absent ones are skipped. `LLAMA_SERVER` names the program
 llama-server if it is not on the PATH. The scores mean nothing, except those through LiteLLM, behind which is the
-offline judge. `-rs` names what was skipped, and the figures of each engine are at the end of the output.
+offline judge. `-rs` names what was skipped.
 """
 
 import os
@@ -37,12 +37,11 @@ def check(report):
 @need("llama_cpp")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 class TestInThisProcess:
-    def test_chat_llama_cpp(self, gguf_file, record_figures):
+    def test_chat_llama_cpp(self, gguf_file):
         judge = load_judge(f"llamacpp:{gguf_file}", temperature=0.5)
         judge.model.max_tokens = 100
         report = evaluate(rag_samples(4), [faithfulness(judge), context_precision(judge)], **ONCE)
         check(report)
-        record_figures(judge, report)
 
     def test_a_process_survives_the_default_concurrency(self, gguf_file):
         """In a process of its own: ggml would abort it."""
@@ -77,30 +76,27 @@ class TestInThisProcess:
 @pytest.mark.skipif(LLAMA_SERVER is None, reason="llama-server is not installed")
 class TestLlamaServer:
     @pytest.mark.parametrize("mode", ["auto", "json_mode", "prompt"])
-    def test_llama_server(self, gguf_file, engine_server, record_figures, mode):
+    def test_llama_server(self, gguf_file, engine_server, mode):
         command = (LLAMA_SERVER, "-m", str(gguf_file), "-c", "16384", "-np", "2", "--port", "{port}", "--jinja")
         judge = Judge(client(engine_server(*command, ready="/health"), "tiny", seed=1), mode=mode)
         report = evaluate(rag_samples(4), [faithfulness(judge), context_precision(judge)], **ONCE)
         check(report)
         if mode == "auto":
             assert judge._endpoint.capabilities.mode.rung == "json_schema"
-        record_figures(judge, report)
 
 
 @need("llama_cpp", "sse_starlette", "starlette_context")
 class TestServerOfLlamaCppPython:
     @pytest.mark.parametrize("mode", ["function_calling", "json_mode", "prompt"])
-    def test_a_mode_that_the_server_knows(self, gguf_file, engine_server, record_figures, mode):
+    def test_a_mode_that_the_server_knows(self, gguf_file, engine_server, mode):
         judge = Judge(client(self.server(gguf_file, engine_server), "tiny"), mode=mode)
         report = evaluate(rag_samples(2), faithfulness(judge), **ONCE)
         check(report)
-        record_figures(judge, report)
 
-    def test_auto(self, gguf_file, engine_server, record_figures):
+    def test_auto(self, gguf_file, engine_server):
         """The server answers JSON schemas with status 500."""
         judge = Judge(client(self.server(gguf_file, engine_server), "tiny"))
         report = evaluate(rag_samples(2), faithfulness(judge), **ONCE)
-        record_figures(judge, report)
         check(report)
 
     def server(self, gguf_file, engine_server):
@@ -111,18 +107,17 @@ class TestServerOfLlamaCppPython:
 @need("torch", "transformers", "uvicorn", "fastapi")
 class TestTransformers:
     @pytest.mark.parametrize("mode", ["auto", "prompt"])
-    def test_transformers_serve(self, transformers_folder, engine_server, record_figures, mode):
+    def test_transformers_serve(self, transformers_folder, engine_server, mode):
         program = "from transformers.cli.transformers import main; main()"
         url = engine_server("{python}", "-c", program, "serve", "--port", "{port}", "--device", "cpu", ready="/health")
         judge = Judge(client(url, str(transformers_folder)), mode=mode)
         report = evaluate(rag_samples(2), faithfulness(judge), **ONCE)
         check(report)
-        record_figures(judge, report)
 
     @need("langchain_huggingface")
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     @pytest.mark.parametrize("is_chat", [False, True])
-    def test_a_pipeline_in_this_process(self, transformers_folder, record_figures, is_chat):
+    def test_a_pipeline_in_this_process(self, transformers_folder, is_chat):
         from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
 
         options = {"max_new_tokens": 30, "return_full_text": False}
@@ -130,7 +125,6 @@ class TestTransformers:
         judge = Judge(ChatHuggingFace(llm=model, model_id=str(transformers_folder)) if is_chat else model)
         report = evaluate(rag_samples(2), faithfulness(judge), **ONCE)
         check(report)
-        record_figures(judge, report)
 
 
 @need("litellm", "fastapi", "backoff", "orjson")
@@ -138,11 +132,10 @@ class TestLiteLLMProxy:
     """A proxy in front of a server that answers as OfflineJudge does."""
 
     @pytest.mark.parametrize("mode", ["auto", "function_calling", "json_mode", "prompt"])
-    def test_scores_are_those_without_the_proxy(self, openai_server, engine_server, tmp_path, record_figures, mode):
+    def test_scores_are_those_without_the_proxy(self, openai_server, engine_server, tmp_path, mode):
         server, samples = openai_server(offline), rag_samples(3)
         judge = Judge(client(self.proxy(server, engine_server, tmp_path), "judge"), mode=mode)
         report = evaluate(samples, faithfulness(judge), **ONCE)
-        record_figures(judge, report)
         assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
         assert judge._endpoint.capabilities.mode.rung == ("json_schema" if mode == "auto" else mode)
 

@@ -55,8 +55,15 @@ def origin_of(name):
     return "retriever" if name in WITHOUT_PROMPT else "output" if name in STATED else "prompt"
 
 
-@each("name", CHAINS)
-async def test_question_answer_contexts_ids_and_sources_come_out(name):
+QUICK = ("RetrievalQA", "a graph of messages with a memory", "a function that returns a pair", "an async method")
+
+
+@pytest.mark.parametrize("names", [QUICK, pytest.param(tuple(CHAINS), marks=pytest.mark.gate)], ids=["some", "all"])
+async def test_question_answer_contexts_ids_and_sources_come_out(names):
+    await each("name", names)(check_sample)()
+
+
+async def check_sample(name):
     sample = ask(CHAINS[name])
     assert sample == Sample(
         id="q1",
@@ -412,21 +419,6 @@ async def test_functions_that_yield_their_answer_give_all_of_it():
 
 
 # The production callback collects the same
-WATCHED = ("RetrievalQA", "RetrievalQA without its sources", "a graph with names of its own", "history-aware retrieval")
-
-
-@each("name", WATCHED)
-def test_the_callback_reads_what_asking_reads(name):
-    key = {"a graph with names of its own": "question", "history-aware retrieval": "input"}.get(name, "query")
-    callback, rows = watching()
-    with callback:
-        CHAINS[name].invoke(
-            {key: QUESTION, **({"chat_history": []} if key == "input" else {})}, with_callback(callback)
-        )
-    asked, watched = ask(CHAINS[name]), rows[0].sample
-    for field in ("question", "answer", "contexts", "context_ids"):
-        assert getattr(watched, field) == getattr(asked, field)
-    assert watched.metadata["context_sources"] == SOURCES
 
 
 async def test_the_callback_watches_a_retriever_that_is_called_by_itself():

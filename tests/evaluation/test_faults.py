@@ -4,19 +4,13 @@ The servers answer as OfflineJudge does. Retries wait next to nothing here, exce
 """
 
 import math
-import socket
-import subprocess
-import sys
-import textwrap
-from collections import Counter
-from itertools import count
 from types import SimpleNamespace
 
 import pytest
 from helpers.each import DOORS, ENDPOINTS, crossed, each, pairs
 from helpers.offline import EMBEDDED, METRICS, RICH, offline, rag_samples, says_the_same
 from helpers.servers.chat import EMBEDDING_FAULTS, FAULTS, SPOILERS, Embedder, Faults
-from helpers.waiting import PATIENCE, Pauses, until
+from helpers.waiting import Pauses, until
 from langchain_core.callbacks import BaseCallbackHandler
 
 from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
@@ -184,13 +178,6 @@ class TestOneFault:
         assert check_rows(report, samples) == []
         assert pauses.seconds == [0.4]
 
-    async def test_retry_after_waits_no_longer_than_max_wait(self, openai_server, chat_openai, scores_of, monkeypatch):
-        server, pauses = openai_server(offline, faults=Faults.script(["429"], retry_after="3600")), Pauses(monkeypatch)
-        samples = rag_samples(1)
-        report = await scores_of(samples, faithfulness(chat_openai(server)), retry=RetryPolicy(max_wait=0.1))
-        assert check_rows(report, samples) == []
-        assert pauses.seconds == [0.1]
-
     @crossed("scores_of")
     async def test_tries_end_with_the_policy(self, endpoint, scores_of):
         server = endpoint.server(offline, faults=Faults.rates(seed=1, **{"500": 1.0}))
@@ -209,21 +196,6 @@ class TestOneFault:
         report = await scores_of(samples, metric, max_concurrency=1, callbacks=[Ends(finished)])
         assert check_rows(report, samples) == []
         assert (len(pauses.seconds), len(finished)) == (1, 4)
-
-    @crossed("scores_of")
-    async def test_one_hanging_sample_holds_up_no_other(self, endpoint, scores_of):
-        """The fourth call is answered when all other samples have a score."""
-        numbers, finished = count(1), []
-
-        def reply(request):
-            if next(numbers) == 4:
-                until(lambda: len(finished) == 7)
-            return offline(request)
-
-        samples, metric = rag_samples(8), faithfulness(endpoint.model(endpoint.server(reply)))
-        report = await scores_of(samples, metric, max_concurrency=2, timeout=None, callbacks=[Ends(finished)])
-        assert check_rows(report, samples) == []
-        assert len(finished) == 8
 
     @crossed("scores_of")
     async def test_others_do_not_wait_until_the_first_call_of_all_was_tried_again(
@@ -287,25 +259,6 @@ class TestEveryMetric:
         report = await scores_of(RICH, every_metric(endpoint, server, ["faithfulness", *EMBEDDED]), retry=retry)
         failed = check_scores(report, RICH)
         assert failed.keys() == {(row, name) for row in range(len(RICH)) for name in EMBEDDED}
-
-    @crossed("scores_of")
-    async def test_retry_after_of_the_embeddings_is_honoured(self, endpoint, scores_of, monkeypatch):
-        embedder, pauses = Embedder(faults=Faults.script(["429"], retry_after="0.4")), Pauses(monkeypatch)
-        server = endpoint.server(offline, embedder=embedder)
-        retry = RetryPolicy(initial=30)
-        report = await scores_of(RICH, every_metric(endpoint, server, ["answer_similarity"]), retry=retry)
-        assert check_scores(report, RICH) == {}
-        assert pauses.seconds == [0.4]
-
-    @crossed("scores_of")
-    async def test_tries_of_the_embeddings_end_with_the_policy(self, endpoint, scores_of):
-        embedder = Embedder(faults=Faults.rates(seed=1, **{"500": 1.0}))
-        server = endpoint.server(offline, embedder=embedder)
-        retry = RetryPolicy(attempts=4, initial=0.01)
-        report = await scores_of(RICH[:1], every_metric(endpoint, server, ["answer_similarity"]), retry=retry)
-        (failure,) = check_scores(report, RICH[:1]).values()
-        assert len(embedder.batches) == 4
-        assert "500" in failure.message
 
     @crossed("scores_of")
     async def test_a_text_that_is_refused_fails_its_own_sample_alone(self, endpoint, scores_of, monkeypatch):
@@ -381,22 +334,6 @@ class TestUsage:
 
 
 class TestNobodyThere:
-    @pytest.mark.gate
-    @pytest.mark.parametrize(
-        "scores_of", ["evaluate", pytest.param("aevaluate", marks=pytest.mark.gate)], indirect=True
-    )
-    async def test_a_dead_server_ends_the_run_after_few_tries_with_a_failure_for_each_row(
-        self, scores_of, chat_openai, closed_port
-    ):
-        samples = rag_samples(60)
-        model = chat_openai(SimpleNamespace(url=f"http://127.0.0.1:{closed_port}"))
-        report = await scores_of(samples, faithfulness(model))
-        failed = check_rows(report, [samples[row.index] for row in report.rows], indexes=[r.index for r in report.rows])
-        assert 20 <= len(failed) == 60 - len(report.left_out)
-        assert not report.complete
-        assert all("Connection error. (" in failure.message for failure in failed)
-        assert report.summary()["faithfulness"].calls <= 3 * 60  # of 10 tries for a server that answers
-
     async def test_an_address_without_a_scheme_is_not_tried_again(self, scores_of, chat_openai):
         samples = rag_samples(3)
         model = chat_openai(SimpleNamespace(url="localhost:8000"))
@@ -432,52 +369,3 @@ class TestMix:
         assert embedder.faulted.total() > 2
         assert len(failed) <= 0.01 * len(METRICS) * len(samples)
         assert report.summary()["faithfulness"].calls > 0
-
-    @pytest.mark.gate
-    async def test_hardly_anything_works_and_still_nothing_is_made_up(self, openai_server, chat_openai, scores_of):
-        rates = dict.fromkeys(sorted(FAULTS - {"hang", "unauthorized", "prose"}), 0.08)
-        server = openai_server(offline, faults=Faults.rates(seed=3, **rates))
-        samples = rag_samples(60)
-        report = await scores_of(samples, faithfulness(Judge(chat_openai(server), attempts=2)))
-        failed = check_rows(report, samples)
-        assert 5 < len(failed) < 55
-        assert Counter(failure.error for failure in failed)["JudgeOutputError"] > 0
-
-
-@pytest.mark.gate  # quick, with a call of its own: test_threads.py
-@pytest.mark.parametrize("client", ["ChatOpenAI", "GigaChat"])
-def test_a_hanging_server_does_not_keep_the_interpreter(openai_server, gigachat_server, client):
-    start = {"ChatOpenAI": openai_server, "GigaChat": gigachat_server}[client]
-    server = start(offline, faults=Faults.rates(seed=1, hang=1.0, hang_seconds=10 * PATIENCE))
-    access = {
-        "ChatOpenAI": {"base_url": server.url + "/v1", "api_key": "sk-test", "model": "m"},
-        "GigaChat": {
-            "base_url": server.url,
-            "auth_url": server.url + "/oauth",
-            "credentials": "dGVzdA==",
-            "model": "G",
-        },
-    }[client]
-    script = f"""
-        import asyncio
-        from {"langchain_openai" if client == "ChatOpenAI" else "langchain_gigachat"} import {client}
-        from langchain_rageval import RetryPolicy, Sample, aevaluate, evaluate, faithfulness
-        metric = faithfulness({client}(**{access}))
-        samples = [Sample(question="Who?", answer="Anna is here.", contexts=["Anna is here."])] * 3
-        options = dict(timeout=0.3, retry=RetryPolicy(attempts=1), progress=False)
-        for report in (evaluate(samples, metric, **options), asyncio.run(aevaluate(samples, metric, **options))):
-            print([row.scores["faithfulness"].failure.error for row in report.rows])
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("Time") == 6
-
-
-@pytest.fixture
-def closed_port():
-    """A port of 127.0.0.1 on which nobody listens."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield held.getsockname()[1]

@@ -76,15 +76,6 @@ def test_a_journal_gives_no_score_of_a_model_that_was_changed_in_place(tmp_path)
     assert [value(measure, tmp_path / "a.db"), value(faithfulness(model), tmp_path / "a.db")] == [1.0, 1.0]
 
 
-def test_private_attributes_of_a_model_are_no_settings_and_stand_in_no_report(tmp_path):
-    model = Lax()
-    reports = [evaluate(SAMPLES, faithfulness(model), journal=tmp_path / "a.db", progress=False) for _ in range(2)]
-    assert model._calls == 2 * len(SAMPLES)
-    reports[1].to_jsonl(tmp_path / "report.jsonl")
-    assert "token-of-call" not in (tmp_path / "report.jsonl").read_text(encoding="utf-8")
-    assert reports[1].compare(reports[0])["faithfulness"].difference == 0
-
-
 def test_what_changes_during_a_run_is_not_given_back(tmp_path):
     settings, told = {"value": 0.1}, []
 
@@ -156,9 +147,8 @@ PROJECTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [name if name == "submodule" else pytest.param(name, marks=pytest.mark.gate) for name in PROJECTS]
-)
+@pytest.mark.gate  # quick, in this process: the test above, and the places in _internal/test_settings.py
+@pytest.mark.parametrize("name", PROJECTS)
 def test_a_file_that_was_edited_between_two_processes_is_another_instrument(tmp_path, name):
     files, code = PROJECTS[name]
     got = []

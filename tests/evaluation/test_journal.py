@@ -27,7 +27,6 @@ from langchain_rageval import (
     Score,
     aevaluate,
     answer_similarity,
-    astream_evaluate,
     context_recall,
     context_relevance,
     evaluate,
@@ -97,15 +96,6 @@ async def test_a_second_run_asks_nothing_and_scores_the_same(journal, door):
     assert len(first.asked) > 0
     assert second.asked == []
     assert values(before) == values(again) == values(undisturbed)
-
-
-async def test_the_stream_is_journalled_too(journal):
-    judge = judged()
-    rows = [row async for row in astream_evaluate(SAMPLES, metrics_of(judge), journal=journal)]
-    assert len(rows) == len(SAMPLES)
-    asked = len(judge.asked)
-    evaluate(SAMPLES, metrics_of(judge), progress=False, journal=journal)
-    assert len(judge.asked) == asked
 
 
 def test_neither_place_nor_id_nor_metadata_matter_but_every_text_does(journal):

@@ -31,7 +31,7 @@ def sample(number):
     }
 
 
-SAMPLES = [sample(number) for number in range(150)]
+SAMPLES = [sample(number) for number in range(60)]
 
 
 class Rejected(Exception):
@@ -76,10 +76,6 @@ QUICK = RetryPolicy(attempts=3, initial=0.0, max_wait=0.0)
         ("evaluate", "refusal in prose"),
         ("aevaluate", "dead address"),
         ("aevaluate", "too many requests"),
-        pytest.param("aevaluate", "wrong key", marks=pytest.mark.gate),
-        pytest.param("aevaluate", "refusal in prose", marks=pytest.mark.gate),
-        pytest.param("evaluate", "dead address", marks=pytest.mark.gate),
-        pytest.param("evaluate", "too many requests", marks=pytest.mark.gate),
     ],
 )
 async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(way, door):
@@ -95,14 +91,14 @@ async def test_the_run_ends_after_about_twenty_failures_beyond_concurrency(way, 
     assert not report.complete
     assert report.notes[0].startswith("The run was stopped: RunnableLambda")
     assert "failed 20 times in a row without a valid reply; last failure: " in report.notes[0]
-    assert len(report.left_out) + len(report.failures()) == 300
+    assert len(report.left_out) + len(report.failures()) == 120
     assert {score.failure.error for _, score in report.failures()}.isdisjoint({"JudgeUnavailable"})
 
 
 def test_the_metrics_of_another_judge_go_on():
     judge = BadJudge(Rejected(401))
     report = evaluate(SAMPLES, [faithfulness(judge.model), context_recall(OfflineJudge())], progress=False)
-    assert sum("context_recall" in row.scores for row in report.rows) == 150
+    assert sum("context_recall" in row.scores for row in report.rows) == 60
     assert {name for _, name in report.left_out} == {"faithfulness"}
     assert not report.complete
     assert report.notes[0].startswith("A judge is not called any more: RunnableLambda")
@@ -126,7 +122,7 @@ def test_a_judge_that_has_answered_once_is_asked_to_the_end():
         yield from SAMPLES[1:]
 
     report = evaluate(one_by_one(), faithfulness(judge.model), progress=False)
-    assert judge.calls == 151
+    assert judge.calls == 61
     assert report.complete
     assert report.left_out == []
 
@@ -150,7 +146,7 @@ def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
     metrics = [faithfulness(Judge(model)), context_recall(Judge(model, attempts=2))]
     report = evaluate(SAMPLES, metrics, progress=False, max_concurrency=1)
     assert judge.calls == 20
-    assert sum("faithfulness" in row.scores for row in report.rows) == 150
+    assert sum("faithfulness" in row.scores for row in report.rows) == 60
     assert {name for _, name in report.left_out} == {"context_recall"}
 
 
@@ -160,7 +156,7 @@ def test_an_error_of_a_metric_is_not_the_judges():
 
     report = evaluate(SAMPLES, [RunnableLambda(broken, name="own"), faithfulness(OfflineJudge())], progress=False)
     assert report.complete
-    assert len(report.failures()) == 150
+    assert len(report.failures()) == 60
 
 
 def test_an_endless_source_is_read_no_further():
@@ -180,12 +176,4 @@ async def test_a_stream_raises_after_its_last_row():
 
     with pytest.raises(JudgeUnavailable, match=r"^The run was stopped: .* last failure: Rejected: rejected with 401$"):
         await read()
-    assert 20 <= len(rows) < 150
-
-
-def test_the_report_is_written(tmp_path):
-    judge = BadJudge(Rejected(401))
-    report = evaluate(SAMPLES, faithfulness(judge.model), progress=False, out=tmp_path / "report.jsonl")
-    assert (tmp_path / "report.jsonl").exists()
-    assert not report.complete
-    assert len(report.rows) == len(report.failures())
+    assert 20 <= len(rows) < 60

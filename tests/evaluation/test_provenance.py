@@ -1,11 +1,10 @@
 """Instruments of scores: what the journal stores, what a report lists, and what is compared."""
 
 import pytest
-from langchain_core.embeddings import Embeddings
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import Judge, Metric, OfflineJudge, Report, Value, answer_similarity, evaluate, faithfulness
+from langchain_rageval import Judge, Metric, OfflineJudge, Report, Value, evaluate, faithfulness
 from langchain_rageval.data.instrument import differences
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.steps.extract_statements import extract_statements
@@ -24,17 +23,6 @@ OFFLINE = OfflineJudge()
 
 class Warm(OfflineJudge):
     temperature: float = 0.9
-
-
-class Own(Embeddings):
-    def __init__(self, path):
-        self.path = path
-
-    def embed_documents(self, texts):
-        return [[1.0, 0.0] if self.path == "good" or "Yes" in text else [0.0, 1.0] for text in texts]
-
-    def embed_query(self, text):
-        return self.embed_documents([text])[0]
 
 
 def counting(reduce, judge=OFFLINE, **options):
@@ -81,15 +69,6 @@ def test_a_judge_that_counts_its_calls_is_not_asked_again(tmp_path):
     paid = len(calls)
     assert means(evaluate(SAMPLES, one, journal=journal, progress=False)) == means(first)
     assert len(calls) == paid > 0
-
-
-def test_own_embeddings_with_other_settings_do_not_share_a_journal(tmp_path):
-    samples = [{"question": "q?", "answer": "Yes.", "references": ["No."]}]
-    journal = tmp_path / "journal"
-    reports = [
-        evaluate(samples, answer_similarity(Own(path)), journal=journal, progress=False) for path in ("good", "bad")
-    ]
-    assert [means(report) for report in reports] == [{"answer_similarity": 1.0}, {"answer_similarity": 0.0}]
 
 
 @pytest.mark.parametrize(

@@ -41,20 +41,6 @@ def test_an_unknown_field_raises_before_any_call():
         evaluate([ROW], faithfulness(OfflineJudge()), fields={"q": "question"}, progress=False)
 
 
-def test_an_invalid_item_of_an_iterator_is_a_failure_with_fields_too():
-    report = evaluate(iter([{"a": 1}, ROW]), faithfulness(OfflineJudge()), fields=FIELDS, progress=False)
-    first, second = (row.scores["faithfulness"] for row in report.rows)
-    assert first.failure.error == "SampleError"
-    assert second.value == 1.0
-
-
-def test_lists_in_the_cells_of_a_frame_from_read_csv_are_lists(tmp_path):
-    frame = pd.DataFrame([{"Вопрос": "Где?", "Ответ": 5, "Контексты": ["Там.", "Тут."]}, {"Вопрос": "Как?"}])
-    frame.to_csv(tmp_path / "a.csv", index=False)
-    report = evaluate(pd.read_csv(tmp_path / "a.csv"), faithfulness(OfflineJudge()), progress=False)
-    assert read(report) == [("Где?", "5", ["Там.", "Тут."]), ("Как?", None, None)]
-
-
 def test_the_samples_of_a_report_can_be_scored_again():
     report = evaluate([SAMPLE], faithfulness(OfflineJudge()), progress=False)
     again = evaluate(report, faithfulness(OfflineJudge(), name="second"), progress=False)

@@ -5,7 +5,6 @@ its own would hand dead connections to the user's chain.
 """
 
 import asyncio
-import os
 import subprocess
 import sys
 import textwrap
@@ -171,39 +170,3 @@ def test_the_chain_in_a_notebook_before_and_after_the_judge(openai_server, noteb
         check(evaluate(rag_samples(SAMPLES), faithfulness(model), **ONCE))
         notebook(load(chain_of(model), rounds=2))
         notebook(aclient.aclose())
-
-
-SEVERAL_LOOPS = """
-    import asyncio, sys
-    from helpers.offline import clean, offline, rag_samples, says_the_same
-    from helpers.servers.endpoints import OpenAIServer
-    from langchain_openai import ChatOpenAI
-    from langchain_rageval import RetryPolicy, aevaluate, faithfulness
-
-    def build():  # models of one address share their connections
-        return ChatOpenAI(model="m", base_url=server.url + "/v1", api_key="k", max_retries=0)
-
-    samples = rag_samples(6)
-    with OpenAIServer(offline) as server:
-        model = build()
-        for _ in range(3):
-            metric = faithfulness(model if sys.argv[1] == "one" else build())
-            report = asyncio.run(aevaluate(samples, metric, retry=RetryPolicy(attempts=1), progress=False))
-            assert report.failures() == [], report.failures()
-            assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
-            assert asyncio.run(metric.ainvoke(samples[0])).value == clean(samples[0]).value
-    print("three loops, no failure")
-"""
-
-
-@pytest.mark.gate
-@pytest.mark.parametrize("models", ["one", "new"])
-def test_a_second_and_third_event_loop_lose_no_score(models):
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SEVERAL_LOOPS), models],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert (run.returncode, run.stdout) == (0, "three loops, no failure\n"), run.stderr

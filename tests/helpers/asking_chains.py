@@ -2,7 +2,6 @@
 
 import json
 import operator
-import textwrap
 import warnings
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -15,14 +14,12 @@ from helpers.reading_chains import (
     GOLD,
     PROMPT,
     QUESTION,
-    RIVER,
     SEARCH,
     ZOO,
     Agent,
     Answered,
     Half,
     Model,
-    as_xml,
     graph,
     joined,
     keep,
@@ -94,25 +91,6 @@ def best_of_each() -> Any:
     return RunnableLambda(run)
 
 
-def best_of_two() -> Any:
-    def run(question: str) -> str:
-        wrong = say(f"{ZOO.page_content} {question}", "It was in 1844, when the zoo of Berlin was opened.")
-        right = say(f"{joined(keep('gold')(SEARCH.invoke(question)))} {question}")
-        say(f"Which is better, {wrong} or {right}?", "The second one.")
-        return right
-
-    return RunnableLambda(run)
-
-
-def voted() -> Any:
-    def run(question: str) -> str:
-        documents = joined(keep("gold")(SEARCH.invoke(question)))
-        answers = [say(f"{documents} {question} {number}") for number in range(3)]
-        return max(answers, key=answers.count)
-
-    return RunnableLambda(run)
-
-
 def reranked_by_model(reply: str, *ids: str) -> Any:
     """Return a chain whose model reads all chunks to name the best ones."""
     return asking(*ids, rerank=lambda documents: say(f"Rank: {numbered(documents)}", reply) and documents)
@@ -144,17 +122,6 @@ class Calls(Model):
 
 def tool_of(search: Any) -> Any:
     return create_retriever_tool(search, "search", "Search.")
-
-
-def expert_behind_a_tool() -> Any:
-    expert = create_agent(Agent(), [tool_of(SEARCH)])
-
-    @tool
-    def search(query: str) -> str:
-        """Ask the expert."""
-        return expert.invoke({"messages": [("human", query)]})["messages"][-1].text
-
-    return create_agent(Agent(), [search])
 
 
 def best_only() -> Any:
@@ -216,17 +183,6 @@ def flow(*names: str) -> StateGraph:
     built.add_conditional_edges(START, lambda state: sends, ["find"])
     built.add_edge("find", "write")
     return built
-
-
-def with_examples() -> Any:
-    built = StateGraph(Notes, output_schema=Answered)
-    built.add_node("examples", lambda state: {"few_shots": EXAMPLES.invoke(state["question"])})
-    built.add_node("find", lambda state: {"found": keep("gold")(SEARCH.invoke(state["question"]))})
-    built.add_node("write", writer)
-    built.add_edge(START, "examples")
-    built.add_edge("examples", "find")
-    built.add_edge("find", "write")
-    return built.compile()
 
 
 def subgraph() -> Any:
@@ -291,11 +247,6 @@ def streaming() -> Any:
     return RunnableLambda(run, arun)
 
 
-def blocks(question: str) -> str:
-    texts = [document.page_content for document in keep("gold", "river")(SEARCH.invoke(question))]
-    return say([HumanMessage([{"type": "text", "text": text} for text in [*texts, question]])])
-
-
 def by_tool_call() -> Any:
     model = Calls(queries=(), replies_by_tool=True) | (lambda message: Reply(**message.tool_calls[0]["args"]))
     return {"context": SEARCH | keep("gold") | joined, "question": RunnablePassthrough()} | PROMPT | model
@@ -320,16 +271,9 @@ VERSIONS = [
     )
     for number, price in ((1, 10), (2, 12), (3, 15))
 ]
-FACTS = [Document(text, id=text) for text in ("Founded: 1158", "Founded: 1844", "River: Isar")]
 PAIR = Document("Question: Who pays the postage of returns?\nAnswer: The customer, but not for faulty goods.", id="qa")
 STYLE = Document("It opened in 1844, says the gazette of the town, which is a short reply.", id="style")
-PARTS = [
-    Document(f"{GOLD.page_content} {RIVER.page_content}"[start:end], id=id)
-    for id, start, end in (("p1", 0, 150), ("p2", 90, None))
-]
-TEXTS = {
-    document.page_content: document.id for document in [*FOUND, EXAMPLE, WEB, PAIR, STYLE, *VERSIONS, *FACTS, *PARTS]
-}
+TEXTS = {document.page_content: document.id for document in [*FOUND, EXAMPLE, WEB, PAIR, STYLE, *VERSIONS]}
 """Ids of all chunks, by their texts."""
 
 MORE: dict[str, tuple[Any, Any, Any, str]] = {
@@ -354,18 +298,6 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
         ANSWER,
     ),
     "a function that drops all": (rag(keep()), [], ALL, ANSWER),
-    "a function that drops all, and says so": (
-        rag(keep(), form=lambda documents: joined(documents) or "There is no document."),
-        [],
-        ALL,
-        ANSWER,
-    ),
-    "a function that drops all texts": (
-        rag(lambda found: [one.page_content for one in found], lambda _: [], form=str),
-        [],
-        ALL,
-        ANSWER,
-    ),
     "a function that searches and drops all": (
         rag(search=RunnableLambda(lambda question: keep()(SEARCH.invoke(question)))),
         [],
@@ -381,31 +313,12 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
         ALL,
         ANSWER,
     ),
-    "a translated question": (
-        asking("gold", before=lambda q: say(f"Translate {q}", "When was it built?")),
-        ["gold"],
-        ALL,
-        ANSWER,
-    ),
-    "sub-questions": (
-        several(lambda one: say(f"{one.page_content} Say more.", f"One note is of the {one.id}, which is old.")),
-        ["gold", "zoo"],
-        ALL,
-        ANSWER,
-    ),
-    "translated chunks": (
-        several(lambda one: say(one.page_content, f"Перевод фрагмента {one.id}: он о городе и реке.")),
-        ["gold", "zoo"],
-        ALL,
-        ANSWER,
-    ),
     "a summary as the context": (
         rag(form=lambda found: say(joined(found), "A duke founded a town; the rest is about a river.")),
         ALL,
         None,
         ANSWER,
     ),
-    "a ranking by a model": (reranked_by_model("[3] > [1] > [2]", "gold", "river"), ["gold", "river"], ALL, ANSWER),
     "a ranking that quotes": (
         reranked_by_model(json.dumps({"id": 3, "reason": "The town of Munich was founded by Henry the Lion"}), "gold"),
         ["gold"],
@@ -418,21 +331,8 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
         ALL,
         ANSWER,
     ),
-    "several answers and a vote": (voted(), ["gold"], ALL, ANSWER),
-    "the better of two answers": (best_of_two(), ["gold"], ALL, ANSWER),
     "the best of an answer for each chunk": (best_of_each(), ["gold"], ALL, ANSWER),
-    "a reply with its thoughts": (
-        rag(
-            keep("gold"),
-            model=Model(replies={"": f"<think>The river Isar rises in the Karwendel range.</think>{ANSWER}"}),
-        )
-        | (lambda text: text.split("</think>")[1]),
-        ["gold"],
-        ALL,
-        ANSWER,
-    ),
     "a short answer": (rag(keep("gold"), model=Model(replies={"": "1158"})), ["gold"], ALL, "1158"),
-    "a shortened answer": (rag(keep("gold")) | (lambda text: text[:40]), ["gold"], ALL, ANSWER[:40]),
     "an answer by a tool call": (by_tool_call(), ["gold"], ALL, ANSWER),
     "fallbacks": (falling_back(), ["gold"], ALL, ANSWER),
     "a branch": (
@@ -441,10 +341,8 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
         ALL,
         ANSWER,
     ),
-    "a document of the web": (graph(lambda found: [WEB]), ["web"], ALL, ANSWER),
     "branches of a graph": (flow("gold", "river").compile(), ["gold", "river"], [*ALL, *ALL], ANSWER),
     "a graph in a graph": (subgraph(), ["gold"], ALL, ANSWER),
-    "a graph with examples": (with_examples(), ["gold"], ["ex", *ALL], ANSWER),
     "examples in the prompt": (few_shot(), ["gold"], ["ex", *ALL], ANSWER),
     "functions of LangGraph": (functional(), ["gold"], ALL, ANSWER),
     "a generator": (streaming(), ["gold"], ALL, ANSWER),
@@ -454,7 +352,6 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
         ["gold", "river", "zoo", "gold"],
         ANSWER,
     ),
-    "two searches at once": (create_agent(Calls(at_once=True), [tool_of(SEARCH)]), ALL, [*ALL, *ALL], ANSWER),
     "a tool that keeps the best": (best_only(), ["gold", "zoo"], ["gold", "river", "zoo", "gold"], ANSWER),
     "a format of the reply": (
         create_agent(
@@ -464,29 +361,9 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
         None,
         ANSWER,
     ),
-    "an agent behind a tool": (expert_behind_a_tool(), ALL, None, ANSWER),
     "middleware that replaces": (trimming(), ["zoo"], ALL, ANSWER),
     "middleware that adds": (adding(), ["gold", "river"], ALL, ANSWER),
-    "blocks of a message": (RunnableLambda(blocks), ["gold", "river"], ALL, ANSWER),
-    "documents as Python writes them": (rag(keep("gold", "zoo"), form=str), ["gold", "zoo"], ALL, ANSWER),
-    "wrapped lines": (
-        rag(keep("gold", "zoo"), form=lambda found: textwrap.fill(as_xml(found), 30)),
-        ["gold", "zoo"],
-        ALL,
-        ANSWER,
-    ),
     "versions of one text": (rag(keep("v2"), search=Search(documents=VERSIONS)), ["v2"], ["v1", "v2", "v3"], ANSWER),
-    "short facts": (
-        rag(lambda found: found[::2], search=Search(documents=FACTS)),
-        *[[one.id for one in part] for part in (FACTS[::2], FACTS)],
-        ANSWER,
-    ),
-    "overlapping chunks": (
-        rag(keep("p1", "p2"), search=Search(documents=[*PARTS, ZOO])),
-        ["p1", "p2"],
-        ["p1", "p2", "zoo"],
-        ANSWER,
-    ),
     "a chain of classic chains": (RetrievalQA.from_chain_type(Model(), retriever=SEARCH), ALL, None, ANSWER),
 }
 

@@ -1,7 +1,6 @@
 """Chains whose model reads other chunks than the retriever returned, in the shapes that people write."""
 
 import html
-import json
 import warnings
 from typing import Any
 
@@ -13,7 +12,6 @@ from langchain_classic.chains.combine_documents import create_stuff_documents_ch
 from langchain_classic.chains.llm import LLMChain
 from langchain_classic.retrievers import (
     ContextualCompressionRetriever,
-    EnsembleRetriever,
     MergerRetriever,
     MultiQueryRetriever,
     ParentDocumentRetriever,
@@ -24,9 +22,9 @@ from langchain_core.documents import Document
 from langchain_core.language_models.fake import FakeListLLM
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
-from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
-from langchain_core.runnables import Runnable, RunnableLambda, RunnableParallel, RunnablePassthrough
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_core.stores import InMemoryStore
 from langchain_core.tools import create_retriever_tool, tool
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -107,25 +105,12 @@ def numbered(documents: Any) -> str:
     return "\n".join(f"[{number}] ({d.metadata['source']}) {d.page_content}" for number, d in enumerate(documents, 1))
 
 
-def lines_numbered(documents: Any) -> str:
-    lines = "\n".join(d.page_content for d in documents).splitlines()
-    return "\n".join(f"{number:03}: {line}" for number, line in enumerate(lines, 1))
-
-
-def as_json(documents: Any) -> str:
-    return json.dumps([{"text": d.page_content, "source": d.metadata["source"]} for d in documents])
-
-
 def as_xml(documents: Any) -> str:
     return "".join(f"<doc id='{d.id}'>{html.escape(d.page_content)}</doc>" for d in documents)
 
 
 def cut(documents: Any) -> str:
     return "\n---\n".join(d.page_content[:75] for d in documents)
-
-
-def one_line(documents: Any) -> str:
-    return " ".join(" ".join(d.page_content.split()).lower() for d in documents)
 
 
 def fused(lists: Any) -> Any:
@@ -168,10 +153,6 @@ def multi_query() -> Any:
 
 def merged() -> Any:
     return rag(keep("gold", "river"), search=MergerRetriever(retrievers=[SEARCH, Half()]))
-
-
-def ensemble() -> Any:
-    return rag(keep("gold"), search=EnsembleRetriever(retrievers=[SEARCH, Half()], weights=[0.5, 0.5]))
 
 
 def compression() -> Any:
@@ -225,16 +206,6 @@ def graph(rerank: Any) -> Any:
     return flow.compile()
 
 
-def grading_graph() -> Any:
-    """Return a graph whose model grades each document."""
-    model = Model(replies={"Relevant? The town of": "yes", "Relevant?": "no"})
-
-    def grade(documents: Any) -> Any:
-        return [d for d in documents if model.invoke(f"Relevant? {d.page_content}").text == "yes"]
-
-    return graph(grade)
-
-
 def with_prompt_of_middleware() -> Any:
     @dynamic_prompt
     def search_first(request: Any) -> str:
@@ -258,17 +229,6 @@ def reranking_agent() -> Any:
     return RunnableLambda(lambda question: inner.invoke({"messages": [("human", question)]})["messages"][-1].text)
 
 
-def refine() -> Any:
-    model = Model(replies={"Refine": ANSWER, "river Isar": "The chunk says nothing about the year of the town."})
-
-    def run(question: str) -> str:
-        documents = keep("river", "gold")(SEARCH.invoke(question))
-        answer = model.invoke(f"Answer {question} from: {documents[0].page_content}").text
-        return model.invoke(f"Refine the answer '{answer}' to {question} by: {documents[1].page_content}").text
-
-    return RunnableLambda(run)
-
-
 def classic_refine() -> Any:
     model = Model(replies={"Refine": ANSWER, "river Isar": "The chunk says nothing about the year of the town."})
     with warnings.catch_warnings():
@@ -288,28 +248,6 @@ def translating() -> Any:
     return rag(keep("gold")) | (lambda text: {"text": text}) | translator | StrOutputParser()
 
 
-def checking() -> Any:
-    """Return a chain whose last call reads the draft and another chunk, and repeats the draft."""
-    check = ChatPromptTemplate([("human", "Correct this answer if {context} contradicts it: {draft}")])
-    inputs = {"draft": rag(keep("gold")), "context": RunnableLambda(lambda _: joined([RIVER]))}
-    return RunnableParallel(inputs) | check | Model() | StrOutputParser()
-
-
-def map_reduce() -> Any:
-    """Return a chain that summarizes each chunk and answers from the summaries."""
-    model = Model(
-        replies={"Summarize: The town": "A duke founded it in 1158.", "Summarize:": "A river flows there, far away."}
-    )
-
-    def run(question: str) -> str:
-        notes = [
-            model.invoke(f"Summarize: {d.page_content}").text for d in keep("gold", "river")(SEARCH.invoke(question))
-        ]
-        return Model().invoke(f"{question} Notes: {notes}").text
-
-    return RunnableLambda(run)
-
-
 def routed() -> Any:
     """Return a chain with a router that reads examples."""
     examples = Search(documents=[EXAMPLE])
@@ -326,20 +264,6 @@ def rewriting() -> Any:
     rewrite = ChatPromptTemplate([("human", "{examples} Rewrite {question}")]) | Model(replies={"Rewrite": search})
     inputs = {"examples": Search(documents=[EXAMPLE]) | joined, "question": RunnablePassthrough()}
     return inputs | rewrite | StrOutputParser() | rag(keep("gold"))
-
-
-def as_structure() -> Any:
-    reply = json.dumps({"answer": ANSWER, "year": 1158})
-    return rag(keep("gold"), model=Model(replies={"": reply})) | JsonOutputParser()
-
-
-def cited() -> Any:
-    model = Model(replies={"": ANSWER.replace(",", " [1],")})
-    return rag(keep("gold"), model=model) | (lambda text: text.replace(" [1]", ""))
-
-
-def with_sources() -> Any:
-    return rag(keep("gold")) | (lambda text: f"{text}\n\nSources: munich.md")
 
 
 def completion() -> Any:
@@ -398,32 +322,20 @@ TABLE: dict[str, tuple[Any, Any, Any, str]] = {
     "RAG-Fusion": (fusion(), ["gold", "zoo", "river"], HALVES, ANSWER),
     "LongContextReorder": (rag(reordered), ["river", "gold", "zoo"], ALL, ANSWER),
     "merged retrievers": (merged(), ["gold", "river"], ["river", "zoo", "zoo", "gold", "gold"], ANSWER),
-    "an ensemble": (ensemble(), ["gold"], ["zoo", "gold", "river"], ANSWER),
     "compression": (compression(), [COMPRESSED], None, ANSWER),
     "parent documents": (parents(), ["gold"], None, ANSWER),
     "several queries": (multi_query(), ["gold", "river", "zoo"], None, ANSWER),
     "a graph that hides its state": (graph(keep("gold")), ["gold"], ALL, ANSWER),
-    "a graph that grades": (grading_graph(), ["gold"], ALL, ANSWER),
     "a prompt of middleware": (with_prompt_of_middleware(), ["gold"], ALL, ANSWER),
     "an agent": (agent(), ALL, None, ANSWER),
     "an agent whose tool reranks": (reranking_agent(), ["gold"], ALL, ANSWER),
-    "refine": (refine(), ["river", "gold"], ALL, ANSWER),
     "refine of classic chains": (classic_refine(), ["river", "gold"], ALL, ANSWER),
     "translate": (translating(), ["gold"], ALL, RUSSIAN),
-    "check": (checking(), ["gold", "river"], ALL, ANSWER),
-    "map and reduce": (map_reduce(), ["gold", "river"], ALL, ANSWER),
     "a router": (routed(), ["gold"], ["ex", *ALL], ANSWER),
     "examples for the search": (rewriting(), ["gold"], ["ex", *ALL], ANSWER),
-    "numbered": (rag(keep("gold", "zoo"), form=numbered), ["gold", "zoo"], ALL, ANSWER),
-    "numbered lines": (rag(keep("gold", "zoo"), form=lines_numbered), ["gold", "zoo"], ALL, ANSWER),
-    "escaped as JSON": (rag(keep("gold"), form=as_json), ["gold"], ALL, ANSWER),
     "escaped as HTML": (rag(keep("river", "gold"), form=as_xml), ["river", "gold"], ALL, ANSWER),
-    "in one line": (rag(keep("gold", "zoo"), form=one_line), ["gold", "zoo"], ALL, ANSWER),
     "cut": (rag(keep("gold", "zoo"), form=cut), [CUT_GOLD, CUT_ZOO], ALL, ANSWER),
     "joined to one document": (rag(keep("gold", "zoo"), summed_up), ["gold", "zoo"], ALL, ANSWER),
-    "a structured answer": (as_structure(), ["gold"], ALL, ANSWER),
-    "an answer without its citations": (cited(), ["gold"], ALL, ANSWER),
-    "an answer with its sources": (with_sources(), ["gold"], ALL, f"{ANSWER}\n\nSources: munich.md"),
     "a model of texts": (completion(), ["gold"], ALL, ANSWER),
     "the prompt wins over the output": (stating(keep("gold"), list), ["gold"], ALL, ANSWER),
     "an output that joins": (stating(keep("gold", "zoo"), joined), ["gold", "zoo"], ALL, ANSWER),

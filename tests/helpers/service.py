@@ -1,20 +1,18 @@
-"""A FastAPI service with a streaming RAG chain and a LangGraph graph; its callback judges with its own model."""
+"""A FastAPI service with a streaming RAG chain; its callback judges with its own model."""
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypedDict
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_openai import ChatOpenAI
-from langgraph.graph import END, START, StateGraph
 
 from langchain_rageval import RagEvalCallback, RetryPolicy, faithfulness
 from langchain_rageval.sinks import SqliteSink
@@ -24,44 +22,15 @@ class Search(BaseRetriever):
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
         return [Document("Munich was founded in 1158 by Henry the Lion."), Document(f"The question was {query}.")]
 
-    async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return [Document("Munich was founded in 1158 by Henry the Lion."), Document(f"The question was {query}.")]
-
 
 model = ChatOpenAI(base_url=os.environ["MODEL_URL"], api_key="sk-test", model="m", max_retries=0)
 callback = RagEvalCallback(
-    faithfulness(model),
-    sample_rate=1.0,
-    sinks=[SqliteSink(os.environ["SCORES"])],
-    retry=RetryPolicy(attempts=1),
-    tags={"version": os.environ.get("VERSION", "")},
+    faithfulness(model), sample_rate=1.0, sinks=[SqliteSink(os.environ["SCORES"])], retry=RetryPolicy(attempts=1)
 )
 joined = RunnableLambda(lambda documents: "\n".join(document.page_content for document in documents))
 prompt = ChatPromptTemplate([("system", "Answer from this: {context}"), ("human", "{question}")])
 found = {"context": Search() | joined, "question": RunnablePassthrough()}
 chain = (found | prompt | model | StrOutputParser()).with_config(callbacks=[callback])
-
-
-class State(TypedDict):
-    question: str
-    documents: list[Document]
-    answer: str
-
-
-async def search(state: State) -> dict[str, Any]:
-    return {"documents": await Search().ainvoke(state["question"])}
-
-
-async def write(state: State) -> dict[str, Any]:
-    writing = joined | {"context": RunnablePassthrough(), "question": lambda _: state["question"]} | prompt | model
-    return {"answer": (await writing.ainvoke(state["documents"])).content}
-
-
-steps = StateGraph(State).add_node("search", search).add_node("write", write)
-steps.add_edge(START, "search").add_edge("search", "write").add_edge("write", END)
-graph = steps.compile().with_config(callbacks=[callback])
 
 
 @asynccontextmanager
@@ -78,14 +47,9 @@ async def ask(q: str) -> StreamingResponse:
     return StreamingResponse(chain.astream(q), media_type="text/plain")
 
 
-@app.get("/graph")
-async def ask_graph(q: str) -> str:
-    return str((await graph.ainvoke({"question": q}))["answer"])
-
-
 @app.get("/stats")
 def stats() -> dict[str, int]:
-    return callback.stats() | {"pid": os.getpid()}
+    return callback.stats()
 
 
 @app.post("/flush")

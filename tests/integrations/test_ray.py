@@ -148,23 +148,6 @@ def test_rows_survive_parquet(ray, scored, local, tmp_path):
     assert told(report) == told(local)
 
 
-@pytest.mark.gate
-def test_hostile_text_arrives_as_in_a_local_run(scored, local):
-    (row,) = (row for row in report_of(scored).rows if "{it}" in row.sample.question)
-    assert row == local.rows[row.index].model_copy(update={"scores": row.scores})
-    assert "\x00founded?\ufffd {{question}}" in row.sample.question
-    assert all(score.failure is None for score in row.scores.values())
-
-
-@pytest.mark.gate
-def test_a_row_that_is_no_sample_is_a_failure_on_that_row(scored):
-    row = report_of(scored).rows[-1]
-    assert row.sample.id == f"row-{len(ROWS) - 1}"
-    assert UNREADABLE["answer"] in row.sample.metadata["unreadable"]
-    assert {score.failure.step for score in row.scores.values()} == {"sample"}
-    assert "lacks a question" in row.scores["faithfulness"].failure.message
-
-
 # Through a client that the worker makes
 
 
