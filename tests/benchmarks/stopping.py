@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from table_in_document import RESULTS, show_or_write
 
-from langchain_rageval.statistics import confidence_sequence
+from langchain_rageval.statistics import sequential
 from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 DOCUMENT = RESULTS / "stopping.md"
@@ -106,5 +106,5 @@ def cells(distance: float, gates: int, runs: int, draw: Draw) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    confidence_sequence._GRID = 2  # no interval is printed
+    sequential._GRID = 2  # no interval is printed
     show_or_write(__doc__, lambda runs: "\n".join(table(runs)), DOCUMENT, BEGIN, END, runs=RUNS, of="runs per cell")
