@@ -28,7 +28,7 @@ from langchain_rageval.report.metric_comparison import (
     with_verdict,
     with_verdicts,
 )
-from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows, paired_rows
+from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows
 from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, labelled_pairs
 from langchain_rageval.report.tables import Analysis, number_text
 from langchain_rageval.report.units import By, Units
@@ -393,10 +393,9 @@ def minimum_difference(
         values, factor = [value for value in scores if value is not None], sqrt(2 - 2 * correlation)
     else:
         check_metric(baseline, metric)
-        pairs = (
-            (value_in(ours, metric), value_in(theirs, metric)) for ours, theirs in paired_rows(data.rows, baseline.rows)
-        )
-        values, factor = [own - other for own, other in pairs if own is not None and other is not None], 1.0
+        pairs = pair_rows(data.rows, baseline.rows).pairs
+        both = ((value_in(ours, metric), value_in(theirs, metric)) for ours, theirs in pairs)
+        values, factor = [own - other for own, other in both if own is not None and other is not None], 1.0
     if len(values) < 2:
         raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(values)}")
     spread, centre = factor * stdev(values), fmean(values)

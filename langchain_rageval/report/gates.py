@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf, isclose, isfinite, isnan
 from typing import Any, Literal
@@ -226,8 +226,15 @@ def _gate(
         verdict, reasons = _by_values(metric, values, summary, threshold, required, limits)
     if audit is None and verdict != "undecided" and (few := _few_scored(data, metric, values)) is not None:
         verdict, reasons = "undecided", [few]
-    more = [*_too_many_unscored(metric, values, limits), *_unread(data, metric)]
-    kept = [reason for reason in (*reasons, *more) if reason.code not in limits.allow]
+    known = values.count + values.unscored
+    if values.count and values.unscored > limits.unscored * known:
+        facts = {"unscored": values.unscored, "count": known, "most": limits.unscored}
+        reasons = [*reasons, Note("unscored", metric=metric, **facts)]
+    if any(code_of(note) == "budget-spent-unread" for note in data.notes):  # the number of samples is not known
+        reasons = [*reasons, Note("not-read", metric=metric)]
+    elif not data.complete:
+        reasons = [*reasons, Note("incomplete", metric=metric)]
+    kept = [reason for reason in reasons if reason.code not in limits.allow]
     if not kept:
         return Gate(metric, f"mean {required}", "passed")
     if verdict == "passed":
@@ -300,20 +307,6 @@ def _few_scored(data: ReportData, metric: str, values: Values) -> Note | None:
         return None
     different = "different " if scored < values.count else ""
     return Note("few-scored", metric=metric, scored=scored, different=different, expected=values.expected, least=least)
-
-
-def _too_many_unscored(metric: str, values: Values, limits: Limits) -> Iterator[Note]:
-    known = values.count + values.unscored
-    if values.count and values.unscored > limits.unscored * known:
-        yield Note("unscored", metric=metric, unscored=values.unscored, count=known, most=limits.unscored)
-
-
-def _unread(data: ReportData, metric: str) -> Iterator[Note]:
-    """Yield a reason if the run ended before it had read all samples, so that their number is not known."""
-    if any(code_of(note) == "budget-spent-unread" for note in data.notes):
-        yield Note("not-read", metric=metric)
-    elif not data.complete:
-        yield Note("incomplete", metric=metric)
 
 
 def _check_numbers(thresholds: Any, limits: Limits) -> None:

@@ -168,7 +168,10 @@ def compare_metric(
     if groups is not None:
         among = [*(groups[place] for place, _, _ in both), *(("unknown", number) for number in range(len(unknown)))]
     coverage = [float(own is not None) - float(other is not None) for own, other in values]
-    span = _span(name, pairs, [value for _, own, other in both for value in (own, other)])
+    numbers = [value for _, own, other in both for value in (own, other)] or [0.0]
+    ranges = [range_of(row.scores[name]) for pair in pairs[:1] for row in pair if name in row.scores]
+    widths = [high - low for low, high in ranges] or [1.0]
+    span = max(*widths, max(numbers) - min(numbers))  # the largest possible difference
     result = paired_difference(differences, among, span=span) if differences else None
     sign = 1 if direction == "higher" else -1
     loss = largest_loss(differences, among, span=span, sign=sign) if differences else None
@@ -195,13 +198,6 @@ def compare_metric(
 def value_in(row: Row, name: str) -> float | None:
     """Return the value of a metric in a row; see `value_of`."""
     return value_of(row.sample, row.scores.get(name))
-
-
-def _span(name: str, pairs: Sequence[Pair], values: Sequence[float]) -> float:
-    """Return the largest possible difference of two values: the range of the metric, or of the values if greater."""
-    ranges = [range_of(row.scores[name]) for pair in pairs[:1] for row in pair if name in row.scores]
-    span = max((high - low for low, high in ranges), default=1.0)
-    return max(span, max(values, default=0.0) - min(values, default=0.0))
 
 
 def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:

@@ -36,7 +36,7 @@ from langchain_rageval.report.evolution_comparison import EvolutionComparison, c
 from langchain_rageval.report.files import ReportData, instruments_of, judge_names
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.page_blocks import PART, Chunks, sample_view
-from langchain_rageval.report.pairing import paired_rows
+from langchain_rageval.report.pairing import pair_rows
 from langchain_rageval.report.plot import Histogram, values_of
 from langchain_rageval.report.summary import Summary, summarise
 from langchain_rageval.report.tables import number_text
@@ -330,7 +330,7 @@ class Page:
     @cached_property
     def _before(self) -> Mapping[int, Mapping[str, Any]]:
         """Mapping of the index of a sample to its baseline values, by metric."""
-        pairs = paired_rows(self.report.rows, self.baseline.rows) if self.baseline else []
+        pairs = pair_rows(self.report.rows, self.baseline.rows).pairs if self.baseline else []
         return {ours.index: {name: score.value for name, score in theirs.scores.items()} for ours, theirs in pairs}
 
     def _index_entry(self, row: Row, place: int) -> list[Any]:

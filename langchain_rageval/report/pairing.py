@@ -37,7 +37,11 @@ def pair_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Pairing:
     unpaired: dict[str, list[Row]] = {}
     for row in baseline:
         unpaired.setdefault(row.sample.id, []).append(row)
-    others = [_take(row, unpaired) for row in candidate]
+    others: list[Row | None] = []
+    for row in candidate:
+        rest = unpaired.get(row.sample.id, [])
+        place = next((place for place, other in enumerate(rest) if _question(other) == _question(row)), None)
+        others.append(None if place is None else rest.pop(place))
     alone_here = _by_question(row for row, other in zip(candidate, others, strict=True) if other is None)
     alone_there = _by_question(row for rows in unpaired.values() for row in rows)
     pairs, by_question = [], set[int]()
@@ -52,18 +56,6 @@ def pair_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Pairing:
     rest = [row for rows in unpaired.values() for row in rows if id(row) not in by_question]
     reworded = [row for row in rest if row.sample.id in known]
     return Pairing(pairs, [row for row in rest if row.sample.id not in known], reworded)
-
-
-def paired_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Sequence[Pair]:
-    """Return pairs of rows of one sample, in the order of the candidate; see `pair_rows`."""
-    return pair_rows(candidate, baseline).pairs
-
-
-def _take(row: Row, unpaired: Mapping[str, list[Row]]) -> Row | None:
-    """Remove and return the next row with the same id and question; None if there is none."""
-    rest = unpaired.get(row.sample.id, [])
-    place = next((place for place, other in enumerate(rest) if _question(other) == _question(row)), None)
-    return None if place is None else rest.pop(place)
 
 
 def _by_question(rows: Iterable[Row]) -> dict[str, list[Row]]:

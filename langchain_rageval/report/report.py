@@ -32,7 +32,7 @@ from langchain_rageval.report.gates import Gate, Limits, check_gates, decided_ga
 from langchain_rageval.report.labelling import LabelSheet, pairs_to_label, rows_to_label
 from langchain_rageval.report.mlflow import write_run
 from langchain_rageval.report.page import write_page
-from langchain_rageval.report.pairing import paired_rows
+from langchain_rageval.report.pairing import pair_rows
 from langchain_rageval.report.people import Corrected, Labels, answer_labels, corrected
 from langchain_rageval.report.plot import plot_report
 from langchain_rageval.report.rescoring import rescore_rows
@@ -219,7 +219,7 @@ class Report(ReportData):
         """
         metric = metric_or_only(self, metric)
         if baseline is not None:
-            return pairs_to_label(paired_rows(self.rows, baseline.rows), n, metric, seed)
+            return pairs_to_label(pair_rows(self.rows, baseline.rows).pairs, n, metric, seed)
         return rows_to_label(self.rows, n, metric, seed)
 
     def corrected(

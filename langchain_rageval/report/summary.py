@@ -45,16 +45,13 @@ def missing_scores(rows: Iterable[Row]) -> list[str]:
     for outcome, causes in counts.items():
         ordered = sorted(causes.items(), key=lambda item: -item[1].total())
         for cause, metrics in ordered[:_MOST_CAUSES]:
-            line = f"{outcome}: {metrics.total()} of {', '.join(metrics)}: {_cut(cause)}, first in sample "
+            line = f"{outcome}: {metrics.total()} of {', '.join(metrics)}: {shortened(cause, _LONGEST)}"
+            line += f", first in sample {first[f'{outcome} {cause}']!r}"
             message = messages.get(cause, "") if outcome == "Failed" else ""
-            lines.append(f"{line}{first[f'{outcome} {cause}']!r}" + (f": {_cut(message)}" if message else ""))
+            lines.append(line + (f": {shortened(message, _LONGEST)}" if message else ""))
         if others := ordered[_MOST_CAUSES:]:
             lines.append(f"{outcome}: {sum(metrics.total() for _, metrics in others)} for other causes")
     return [" ".join(line.split()) for line in lines]
-
-
-def _cut(text: str) -> str:
-    return shortened(text, _LONGEST)
 
 
 def worst_rows(rows: Iterable[Row], metric: str, n: int) -> list[Row]:
@@ -158,6 +155,9 @@ class AspectSummary:
     metrics: Sequence[str]
 
 
+_HEADINGS = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "abstained", "calls", "tokens")
+
+
 class Summary(Analysis[MetricSummary]):
     """Mapping of metric names to summaries, in the order of the run.
 
@@ -172,6 +172,7 @@ class Summary(Analysis[MetricSummary]):
         super().__init__({metric.metric: metric for metric in metrics}, notes)
         names = dict.fromkeys(metric.aspect for metric in self.values())
         self.aspects: Mapping[str, AspectSummary] = {aspect: self._aspect(aspect) for aspect in names}
+        self._has_money = any(metric.money is not None for metric in self.values())
 
     def __repr__(self) -> str:
         """Return the summary as text: one line for each metric."""
@@ -183,26 +184,9 @@ class Summary(Analysis[MetricSummary]):
         return sum((metric.usage for metric in self.values()), Usage())
 
     @property
-    def has_money(self) -> bool:
-        """True if the money of a metric is known."""
-        return any(metric.money is not None for metric in self.values())
-
-    @property
     def headings(self) -> Sequence[str]:
         """Headings of the columns; with one for money if that of a metric is known."""
-        money = ["money"] if self.has_money else []
-        return [
-            "metric",
-            "mean",
-            "95% interval",
-            "scored",
-            "unscored",
-            "failed",
-            "abstained",
-            "calls",
-            "tokens",
-            *money,
-        ]
+        return (*_HEADINGS, "money") if self._has_money else _HEADINGS
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return a row for each metric."""
@@ -217,7 +201,7 @@ class Summary(Analysis[MetricSummary]):
                 number_text(one.abstained, "d"),
                 str(one.calls),
                 number_text(one.usage.tokens, "d"),
-                *([format_money(one.money)] if self.has_money else []),
+                *([format_money(one.money)] if self._has_money else []),
             )
             for one in self.values()
         ]
@@ -285,7 +269,8 @@ class Tally:
         self._unscored += score.unscored is not None
         self._failed += score.failure is not None
         kinds = {finding.kind for finding in score.findings}
-        abstained = _states_no_facts(score, kinds)
+        missed = any(finding.verdict == "FN" for finding in score.findings)
+        abstained = score.unscored in (NO_FACTS, NEITHER_FACTS) or (missed and "statement" not in kinds)
         self._abstained += abstained
         self._sees_abstention = self._sees_abstention or abstained or "statement" in kinds
         self._usage += score.usage
@@ -343,9 +328,3 @@ def scaled_interval(
     shares = values if bounds == (0, 1) else [(value - lowest) / width for value in values]
     low, high = bounded_mean_interval(shares, clusters=groups)
     return lowest + width * low, lowest + width * high
-
-
-def _states_no_facts(score: Score, kinds: Collection[str]) -> bool:
-    """Return True if the answer states no facts: it is unscored, or misses all of the reference."""
-    missed = any(finding.verdict == "FN" for finding in score.findings)
-    return score.unscored in (NO_FACTS, NEITHER_FACTS) or (missed and "statement" not in kinds)

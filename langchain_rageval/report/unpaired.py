@@ -194,7 +194,12 @@ def compare_unpaired(
     moved = moved_verdicts(
         metrics, shifts, margin, lambda one, by: _compare(one.metric, one.direction, own, its, is_reweighted, by)
     )
-    metrics = [replace(_with_coverage(one), judge=judges[one.metric]) for one in metrics]
+    metrics = [replace(one, judge=judges[one.metric]) for one in metrics]
+    for place, metric in enumerate(metrics):
+        if metric.coverage_fell:
+            lost = [Note("lost-coverage-unpaired", metric=metric.metric)]
+            shown: Verdict = metric.verdict if metric.verdict == "worse" else "lost coverage"
+            metrics[place] = replace(metric, verdict=shown, lost_coverage=lost)
     notes += _mix_notes(candidate, baseline, reweight)
     return Comparison(metrics, notes, margin, require=require, missing_metrics=alone, judge_shift=shifts, moved=moved)
 
@@ -230,7 +235,11 @@ def _compare(
     declared = next((row.scores[metric].range for row in own.rows if metric in row.scores), None)
     low, high = value_range(declared, numbers) or (min(numbers), max(numbers))
     width = high - low
-    coverage_p = _coverage_p((len(ours), len(own.rows)), (len(theirs), len(its.rows)))
+    coverage_p = 1.0  # of "as large a share of the rows has a score", one-sided
+    if own.rows and its.rows:
+        both = [[1.0] * len(of) + [0.0] * (len(side.rows) - len(of)) for of, side in ((ours, own), (theirs, its))]
+        covered = unpaired_difference([Stratum(both[0], both[1])])
+        coverage_p = covered.p_value / 2 if covered.candidate < covered.baseline else 1.0
     few: Verdict = "too few samples"
     samples = (len(ours), len(theirs))
     base = MetricComparison(metric, direction, verdict=few, samples=samples, pairs_verdict=few, coverage_p=coverage_p)
@@ -266,22 +275,6 @@ def _without_dropped(
         too_many = share > _MOST_DROPPED and metric.verdict in ("better", "no worse")
         found.append(replace(metric, verdict="inconclusive", pairs_verdict="inconclusive") if too_many else metric)
     return found, notes
-
-
-def _coverage_p(own: tuple[int, int], its: tuple[int, int]) -> float:
-    """Return the one-sided p-value of "as large a share of the rows has a score"; each pair is scored and all rows."""
-    if not (own[1] and its[1]):
-        return 1.0
-    ours, theirs = ([1.0] * scored + [0.0] * (rows - scored) for scored, rows in (own, its))
-    found = unpaired_difference([Stratum(ours, theirs)])
-    return found.p_value / 2 if found.candidate < found.baseline else 1.0
-
-
-def _with_coverage(metric: MetricComparison) -> MetricComparison:
-    if not metric.coverage_fell:
-        return metric
-    shown: Verdict = metric.verdict if metric.verdict == "worse" else "lost coverage"
-    return replace(metric, verdict=shown, lost_coverage=[Note("lost-coverage-unpaired", metric=metric.metric)])
 
 
 def _units(values: Sequence[tuple[float, Hashable, str | None]], side: _Side) -> int:

@@ -317,14 +317,6 @@ def _chance_corrected(tables: Tables, weights: Floats) -> Floats:
     return 1 - _ratio(observed, expected)
 
 
-def _kappa(tables: Tables) -> Floats:
-    return _chance_corrected(tables, (tables.scores[:, None] != tables.labels).astype(np.float64))
-
-
-def _weighted_kappa(tables: Tables) -> Floats:
-    return _chance_corrected(tables, (tables.scores[:, None] - tables.labels) ** 2)
-
-
 def _krippendorff(tables: Tables, level: Measurement) -> Floats:
     values = np.union1d(tables.scores, tables.labels)
     one, other = (np.equal.outer(side, values).astype(np.float64) for side in (tables.scores, tables.labels))
@@ -372,8 +364,8 @@ def _correlation(tables: Tables, of_scores: Floats, of_labels: Floats) -> Floats
 
 
 def _pearson(tables: Tables) -> Floats:
-    times = len(tables.counts)
-    return _correlation(tables, np.tile(tables.scores, (times, 1)), np.tile(tables.labels, (times, 1)))
+    sides = (np.broadcast_to(values, (len(tables.counts), values.size)) for values in (tables.scores, tables.labels))
+    return _correlation(tables, *sides)
 
 
 def _spearman(tables: Tables) -> Floats:
@@ -402,8 +394,8 @@ def _auc(tables: Tables) -> Floats:
 
 
 STATISTICS: Mapping[str, Statistic] = {
-    "kappa": _kappa,
-    "weighted_kappa": _weighted_kappa,
+    "kappa": lambda tables: _chance_corrected(tables, (tables.scores[:, None] != tables.labels).astype(np.float64)),
+    "weighted_kappa": lambda tables: _chance_corrected(tables, (tables.scores[:, None] - tables.labels) ** 2),
     "krippendorff": partial(_krippendorff, level="nominal"),
     "krippendorff_ordinal": partial(_krippendorff, level="ordinal"),
     "spearman": _spearman,

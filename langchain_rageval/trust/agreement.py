@@ -258,7 +258,7 @@ def _binary(
 def _ordinal(
     scores: list[float], labels: list[float], _: float, scale: tuple[float, float] | None, clusters: _Clusters
 ) -> dict[str, Estimate]:
-    grades = [float(_round(score)) for score in scores] if scale else scores
+    grades = [float((score + 0.5 + _TOLERANCE) // 1) for score in scores] if scale else scores  # halves up
     are_shares = bool(scores) and min(scores) >= 0 and max(scores) <= 1 < max(labels)  # 1 may mean the highest grade
     on_one_scale = scale is not None or not are_shares
     if on_one_scale and all(value.is_integer() for value in (*grades, *labels)):
@@ -299,11 +299,6 @@ def _matches(scores: list[float], labels: list[float]) -> list[float]:
     return [float(score == label) for score, label in zip(scores, labels, strict=True)]
 
 
-def _round(value: float) -> int:
-    """Return a number rounded to the nearest whole number, halves up, with a tolerance for floating-point errors."""
-    return int((value + 0.5 + _TOLERANCE) // 1)
-
-
 def _check_values(values: list[float], allowed: tuple[int, ...], expected: str, remedy: str) -> None:
     wrong = next((value for value in values if value not in allowed), None)
     if wrong is not None:
@@ -311,8 +306,6 @@ def _check_values(values: list[float], allowed: tuple[int, ...], expected: str, 
 
 
 PairOutcome = Literal["win", "tie", "loss", "unscored"]
-
-# for rounding errors
 _POINTS: dict[PairOutcome, float] = {"win": 1.0, "tie": 0.5, "loss": 0.0}
 
 

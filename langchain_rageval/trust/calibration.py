@@ -113,7 +113,11 @@ def calibrate(
         raise ConfigError(f"scale is the lowest and the highest possible label, such as (1, 5); got {scale!r}")
     if not 0 < level < 1:
         raise ConfigError(f"level must be between 0 and 1, such as 0.95; got {level!r}")
-    labelled_pairs, others = [_pair(item) for item in labelled], [rating_value(score) for score in unlabelled]
+    labelled_pairs, others = [], [rating_value(score) for score in unlabelled]
+    for item in labelled:
+        if isinstance(item, str | bytes | Mapping) or not hasattr(item, "__len__") or len(item) != 2:
+            raise ConfigError(f"labelled must be pairs of a human label and a judge's score, got {item!r}")
+        labelled_pairs.append((rating_value(item[0]), rating_value(item[1])))
     units = _units(clusters, len(labelled_pairs), len(others))
     known = zip(labelled_pairs, units[0], strict=True)
     pairs = [(human, judge, unit) for (human, judge), unit in known if human is not None and judge is not None]
@@ -159,9 +163,3 @@ def _units(clusters: Any, labelled: int, others: int) -> tuple[Sequence[Hashable
             f"clusters must have one value for each of the {labelled} labelled and of the {others} other samples"
         )
     return units
-
-
-def _pair(item: tuple[Rating, Rating]) -> tuple[float | None, float | None]:
-    if isinstance(item, str | bytes | Mapping) or not hasattr(item, "__len__") or len(item) != 2:
-        raise ConfigError(f"labelled must be pairs of a human label and a judge's score, got {item!r}")
-    return rating_value(item[0]), rating_value(item[1])

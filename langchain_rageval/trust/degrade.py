@@ -7,7 +7,8 @@ sentences.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, ClassVar
 
@@ -53,10 +54,12 @@ class Degrade(Traced[Any, Variants]):
                 self._padding(sample),
             ]
         )
+        contexts = sample.contexts or []  # the irrelevant sentences are distributed over them, one at a time
+        padded = [" ".join([text, *padding[place :: len(contexts)]]) for place, text in enumerate(contexts)]
         return {
             "ungrounded": _variant(sample, "ungrounded", answer=unaided.answer.strip()),
             "incomplete": _variant(sample, "incomplete", answer=incomplete.answer.strip()),
-            "padded": _variant(sample, "padded", contexts=_pad(sample.contexts or [], padding)),
+            "padded": _variant(sample, "padded", contexts=padded),
         }
 
     def _padding(self, sample: Sample) -> Operation[list[str]]:
@@ -67,22 +70,26 @@ class Degrade(Traced[Any, Variants]):
         if foreign:
             return Random(sample.id).sample(foreign, min(count, len(foreign)))
         inputs = {"question": sample.question, "context": "\n".join(contexts)}
-        answer = yield from ask_step(self.pads, inputs, sample.question, _check_sentences)
+        check = lambda answer: None if any(map(str.strip, answer.sentences)) else "there is no sentence"  # noqa: E731
+        answer = yield from ask_step(self.pads, inputs, sample.question, check)
         return [sentence for sentence in answer.sentences if sentence.strip()][:count]
 
     def _do(self, input: Any, config: RunnableConfig) -> Variants:
-        try:
+        with _step_in_errors():
             return drive(self.work(_parse_complete(input)), Run.of(config), config)
-        except Exception as error:
-            record_step(error, "degrade")
-            raise
 
     async def _ado(self, input: Any, config: RunnableConfig) -> Variants:
-        try:
+        with _step_in_errors():
             return await adrive(self.work(_parse_complete(input)), Run.of(config), config)
-        except Exception as error:
-            record_step(error, "degrade")
-            raise
+
+
+@contextmanager
+def _step_in_errors() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        record_step(error, "degrade")
+        raise
 
 
 def degrade(writer: JudgeLike, related: Any = None) -> Degrade:
@@ -127,15 +134,5 @@ def _variant(sample: Sample, name: str, **changes: Any) -> Sample:
     return sample.model_copy(update={"id": f"{sample.id}@{name}", **changes})
 
 
-def _pad(contexts: Sequence[str], padding: Sequence[str]) -> list[str]:
-    """Distribute the irrelevant sentences over the contexts, one at a time."""
-    parts = [padding[place :: len(contexts)] for place in range(len(contexts))]
-    return [" ".join([context, *part]) for context, part in zip(contexts, parts, strict=True)]
-
-
 def _check_answer(answer: Any) -> str | None:
     return None if answer.answer.strip() else "the answer is blank"
-
-
-def _check_sentences(answer: Any) -> str | None:
-    return None if any(sentence.strip() for sentence in answer.sentences) else "there is no sentence"

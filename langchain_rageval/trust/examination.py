@@ -171,11 +171,6 @@ def reverse_order(item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
     return values[::-1] if item.step in CHUNK_STEPS else values
 
 
-def pad_item(item: LabelledItem) -> LabelledItem:
-    """Return a labelled item with its irrelevant sentence (`padding`) at the end of each chunk."""
-    return item.model_copy(update={"contexts": tuple(f"{context}\n{item.padding}" for context in item.contexts)})
-
-
 def _finding_verdicts(findings: Sequence[Finding], kind: str) -> list[CitedVerdict]:
     return [CitedVerdict(finding.verdict, tuple(finding.cites)) for finding in findings if finding.kind == kind]
 
@@ -438,7 +433,11 @@ class Probe:
         """The labelled item after the changes of the variant, such as chunks in reverse order."""
         if self.variant == "reverse":
             return reverse_item(self.item)
-        return pad_item(self.item) if self.variant == "padded" else self.item
+        if self.variant == "plain":
+            return self.item
+        return self.item.model_copy(
+            update={"contexts": tuple(f"{one}\n{self.item.padding}" for one in self.item.contexts)}
+        )
 
 
 @dataclass(frozen=True)

@@ -301,7 +301,10 @@ def _citations(labelled: Sequence[Labelled]) -> Citations | None:
         for label, answer, item in required
         if answer.verdict in label.accepted
     ]
-    hits = [([_is_evidence(cite, evidence) for cite in cites], item) for evidence, cites, item in right]
+    hits = [
+        ([any(f"{cite}.".startswith(f"{number}.") for number in evidence) for cite in cites], item)
+        for evidence, cites, item in right
+    ]
     cited = [(float(cite.startswith("1.")), item) for _, cites, item in right for cite in cites]
     chunks = [evidence[0].partition(".")[0] for evidence, *_ in right]
     return Citations(
@@ -310,7 +313,3 @@ def _citations(labelled: Sequence[Labelled]) -> Citations | None:
         first=Proportion.of_units(cited),
         due_first=chunks.count("1") / max(1, len(chunks)),
     )
-
-
-def _is_evidence(cite: str, evidence: Sequence[str]) -> bool:
-    return any(cite == number or cite.startswith(f"{number}.") for number in evidence)

@@ -245,7 +245,10 @@ class Leaderboard(Analysis[Standing]):
         """Return a pandas DataFrame with a row for each model and a column "grade.<criterion>" for each criterion."""
         import pandas
 
-        return pandas.DataFrame([_record(standing) for standing in self.values()])
+        fields = [
+            {**vars(one), **{f"grade.{name}": grade for name, grade in one.grades.items()}} for one in self.values()
+        ]
+        return pandas.DataFrame(fields).drop(columns="grades")
 
 
 HEADINGS = ("place", "model", "mean", "95% interval", "answers", "to the one above", "p")
@@ -296,7 +299,11 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
     standings.sort(key=lambda s: (s.mean is None, -sign * (s.mean or 0.0)))
     notes = list(report.notes) if isinstance(report, Report) else []
     notes += [f"{nameless} samples name no model and are left out."] if nameless else []
-    notes += [_coverage_note(standing) for standing in standings if standing.unscored or standing.failed]
+    notes += [
+        f"{one.model}: {missing} of {missing + one.scored} answers have no value; the mean is of the rest."
+        for one in standings
+        if (missing := one.unscored + one.failed)
+    ]
     placed, comparison_notes = _compare_neighbours(standings, by_model, metric)
     return Leaderboard(metric, names[metric], placed, [*notes, *comparison_notes])
 
@@ -364,13 +371,3 @@ def _p(standing: Standing) -> str:
     if standing.p_value is None:
         return "too few pairs" if standing.pairs else "–"
     return f"{p_text(standing.p_value)}, tied" if standing.tied else p_text(standing.p_value)
-
-
-def _coverage_note(standing: Standing) -> str:
-    missing = standing.unscored + standing.failed
-    return f"{standing.model}: {missing} of {missing + standing.scored} answers have no value; the mean is of the rest."
-
-
-def _record(standing: Standing) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(standing).items() if name != "grades"}
-    return fields | {f"grade.{name}": grade for name, grade in standing.grades.items()}

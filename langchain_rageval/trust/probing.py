@@ -57,7 +57,9 @@ def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
         ConfigError: if no request gets a valid reply; the message is that of the last error.
     """
     judge = Judge.of(judge).members[0]
-    model = _with_headers(judge.model)
+    model: Any = judge.model
+    if hasattr(model, "include_response_headers"):
+        model = model.model_copy(update={"include_response_headers": True})
     options: dict[str, Any] = {"attempts": 1, "draws": 1, "probabilities": True, "grammar": True, "probe": None}
     asked, meter, replies = replace(judge, model=model, **options), UsageMeter(), _Replies()
     governor = Governor(Budget(calls=_REQUESTS), meter, 1)
@@ -75,38 +77,23 @@ def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
     is_fast = all(score.failure is None for score in scores) and new <= max(again + _FAST, again * _FASTER)
     calls = meter.usage.calls
     window = _stated_window(judge.model) if calls < _REQUESTS else None
-    requests, tokens = _limits(replies)
+    found = (limits_in(reply.response_metadata.get("headers") or {}) for reply in replies.messages)
+    requests, tokens = next((limits for limits in found if any(limits)), (None, None))
+    used: list[Mapping[str, Any]] = [reply.usage_metadata or {} for reply in replies.messages]
+    details = (tokens.get("input_token_details") or {} for tokens in used)
+    cached = [detail["cache_read"] for detail in details if detail.get("cache_read") is not None]
     return EndpointProbe(
         judge=judge.identity,
         mode=known.mode.rung,
         narrowed=narrowed,
         grammar=narrowed and (known.grammar or client_family(judge.model).grammar or is_fast),
         context_window=window or context_window(judge.model),
-        prefix_cache=_is_cached(replies),
+        prefix_cache=any(cached) if cached else None,
         log_probabilities=known.replies_with_tokens > 0,
         requests_per_minute=requests,
         tokens_per_minute=tokens,
         requests=min(calls + 1, _REQUESTS),
     )
-
-
-def _with_headers(model: Any) -> Any:
-    """Return a model whose replies have the headers of the server, if its client can give them."""
-    if not hasattr(model, "include_response_headers"):
-        return model
-    return model.model_copy(update={"include_response_headers": True})
-
-
-def _limits(replies: _Replies) -> tuple[float | None, float | None]:
-    found = (limits_in(reply.response_metadata.get("headers") or {}) for reply in replies.messages)
-    return next((limits for limits in found if any(limits)), (None, None))
-
-
-def _is_cached(replies: _Replies) -> bool | None:
-    used: list[Mapping[str, Any]] = [reply.usage_metadata or {} for reply in replies.messages]
-    details = (tokens.get("input_token_details") or {} for tokens in used)
-    cached = [detail["cache_read"] for detail in details if detail.get("cache_read") is not None]
-    return any(cached) if cached else None
 
 
 def _stated_window(model: Any) -> int | None:

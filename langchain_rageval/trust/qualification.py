@@ -58,11 +58,6 @@ class Proportion:
     units: int | None = None
 
     @classmethod
-    def mean(cls, values: Iterable[float]) -> Proportion:
-        """Return the mean of values from 0 to 1 as a proportion; its `value` is None if there are no values."""
-        return cls.of_units((value, place) for place, value in enumerate(values))
-
-    @classmethod
     def of_units(cls, values: Iterable[tuple[float, Hashable]]) -> Proportion:
         """Return the mean of values from 0 to 1, each with its unit, as a proportion."""
         pairs = list(values)
@@ -299,13 +294,17 @@ class Qualification:
 
     def to_json(self, path: str | Path) -> None:
         """Write all fields of the qualification to a JSON file."""
-        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_json(path, self.to_dict())
 
 
 _REQUIREMENT = "an examined judge"
 LEAST_AGREEMENT = 0.4
 """Least kappa, weighted kappa or rank correlation of a judge that is fit by its agreement with people."""
+
+
+def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
+    """Write data to a JSON file with indented lines."""
+    Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
 
 def today() -> str:
@@ -333,7 +332,7 @@ def write_agreement(path: str | Path, found: Agreement, metric: str, report: Rep
         "agreement": {name: [one.value, one.low, one.high] for name, one in found.items()},
         "pairs": found.pairs,
     }
-    Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    write_json(path, content)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Unpack, get_args, overload
@@ -30,7 +28,7 @@ from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run
 from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, Probe, ProbeResult, ask_item, list_probes
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, step_statistics
 from langchain_rageval.trust.items import LabelledItem, labelled_items, load_items, read_items, rule_verdicts
-from langchain_rageval.trust.qualification import Qualification
+from langchain_rageval.trust.qualification import Qualification, today, write_json
 
 LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")
 
@@ -77,8 +75,7 @@ class LayoutComparison(dict[Layout, Qualification]):
 
     def to_json(self, path: str | Path) -> None:
         """Write `to_dict()` to a JSON file."""
-        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=2)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_json(path, self.to_dict())
 
 
 Items = str | Path | Iterable[Mapping[str, Any] | LabelledItem]
@@ -248,7 +245,7 @@ def _qualify(
         verdict={metric: verdict for metric, (verdict, _) in verdicts.items()},
         reasons={metric: reason for metric, (_, reason) in verdicts.items()},
         notes=[*dict.fromkeys(filter(None, own)), *notes],
-        date=datetime.now(UTC).date().isoformat(),
+        date=today(),
         examined=_examined_steps(examined, items),
     )
 

@@ -115,8 +115,8 @@ class StepLabels:
                 verdicts={"one": 1, "other": 1},
                 citations=None,
                 lost=0,
-                **dict.fromkeys(("answered", "valid"), Proportion.mean([1.0] * 100)),
-                **dict.fromkeys(("flips", "order_bias", "length_bias"), Proportion.mean([])),
+                **dict.fromkeys(("answered", "valid"), Proportion.of_units((1.0, item) for item in range(100))),
+                **dict.fromkeys(("flips", "order_bias", "length_bias"), Proportion.of_units([])),
             )
         )
 

@@ -11,11 +11,11 @@ from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, assess_step
 from langchain_rageval.trust.qualification import Citations, Proportion
 
-NONE = Proportion.mean([])
+NONE = Proportion.of_units([])
 
 
 def share(hits, of):
-    return Proportion.mean([1.0] * hits + [0.0] * (of - hits))
+    return Proportion.of_units((float(item < hits), item) for item in range(of))
 
 
 def verdict(**figures):
@@ -118,7 +118,7 @@ def test_a_proportion_shows_counts_value_and_interval():
     assert str(share(45, 50)) == "45 of 50, 90% [79%, 96%]"
     assert str(share(45, 50).complement) == "5 of 50, 10% [4%, 21%]"
     assert (str(NONE), NONE.complement, NONE.value) == ("–", NONE, None)
-    assert Proportion.mean([0.5, 1.0]).hits == 1.5
+    assert Proportion.of_units([(0.5, 0), (1.0, 1)]).hits == 1.5
 
 
 def test_verdicts_of_one_item_are_not_independent():
@@ -132,4 +132,3 @@ def test_verdicts_of_one_item_are_not_independent():
         assert (found.units, found.of) == (29, 116)
     assert fit <= 0.025 * 400 + 1.96 * (0.025 * 400) ** 0.5
     assert " of 116 in 29 items, " in str(found)
-    assert Proportion.of_units((1.0, item) for item in range(10)) == Proportion.mean([1.0] * 10)

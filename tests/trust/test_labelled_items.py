@@ -14,7 +14,7 @@ from helpers.item_checks import COMPLETE, problems
 import langchain_rageval
 from langchain_rageval import ConfigError
 from langchain_rageval.prompts.layout import NumberedContexts
-from langchain_rageval.trust.examination import EXAMINATIONS, pad_item, reverse_item
+from langchain_rageval.trust.examination import EXAMINATIONS, Probe, reverse_item
 from langchain_rageval.trust.items import expand_record, labelled_items, load_items, read_items
 
 LANGUAGES = ("ru", "en")
@@ -122,7 +122,7 @@ def test_padding_leaves_the_numbers_of_sentences_as_they_are():
     for step in (step for step, examination in EXAMINATIONS.items() if examination.padded):
         for item in items(step):
             before = NumberedContexts.of(item.contexts).sentences
-            after = NumberedContexts.of(pad_item(item).contexts).sentences
+            after = NumberedContexts.of(Probe(item, "padded").varied_item.contexts).sentences
             assert {number: after[number] for number in before} == before, item.id
             assert len(after) == len(before) + len(item.contexts), item.id
 
