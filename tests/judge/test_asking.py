@@ -119,13 +119,6 @@ def test_unencodable_characters_are_not_sent_back():
     assert judge.asked[1][2].text == "half \ufffd"
 
 
-def test_a_reply_that_stopped_at_its_length_limit_is_asked_again():
-    cut = AIMessage(GOOD.model_dump_json(), response_metadata={"finish_reason": "length"})
-    judge = scripted(cut, GOOD)
-    assert asked(judge) == GOOD
-    assert len(judge.asked) == 2
-
-
 @pytest.mark.parametrize("attempts", [1, 2, 5])
 def test_the_judge_is_asked_as_often_as_it_may_be_and_then_fails_with_its_last_reply(attempts):
     judge = scripted(*(f"no {number}" for number in range(1, 9)))
@@ -199,13 +192,6 @@ def test_an_endpoint_that_refuses_every_rung_raises_its_last_error_and_nothing_i
         asked(judge)
     assert model.rungs == RUNGS
     assert judge._endpoint.capabilities.mode is None
-
-
-def test_a_rung_that_the_user_chose_is_the_only_one():
-    model = endpoint("prompt")
-    with pytest.raises(Refusal):
-        asked(Judge(model, mode="json_mode"))
-    assert model.rungs == ["json_mode"]
 
 
 def test_a_lower_rung_is_remembered_only_after_a_valid_answer():

@@ -9,6 +9,7 @@ import pytest
 from helpers.each import each
 from helpers.scripted import Scripted
 from langchain_core.runnables import ConfigurableField
+from langchain_gigachat import GigaChat
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Judge, OfflineJudge
@@ -34,6 +35,26 @@ def client(name, **attributes):
 
 FULL = ["json_schema", "function_calling", "json_mode", "prompt"]
 RESPONSES = ChatOpenAI(model="m", api_key=KEY, use_responses_api=True)
+
+
+FUNCTION = {"name": "Statements", "description": "Short statements.", "parameters": SCHEMA}
+OPENAI, GIGACHAT = ChatOpenAI(model="m", api_key=KEY), GigaChat(credentials=KEY)
+CALL = {"tool_choice": {"type": "function", "function": {"name": "Statements"}}}
+
+
+@each(
+    ("model", "rung", "options"),
+    [
+        (OPENAI, "json_schema", {"extra_body": {"response_format": {"type": "json_schema", "json_schema": NAMED}}}),
+        (OPENAI, "json_mode", {"extra_body": {"response_format": {"type": "json_object"}}}),
+        (OPENAI, "function_calling", {"tools": [{"type": "function", "function": FUNCTION}], **CALL}),
+        (GIGACHAT, "json_schema", {"response_format": {"type": "json_schema", "schema": SCHEMA, "strict": True}}),
+        (GIGACHAT, "function_calling", {"functions": [FUNCTION], "function_call": {"name": "Statements"}}),
+        (GIGACHAT, "prompt", {}),
+    ],
+)
+def test_each_rung_has_its_own_format(model, rung, options):
+    assert family_of(model).options(rung, SCHEMA, {}) == options
 
 
 @each(

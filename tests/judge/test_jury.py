@@ -1,6 +1,5 @@
 import asyncio
 import copy
-import inspect
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +41,6 @@ from langchain_rageval import (
     jury,
     suite,
 )
-from langchain_rageval.judge.panels import Jury
 from langchain_rageval.prompts.layout import read_inputs
 
 SAMPLE = Sample(question="What?", answer="A.", references=["R."], contexts=["First. Second.", "Third."])
@@ -346,8 +344,3 @@ def test_of_several_seats_only_the_first_takes_the_reply_from_the_models_cache()
     metric = coherence(jury([judge] * 3))
     assert [metric.invoke(SAMPLE).value for _ in range(2)] == [1.0, 1.0]
     assert len(judge.asked) == 3 + 2
-
-
-def test_the_options_of_a_jury_are_given_by_name():
-    kinds = {parameter.kind for parameter in [*inspect.signature(Jury).parameters.values()][1:]}
-    assert kinds == {inspect.Parameter.KEYWORD_ONLY}

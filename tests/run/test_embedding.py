@@ -302,13 +302,6 @@ class TestFailures:
         texts = ["y" * (10 + number) for number in range(20)]
         assert told(embedded(Run(), own, *texts)) == [vector(text) for text in texts]
 
-    def test_batches_are_retried_by_the_policy_of_the_run(self):
-        own = Own(raising(TimeoutError("one"), ConnectionResetError("two")))
-        run = Run(retry=RetryPolicy(attempts=3, initial=0.0))
-        assert len(embedded(run, own, "a", "b")) == 2
-        assert own.batches == [["a", "b"]] * 3
-        assert run.meter.usage.embedded == 2
-
     def test_failed_texts_are_not_cached(self):
         own, run = Own(raising(Refusal("once"))), Run()
         with pytest.raises(Refusal, match="once"):
@@ -487,26 +480,6 @@ class TestTogether:
         assert len(own.texts) == len(set(own.texts)) == run.meter.usage.embedded
         assert max(map(len, own.batches)) <= BATCH_SIZE
 
-    async def test_tasks_that_hammer_get_their_vectors_and_each_text_is_sent_once(self):
-        flying = []
-
-        async def before(texts):
-            flying.append(1)
-            assert len(flying) <= 4
-            await asyncio.sleep(0.001)
-            flying.pop()
-
-        own, run = Async(before), Run(Governor(limit=4))
-
-        async def hammer(who):
-            for turn in range(20):
-                texts = [f"{who * turn + place}" for place in range(5)]
-                assert told(await aembedded(run, own, *texts)) == [vector(text) for text in texts]
-
-        await asyncio.gather(*map(hammer, range(32)))
-        assert len(own.texts) == len(set(own.texts)) == run.meter.usage.embedded
-        assert max(map(len, own.batches)) <= BATCH_SIZE
-
     async def test_a_thread_and_a_loop_share_texts(self):
         """A user's metric may call a sync one from an executor thread inside `aevaluate`."""
         go_on, sync_go_on = asyncio.Event(), threading.Event()
@@ -610,16 +583,3 @@ class TestTimeout:
         assert (names, run.meter.abandoned) == (["rageval"], 8)
         assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), PATIENCE) == "free"
         hang.set()
-
-    async def test_an_async_request_that_takes_too_long_is_cancelled(self):
-        ended = []
-
-        async def before(texts):
-            try:
-                await asyncio.sleep(60)
-            finally:
-                ended.append(True)
-
-        with pytest.raises(TimeoutError):
-            await aembedded(Run(timeout=0.05), Async(before), "a")
-        assert ended == [True]

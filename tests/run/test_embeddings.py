@@ -6,18 +6,16 @@ Counts are those of the server.
 import asyncio
 import json
 import logging
-import socket
 import threading
 import time
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers.each import crossed, each
 from helpers.offline import EMBEDDED, METRICS, RICH, offline, says_the_same
 from helpers.servers.chat import Embedder, Faults
-from helpers.waiting import PATIENCE, Pauses, auntil
+from helpers.waiting import PATIENCE
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
@@ -87,33 +85,6 @@ class TestBatches:
         assert embedded_in(report) == len(sent)
         assert max(map(len, server.embedder.batches)) <= BATCH_SIZE
 
-    async def test_two_metrics_of_a_sample_share_its_texts(self, openai_server, openai_embeddings):
-        for door in ("invoke", "ainvoke"):
-            server = openai_server(offline)
-            embeddings = openai_embeddings(server)
-            both = suite(answer_similarity(embeddings), METRICS["answer_correctness"](JUDGE, embeddings))
-            scores = both.invoke(RICH[0]) if door == "invoke" else await both.ainvoke(RICH[0])
-            assert all(says_the_same(score, RICH[0]) for score in scores.values())
-            assert sorted(server.embedder.texts) == sorted([RICH[0].answer, *RICH[0].references])
-            assert sorted(score.usage.embedded for score in scores.values()) == [0, 3]
-
-    @each(("answer", "sent"), [("", []), (" \n", []), ("I do not know.", ["I do not know.", *REFERENCES])])
-    async def test_nothing_is_embedded_for_a_blank_answer_nor_to_compare_an_evasive_one_with_the_question(
-        self, openai_server, openai_embeddings, report_of, answer, sent
-    ):
-        server = openai_server(offline)
-        samples = [about(0, answer=answer)]
-        report = await report_of(samples, metrics_with(openai_embeddings(server)))
-        check(report)
-        assert report.rows[0].scores["answer_relevance"].value == 0
-        assert sorted(server.embedder.texts) == sorted(sent)
-
-    async def test_blank_references_are_not_embedded(self, openai_server, openai_embeddings, report_of):
-        server = openai_server(offline)
-        samples = [about(0, references=["", "A word.", " "])]
-        check(await report_of(samples, metrics_with(openai_embeddings(server), ["answer_similarity"])))
-        assert sorted(server.embedder.texts) == sorted(["A word.", samples[0].answer])
-
     @crossed("report_of")
     async def test_texts_reach_the_server_as_they_are(self, endpoint, report_of):
         server = endpoint.server(offline)
@@ -157,27 +128,6 @@ class TestLoops:
         answer_relevance(JUDGE, embeddings).invoke(RICH[0])
         assert embeddings.loops == set()
         assert "MainThread" not in embeddings.threads
-
-    @pytest.mark.parametrize("endpoint", ["openai", pytest.param("gigachat", marks=pytest.mark.gate)], indirect=True)
-    async def test_the_users_chain_and_the_metrics_embed_through_one_object(self, endpoint):
-        server = endpoint.server(offline, embedder=Embedder(latency=0.01))
-        embeddings = endpoint.embeddings(server)
-        samples = [about(number) for number in range(8)]
-        options = {"progress": False, "retry": ONCE}
-
-        async def load():
-            for number in range(8):
-                await asyncio.gather(*(embeddings.aembed_documents([f"{number} {place}"]) for place in range(8)))
-
-        reports = await asyncio.gather(
-            asyncio.to_thread(evaluate, samples, metrics_with(embeddings), **options),
-            aevaluate(samples, metrics_with(embeddings), **options),
-            load(),
-        )
-        check(reports[0])
-        check(reports[1])
-        check(evaluate(samples, metrics_with(embeddings), **options))
-        await load()
 
 
 class TestSecrets:
@@ -235,24 +185,6 @@ class Scorer(BaseCrossEncoder):
 
 
 class TestCrossEncoder:
-    async def test_it_reads_the_answer_and_each_reference(self, report_of):
-        seen = []
-        encoder = Scorer(lambda pairs: seen.append(pairs) or [0.25, 0.5])
-        report = await report_of([RICH[0]], [answer_similarity(encoder)])
-        score = report.rows[0].scores["answer_similarity"]
-        assert (score.value, [finding.verdict for finding in score.findings]) == (0.5, ["0.25", "0.5"])
-        assert seen == [[(RICH[0].answer, reference) for reference in RICH[0].references]]
-        assert score.usage.embedded == 0
-
-    async def test_on_a_loop_it_holds_up_nobody(self):
-        go_on = threading.Event()
-        encoder = Scorer(lambda pairs: go_on.wait(PATIENCE) and [0.5] * len(pairs))
-        run = asyncio.create_task(aevaluate(RICH, answer_similarity(encoder), progress=False))
-        await auntil(lambda: len(encoder.threads) == 2)  # side by side, and this loop goes on
-        go_on.set()
-        assert [row.scores["answer_similarity"].value for row in (await run).rows] == [0.5, 0.5]
-        assert threading.main_thread() not in encoder.threads
-
     async def test_it_takes_a_slot(self, report_of):
         flying = []
 
@@ -314,31 +246,3 @@ class TestCrossEncoder:
         assert [row.scores["answer_similarity"].failure.error for row in report.rows] == ["TimeoutError"] * 2
         assert "2 calls took longer than 0.2 s and were abandoned." in report.notes
         hang.set()
-
-    async def test_a_lost_call_is_tried_again(self, report_of):
-        errors = [ConnectionResetError("lost"), TimeoutError("slow")]
-
-        def scores(pairs):
-            if errors:
-                raise errors.pop()
-            return [0.5] * len(pairs)
-
-        report = await report_of([RICH[0]], answer_similarity(Scorer(scores)), retry=RetryPolicy(initial=0.0))
-        assert report.rows[0].scores["answer_similarity"].value == 0.5
-
-    async def test_it_compares_questions_too(self, report_of):
-        metric = answer_relevance(JUDGE, Scorer(lambda pairs: [0.75] * len(pairs)))
-        (row,) = (await report_of([RICH[0]], metric)).rows
-        assert row.scores["answer_relevance"].value == 0.75
-
-
-async def test_embeddings_without_a_server_fail_each_row_after_few_tries(report_of, openai_embeddings, monkeypatch):
-    pauses = Pauses(monkeypatch)
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))  # and nobody listens there
-        embeddings = openai_embeddings(SimpleNamespace(url=f"http://127.0.0.1:{held.getsockname()[1]}"))
-        samples = [about(number) for number in range(20)]
-        report = await report_of(samples, answer_similarity(embeddings))
-    failed = [row.scores["answer_similarity"].failure for row in report.rows]
-    assert all("Connection error. (" in failure.message for failure in failed)
-    assert len(pauses.seconds) <= 2 * 20  # at most three of ten tries for each request

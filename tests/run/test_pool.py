@@ -11,7 +11,7 @@ from helpers.servers.endpoints import OpenAIServer
 from helpers.servers.loopback import Refused
 from helpers.waiting import until
 from langchain_core.caches import InMemoryCache
-from langchain_core.rate_limiters import BaseRateLimiter, InMemoryRateLimiter
+from langchain_core.rate_limiters import BaseRateLimiter
 
 from langchain_rageval import Judge, RetryPolicy, Sample, aevaluate, evaluate, faithfulness
 from langchain_rageval.evaluation.engine import Evaluation
@@ -145,17 +145,6 @@ DOORS = pytest.mark.parametrize("door", ["invoke", "ainvoke", "evaluate", "aeval
 
 
 class TestRateLimiter:
-    @DOORS
-    async def test_no_more_calls_are_sent_than_the_limiter_allows(self, openai_server, chat_openai, door):
-        server = openai_server(offline)
-        limiter = InMemoryRateLimiter(requests_per_second=20, check_every_n_seconds=0.005)
-        samples = rag_samples(4)
-        before = time.monotonic()
-        scores = await scored(door, samples, asking(chat_openai(server, rate_limiter=limiter)))
-        assert all(map(says_the_same, scores, samples))
-        assert server.calls == 8
-        assert time.monotonic() - before >= 7 / 20
-
     @pytest.mark.gate  # each waits for longer than a timeout that no call reaches
     @pytest.mark.parametrize("max_retries", [0, 2])
     @pytest.mark.parametrize("door", ["evaluate", "aevaluate"])
