@@ -1,6 +1,5 @@
 """Metrics of a turn: all judge one standalone question, which costs one call."""
 
-import asyncio
 import json
 from functools import partial
 
@@ -19,7 +18,6 @@ from langchain_rageval import (
     Report,
     Step,
     Value,
-    aevaluate,
     answer_correctness,
     citations,
     claim_metrics,
@@ -31,7 +29,6 @@ from langchain_rageval import (
     plan,
     rubric,
     samples_of,
-    suite,
 )
 from langchain_rageval.steps import StandaloneQuestion, Statements, Verdict, Verdicts
 
@@ -124,14 +121,6 @@ def test_all_metrics_of_a_run_share_one_rewrite(judge):
     assert all(kinds)
 
 
-def test_a_suite_and_async_runs_share_it_too(judge):
-    suite(*(BUILDERS[name](judge) for name in ("faithfulness", "rubric"))).invoke(SECOND)
-    assert len(rewrites()) == 1
-    REQUESTS.clear()
-    asyncio.run(aevaluate([SECOND], [faithfulness(judge), rubric(judge)], progress=False))
-    assert len(rewrites()) == 1
-
-
 def test_a_turn_without_history_is_judged_without_a_rewrite(judge):
     report = evaluate(
         [FIRST], [build(judge) for name, build in BUILDERS.items() if "function" not in name], progress=False
@@ -161,15 +150,6 @@ def test_metrics_that_do_not_show_the_question_to_a_judge_get_the_original(judge
     assert seen == [ORIGINAL]
     assert scores["whole"].value == 1.0
     assert rewrites() == []
-
-
-def test_the_reducer_gets_the_sample_with_its_own_question(judge):
-    step = Step(Polite, prompts=PROMPT, reads=("question",), offline=lambda _: Polite(polite=True))
-    own = Metric(
-        "own", aspect="x", reads={"question"}, steps=step(judge), reduce=lambda s: Value(1.0, s["sample"].question)
-    )
-    assert own.invoke(SECOND).reason == ORIGINAL
-    assert len(rewrites()) == 1
 
 
 def test_a_scripted_judge_sees_the_history_where_it_extracts_statements():

@@ -1,3 +1,5 @@
+"""Faithfulness: its arithmetic, its edges, shared questions, and what it says about the extraction."""
+
 import asyncio
 import gc
 import threading
@@ -5,23 +7,16 @@ import weakref
 
 import pytest
 from helpers.each import each
-from helpers.scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
+from helpers.scripted import absent, answering, human_of, scripted, statements, supported, verdicts
 from helpers.waiting import PATIENCE, auntil, until
-from hypothesis import given
-from hypothesis import strategies as st
 
-from langchain_rageval import Judge, JudgeOutputError, Sample, SampleError, evaluate, faithfulness, suite
+from langchain_rageval import OfflineJudge, Sample, evaluate, faithfulness, suite
 from langchain_rageval.data.schema import Finding
 from langchain_rageval.metrics.faithfulness import supported_share
 from langchain_rageval.prompts.layout import read_inputs
 from langchain_rageval.run.run import Run
-from langchain_rageval.steps import Statements
 
 SAMPLE = Sample(question="How is a sauna insured?", answer="With the house.", contexts=["With the house. For a year."])
-
-
-def statements(*texts):
-    return Statements(statements=list(texts))
 
 
 def both(messages):
@@ -44,56 +39,6 @@ def scored(*replies, sample=SAMPLE):
 def state(labels, question="What?"):
     found = [Finding(kind="statement", number=n, text=f"s{n}.", verdict=label) for n, label in enumerate(labels, 1)]
     return {"sample": Sample(question=question), "answer_verdicts": found}
-
-
-# Arithmetic
-
-
-def test_one_unsupported_statement_of_two_scores_one_half():
-    score = scored(statements("a", "b"), verdicts(supported(1), absent(2)))
-    assert (score.value, score.aspect, score.direction, score.metric) == (0.5, "grounding", "higher", "faithfulness")
-
-
-def test_a_contradicted_statement_is_not_supported():
-    assert scored(statements("a", "b"), verdicts(supported(1), contradicted(2))).value == 0.5
-
-
-@each("count", [1, 3, 7, 10, 49])
-def test_a_perfect_score_is_exactly_one(count):
-    assert supported_share(state(["supported"] * count)).number == 1.0
-
-
-labels = st.lists(st.sampled_from(["supported", "contradicted", "absent"]), min_size=1, max_size=60)
-
-
-@given(labels)
-def test_the_score_is_the_share_of_supported_statements(given_labels):
-    number = supported_share(state(given_labels)).number
-    assert number == given_labels.count("supported") / len(given_labels)
-    assert 0.0 <= number <= 1.0
-    assert (number == 1.0) is (set(given_labels) == {"supported"})
-
-
-@given(labels, st.randoms())
-def test_the_order_of_the_statements_does_not_matter(given_labels, random):
-    shuffled = random.sample(given_labels, len(given_labels))
-    assert supported_share(state(shuffled)).number == supported_share(state(given_labels)).number
-
-
-@given(st.permutations([supported(1), contradicted(2), absent(3)]))
-def test_the_order_of_the_judges_reply_does_not_matter(shuffled):
-    expected = scored(statements("a", "b", "c"), verdicts(supported(1), contradicted(2), absent(3)))
-    own = {"usage", "instrument"}  # the judges differ in their replies
-    assert scored(statements("a", "b", "c"), verdicts(*shuffled)).model_dump(exclude=own) == expected.model_dump(
-        exclude=own
-    )
-
-
-def test_rates_of_agreement_do_not_count_as_statements():
-    judge = Judge(scripted(statements("a"), *[verdicts(supported(1))] * 3), draws=3)
-    score = faithfulness(judge).invoke(SAMPLE)
-    assert score.value == 1.0
-    assert [finding.kind for finding in score.findings] == ["statement", "agreement"]
 
 
 # Edges
@@ -120,42 +65,7 @@ def test_when_nothing_was_retrieved_an_answer_with_facts_scores_zero_after_one_c
     assert [finding.verdict for finding in score.findings] == ["absent", "absent"]
 
 
-def test_when_nothing_was_retrieved_a_refusal_is_unscored():
-    score = scored(statements(), sample=SAMPLE.model_copy(update={"contexts": []}))
-    assert score.unscored == "the answer states no facts"
-
-
-@pytest.mark.parametrize("field", ["contexts", "answer"])
-def test_a_missing_field_raises_before_any_call(field):
-    metric = faithfulness(scripted())
-    sample = SAMPLE.model_copy(update={field: None, "id": "q-17"})
-    wanted = (
-        rf"faithfulness reads \['answer', 'contexts', 'question'\]; sample 'q-17' lacks \['{field}'\]: "
-        "fill it in or drop the metric"
-    )
-    for attempt in (metric.invoke, lambda given: asyncio.run(metric.ainvoke(given))):
-        with pytest.raises(SampleError, match=wanted) as caught:
-            attempt(sample)
-        assert caught.value.field == field
-
-
-def test_in_an_evaluation_that_judge_is_a_failure_not_a_zero():
-    metric = faithfulness(Judge(scripted(statements("a"), "no"), attempts=1))
-    (row,) = evaluate([SAMPLE], metric, progress=False).rows
-    score = row.scores["faithfulness"]
-    assert (score.value, score.failure.error, score.failure.step) == (None, "JudgeOutputError", "verify_statements")
-    assert (score.failure.raw_output, score.usage.calls) == ("no", 2)
-
-
 # What it tells
-
-
-def test_findings_are_the_statements_in_order_with_their_evidence():
-    score = scored(statements("a", "b"), verdicts(absent(2), verdict(1, "supported", "1.2", reason="said so")))
-    assert [(f.kind, f.number, f.text, f.verdict, f.cites) for f in score.findings] == [
-        ("statement", 1, "a", "supported", ["1.2"]), ("statement", 2, "b", "absent", []),
-    ]  # fmt: skip
-    assert score.findings[0].reason == "said so"
 
 
 @each(
@@ -189,24 +99,6 @@ def test_the_reason_is_one_sentence_in_russian_or_else_in_english(question, give
     assert supported_share(state(given_labels, question)).reason == reason
 
 
-def test_why_there_is_no_value_is_told_in_english_also_for_a_russian_sample():
-    score = scored(statements(), sample={"question": "Что это?", "answer": "Не знаю.", "contexts": ["А."]})
-    assert (score.unscored, score.reason) == ("the answer states no facts", "")
-
-
-# How it asks
-
-
-@each("layout", ["contexts_first", "instruction_first", "shared_instructions"])
-@each("question", ["How?", "Как застраховать баню?"])
-def test_every_request_is_one_system_and_one_human_message_with_one_system_for_both_steps(layout, question):
-    judge = answering(both)
-    score = faithfulness(Judge(judge, layout=layout)).invoke(SAMPLE.model_copy(update={"question": question}))
-    assert score.value == 0.5
-    assert [[message.type for message in messages] for messages in judge.asked] == [["system", "human"]] * 2
-    assert len({messages[0].text for messages in judge.asked}) == 1
-
-
 # One question is asked once
 
 
@@ -237,15 +129,6 @@ async def test_a_cancelled_leader_takes_no_other_metric_with_it():
     assert (score.value, len(judge.asked)) == (0.5, 2)
 
 
-def test_a_failure_is_not_kept():
-    judge = Judge(scripted("no", statements("a"), verdicts(supported(1))), attempts=1)
-    run = Run()
-    one, two = named(judge, "one", "two")
-    with pytest.raises(JudgeOutputError):
-        one.invoke(SAMPLE, run.into({}))
-    assert two.invoke(SAMPLE, run.into({})).value == 1.0
-
-
 @pytest.mark.parametrize("go", ["sync", "async"])
 def test_what_was_shared_is_dropped_when_the_sample_ends(go):
     run = Run()
@@ -270,12 +153,58 @@ def test_what_was_shared_is_dropped_when_the_sample_ends(go):
     assert not run.single_flight.retained
 
 
-# Through other entry points it is the same
+ENGLISH = Sample(
+    question="What does a parcel cost?",
+    answer="A parcel of five kilos costs 4 euros. Couriers bring it within three days to every house in Leeds.",
+    contexts=["A parcel costs 4 euros."],
+)
+RUSSIAN = Sample(
+    question="Сколько стоит посылка?",
+    answer="Посылка весом пять килограммов стоит 4 евро. Курьер приносит её за три дня в любой дом города.",
+    contexts=["Посылка стоит 4 евро."],
+)
 
 
-@each("options", [{}, {"max_statements": 1}, {"draws": 3}, {"max_context_tokens": 5}])
-async def test_sync_and_async_score_alike(options):
-    metric = faithfulness(Judge(answering(both), **options))
-    one, other = metric.invoke(SAMPLE), await metric.ainvoke(SAMPLE)
-    assert one.model_dump(exclude={"usage"}) == other.model_dump(exclude={"usage"})
-    assert one.usage.calls == other.usage.calls
+@pytest.mark.parametrize(
+    ("sample", "listed", "note"),
+    [
+        (
+            ENGLISH,
+            "A parcel of five kilos costs 4 euros.",
+            "incomplete extraction: no statement mentions 8 of 14 content words and numbers of the answer",
+        ),
+        (
+            RUSSIAN,
+            "Посылка весом пять килограммов стоит 4 евро.",
+            "извлечение неполно: 4 из 11 значимых слов и чисел ответа нет в утверждениях",
+        ),
+    ],
+)
+def test_a_score_says_that_its_statements_leave_out_much_of_the_answer(sample, listed, note):
+    score = faithfulness(scripted(statements(listed), verdicts(supported(1)))).invoke(sample)
+    assert score.value == 1.0
+    assert score.reason.endswith(f"; {note}.")
+    *items, extraction = score.findings
+    assert [finding.kind for finding in items] == ["statement"]
+    assert (extraction.kind, extraction.text, extraction.verdict) == ("extraction", "answer", "incomplete")
+    assert extraction.reason == note
+
+
+def test_a_score_that_is_computed_again_from_its_findings_keeps_the_note():
+    judge = scripted(statements("A parcel of five kilos costs 4 euros."), verdicts(supported(1)))
+    report = evaluate([ENGLISH], faithfulness(judge), progress=False)
+    again = report.rescore(faithfulness(OfflineJudge()))
+    assert again.rows[0].scores == report.rows[0].scores
+    assert "no statement mentions 8 of 14" in again.rows[0].scores["faithfulness"].reason
+
+
+def test_a_score_of_all_statements_says_nothing_of_the_extraction():
+    judge = scripted(statements(*ENGLISH.answer.split(". ")), verdicts(supported(1), supported(2)))
+    score = faithfulness(judge).invoke(ENGLISH)
+    assert "extraction" not in score.reason
+    assert {finding.kind for finding in score.findings} == {"statement"}
+
+
+def test_a_short_answer_is_not_measured():
+    short = ENGLISH.model_copy(update={"answer": "It costs 4 euros."})
+    assert "extraction" not in faithfulness(scripted(statements("x"), verdicts(supported(1)))).invoke(short).reason

@@ -16,19 +16,7 @@ from helpers.own.short_enough import short_enough
 from helpers.samples import SAMPLE
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval import (
-    ConfigError,
-    Finding,
-    Metric,
-    Sample,
-    Value,
-    aevaluate,
-    evaluate,
-    faithfulness,
-    metric,
-    plan,
-    suite,
-)
+from langchain_rageval import ConfigError, Metric, Sample, Value, aevaluate, evaluate, faithfulness, metric, plan, suite
 from langchain_rageval.testing import MetricTests
 
 ASKED = {"question": "What is a bat?", "answer": "An animal."}
@@ -93,24 +81,11 @@ def test_the_reason_of_a_russian_sample_is_russian():
     )
 
 
-def test_findings_of_a_value_are_those_of_the_score():
-    findings = [Finding(kind="criterion", number=1, text="An animal.", verdict="short")]
-    assert scored(lambda _: Value(1.0, "short", findings)).findings == findings
-
-
 def test_any_other_result_is_an_error_that_says_what_to_return():
     with pytest.raises(ConfigError) as raised:
         scored(lambda _: "yes", name="own")
     message = "<lambda> returned str: return a bool, a number, a Value, or None if no value applies"
     assert str(raised.value) == message
-
-
-def test_the_range_is_checked_and_may_be_the_users():
-    assert scored(lambda _: 12, name="words", range=(0, 100)).value == 12.0
-    with pytest.raises(ConfigError) as raised:
-        scored(lambda _: 12, name="words")
-    expected = "words gave 12, not a finite number from 0 to 1"
-    assert str(raised.value) == f"{expected}: correct its function, or declare its range with range=(lowest, highest)"
 
 
 @each("method", ["invoke", "ainvoke"])
@@ -236,33 +211,6 @@ def test_a_mistake_in_the_decorator_is_an_error_at_once(make, message):
 
 
 # What identifies them
-
-
-def test_an_edited_function_is_scored_anew_with_the_same_journal(tmp_path):
-    def run(function):
-        report = evaluate(
-            [ASKED], metric(reads={"answer"}, name="own")(function), journal=tmp_path / "j.db", progress=False
-        )
-        return report.rows[0].scores["own"].value
-
-    calls = []
-
-    def counted(function):
-        def count(sample):
-            calls.append(function(sample))
-            return calls[-1]
-
-        count.version = function.__name__
-        return count
-
-    def first(_):
-        return 0.25
-
-    def edited(_):
-        return 0.5
-
-    assert [run(counted(first)), run(counted(first)), run(counted(edited))] == [0.25, 0.25, 0.5]
-    assert calls == [0.25, 0.5]
 
 
 def test_two_lambdas_are_two_metrics():

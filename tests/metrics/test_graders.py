@@ -1,9 +1,10 @@
+"""Graders: cross-encoders, embeddings, labels, ids, and spans of source passages."""
+
 import math
 
 import pytest
 from helpers.each import each
 from helpers.scripted import PairScores, Vectors, relevance, scripted
-from langchain_core.cross_encoders import BaseCrossEncoder
 
 from langchain_rageval import (
     ConfigError,
@@ -14,14 +15,19 @@ from langchain_rageval import (
     SampleError,
     cross_encoder_grader,
     embedding_grader,
+    hit_rate_at,
     id_grader,
     label_grader,
     llm_grader,
+    map_at,
     mean_grade_at,
     mrr_at,
     ndcg_at,
+    precision_at,
+    recall_at,
+    rerank_gain,
+    span_grader,
 )
-from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.metrics.grading import Grader
 
 
@@ -42,11 +48,6 @@ def test_ranks_start_with_1_at_the_lowest_score_and_equal_scores_share_one():
     ce = scoring({"a": -7.5, "b": 3.0, "c": -7.5, "d": 0.1})
     assert grades(cross_encoder_grader(ce), contexts=["a", "b", "c", "d"]) == ["1", "3", "1", "2"]
     assert ce.asked == [[("Where?", text) for text in "abcd"]]
-
-
-def test_one_chunk_or_equal_ones_are_the_best_there_are_since_ranks_cannot_tell_worse():
-    assert grades(cross_encoder_grader(scoring({"a": -9.0})), contexts=["a"]) == ["1"]
-    assert grades(cross_encoder_grader(scoring({"a": 1.0, "b": 1.0})), contexts=["a", "b"]) == ["1", "1"]
 
 
 def test_ranks_may_start_at_0():
@@ -73,26 +74,6 @@ def test_ranks_from_0_give_the_ndcg_of_an_article_that_uses_ranks_as_relevance(h
     assert round(ndcg_at(5, grader).invoke(Sample(question="?", contexts=names)).value, 2) == expected
 
 
-def test_a_single_chunk_has_a_gain_only_if_ranks_start_at_1():
-    ce = scoring({"a": 5.0})
-    sample = Sample(question="?", contexts=["a"])
-    assert ndcg_at(5, cross_encoder_grader(ce)).invoke(sample).value == 1.0
-    assert ndcg_at(5, cross_encoder_grader(ce, "rank_from_0")).invoke(sample).value == 0.0
-
-
-def test_sigmoids_of_logits_lie_between_0_and_1_and_none_overflows():
-    ce = scoring({"a": 0.0, "b": 1000.0, "c": -1000.0})
-    found = grades(cross_encoder_grader(ce, "sigmoid"), contexts=["a", "b", "c"])
-    assert [float(grade) for grade in found] == [0.5, 1.0, pytest.approx(0.0)]
-
-
-@each("how", ["rank", "sigmoid"])
-@each("bad", [math.nan, math.inf, -math.inf])
-def test_a_score_that_is_not_finite_is_an_error(how, bad):
-    with pytest.raises(ModelOutputError, match="the cross-encoder returned the score"):
-        grades(cross_encoder_grader(scoring({"a": 1.0, "b": bad}), how), contexts=["a", "b"])
-
-
 @pytest.mark.parametrize("how", ["rank", "sigmoid"])
 def test_a_blank_chunk_is_below_all_others_and_never_read(how):
     ce = scoring({"a": -1.0, "b": 1.0})
@@ -102,15 +83,6 @@ def test_a_blank_chunk_is_below_all_others_and_never_read(how):
     assert [text for _, text in ce.asked[0]] == ["a", "b"]
     assert grades(cross_encoder_grader(ce, how), contexts=["", "\n"]) == ["0", "0"]
     assert len(ce.asked) == 1
-
-
-def test_too_few_scores_are_an_error():
-    class Few(BaseCrossEncoder):
-        def score(self, text_pairs):
-            return [1.0]
-
-    with pytest.raises(ModelOutputError, match="1 scores for 2 pairs"):
-        grades(cross_encoder_grader(Few()), contexts=["a", "b"])
 
 
 @each("how", [None, "logits", "softmax"])
@@ -254,3 +226,106 @@ def test_a_judges_finding_is_no_cosine_and_a_cosine_no_judges():
     graded = judge.invoke({"sample": sample})["grades"]
     assert not any(judge.could_have_made(finding) for finding in cosines)
     assert not any(embedding_grader(HashingEmbeddings()).could_have_made(finding) for finding in graded)
+
+
+FIRST = "После пожара осмотра ждать не больше пяти дней, если комиссия не решит иначе до марта."
+SECOND = "Взнос платят раз в год, не позднее первого июня, через кассу или по реквизитам на сайте."
+OTHER = "Погода в Африке бывает жаркой, а слоны живут большими семьями у реки и у озёр."
+
+
+def sample(chunks, passages=(FIRST, SECOND), **metadata):
+    return Sample(question="Когда?", contexts=chunks, reference_contexts=list(passages), metadata=metadata)
+
+
+def values(given, *builders, k=3):
+    return [build(k, span_grader()).invoke(given).value for build in builders]
+
+
+def grades_of_span_grader(given):
+    return [finding.verdict for finding in span_grader().invoke({"sample": given})["grades"]]
+
+
+def test_a_chunk_is_relevant_if_it_lies_in_a_passage_or_holds_it():
+    assert grades_of_span_grader(sample([OTHER, FIRST[5:60], f"{OTHER} {SECOND} {OTHER}"])) == ["0", "1", "1"]
+
+
+def test_parts_of_one_passage_count_once_in_recall_and_each_in_precision():
+    chunks = sample([FIRST[:50], OTHER, FIRST[50:]])
+    assert values(chunks, recall_at, precision_at, hit_rate_at, mrr_at) == [0.5, 2 / 3, 1.0, 1.0]
+    assert values(chunks, map_at) == [0.5]
+    both = sample([FIRST[:50], OTHER, SECOND])
+    assert values(both, recall_at, map_at) == [1.0, pytest.approx((1 + 2 / 3) / 2)]
+
+
+def test_a_chunk_that_holds_both_passages_finds_both():
+    assert values(sample([OTHER, f"{FIRST} {SECOND}"]), recall_at, ndcg_at) == [
+        1.0,
+        pytest.approx(1 / 1.584962500721156),
+    ]
+
+
+def test_the_ideal_order_has_every_passage_that_was_not_retrieved():
+    assert values(sample([FIRST]), ndcg_at) == [pytest.approx(1 / (1 + 1 / 1.584962500721156))]
+
+
+def test_a_question_without_source_passages_is_unscored():
+    score = recall_at(3, span_grader()).invoke(sample([FIRST], passages=[]))
+    assert (score.value, score.unscored) == (None, "no chunk is known to be relevant")
+
+
+def test_nothing_retrieved_scores_zero():
+    assert values(sample([]), recall_at, ndcg_at) == [0.0, 0.0]
+
+
+def test_offsets_find_a_chunk_whose_text_was_rewritten():
+    places = {"spans": [["a.md", 100, 200], ["b.md", 0, 100]], "context_spans": [["a.md", 120, 160], ["b.md", 60, 260]]}
+    assert grades_of_span_grader(sample(["rewritten text one", "rewritten text two"], **places)) == ["1", "0.4"]
+    assert grades_of_span_grader(sample(["rewritten text one", "rewritten text two"])) == ["0", "0"]
+
+
+@each("spans", ["a.md", [["a.md"], None], [["a.md", "1", 2], ["a.md", 1, 1]], [["a.md", 0, 9]]])
+def test_spans_that_are_none_leave_the_texts_to_decide(spans):
+    assert grades_of_span_grader(sample([FIRST, OTHER], spans=spans, context_spans=spans)) == ["1", "0"]
+
+
+def sheet(number):
+    return f"Тариф «Дом-{number}» стоит {450 + number} рублей в месяц, подключение занимает {number} рабочих дней."
+
+
+def test_the_sheet_of_another_product_in_the_same_words_is_not_relevant():
+    given = sample([sheet(2), sheet(3), sheet(1)[:70]], passages=[sheet(1)])
+    assert grades_of_span_grader(given) == ["0", "0", "1"]
+    assert values(given, recall_at, precision_at, mrr_at) == [1.0, 1 / 3, 1 / 3]
+
+
+def test_a_threshold_decides_which_part_of_a_passage_is_enough():
+    letters = "".join(chr(0x4E00 + number) for number in range(200))
+    given = sample([letters[60:160]], passages=[letters[:100]])
+    assert grades_of_span_grader(given) == ["0.4"]
+    assert recall_at(1, span_grader()).invoke(given).value == 0.0
+    assert recall_at(1, span_grader(), threshold=0.3).invoke(given).value == 1.0
+
+
+def test_a_reranker_gains_by_putting_the_passage_first():
+    prefer = PairScores(lambda _question, text: float(text == SECOND))
+    scores = rerank_gain(span_grader(), prefer, k=2).invoke(sample([OTHER, SECOND], passages=[SECOND]))
+    assert {name: score.value for name, score in scores.items()} == {
+        "retriever": pytest.approx(0.63092975),
+        "reranker": 1.0,
+        "gain": pytest.approx(0.36907025),
+    }
+
+
+def test_scores_are_recomputed_from_findings_with_another_cutoff():
+    given = sample([OTHER, FIRST, SECOND])
+    score = recall_at(3, span_grader()).invoke(given)
+    assert recall_at(2, span_grader()).rescore(given, score).value == 0.5
+
+
+def test_from_a_threshold_of_a_thousandth_on_it_says_who_holds_a_passage():
+    spans = {"spans": [["a.md", 0, 1000]], "context_spans": [["a.md", 999, 3000], ["a.md", 0, 1000]]}
+    given = sample([OTHER, FIRST], passages=[SECOND], **spans)
+    order = span_grader().invoke({"sample": given})["grades"]
+    assert [finding.verdict for finding in order] == ["0.001", "1"]
+    assert span_grader().known_grades(given, order, 0.001)[0] == [0.001, 0.0]
+    assert span_grader().known_grades(given, order, 0.0)[0] == [0.001, 1.0]

@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +12,6 @@ import requests
 from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
 from helpers.scripted import Scripted, answering, human_of, offline_reply, recording_judge
 from helpers.servers.loopback import Loopback, Received, Response
-from helpers.waiting import PATIENCE
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.retrievers import BaseRetriever
@@ -166,31 +164,6 @@ async def test_whatever_shape_the_outputs_have_the_answer_is_found(shape, client
     assert CONTEXTS[1] in human_of(judge.asked[1])
 
 
-@both_entry_points
-async def test_several_retrievers_add_up_in_their_order(entry_point, client):
-    class Other(Retriever):
-        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            return [Document("Munich has a zoo.")]
-
-    twice = Retriever() | RunnableLambda(lambda _: "zoo") | Other() | RunnableLambda(lambda _: ANSWER)
-    target, judge = RunnableLambda(lambda inputs: inputs["question"]) | twice, recording_judge()
-    await experiment(entry_point, client, target, faithfulness(judge), examples(QUESTION))
-    assert re.search(r"\[2\.1\] It lies on the Isar\.\n\[3\]\n\[3\.1\] Munich has a zoo\.", human_of(judge.asked[1]))
-
-
-async def test_runs_of_one_experiment_are_scored_side_by_side(client):
-    together = threading.Barrier(3)
-
-    def meeting(messages: list[BaseMessage]) -> Any:
-        together.wait(timeout=PATIENCE)
-        return offline_reply(messages)
-
-    data = examples(*(f"{QUESTION} ({number})" for number in range(3)))
-    metric = faithfulness(answering(meeting))
-    rows = await experiment("aevaluate", client, answers_alone(), metric, data, max_concurrency=3)
-    assert [feedback.score for (feedback,) in rows] == [0.5] * 3
-
-
 class Crashing(Metric):
     """Fails outside of the judge's calls."""
 
@@ -215,13 +188,6 @@ def test_a_metric_scores_behind_a_chain_as_langchains_own_evaluator_callback(cli
     handler.wait_for_futures()
     ((results),) = handler.logged_eval_results.values()
     assert [(result.key, result.score) for result in results] == [("faithfulness", 0.5)]
-
-
-@both_entry_points
-async def test_a_suite_gives_several_feedbacks(entry_point, client):
-    both = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
-    (feedback,) = await experiment(entry_point, client, answers_alone(), both, examples(QUESTION))
-    assert [(part.key, part.score) for part in feedback] == [("faithfulness", 0.5), ("other", 0.5)]
 
 
 @both_entry_points

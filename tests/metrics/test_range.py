@@ -112,15 +112,6 @@ def test_a_gain_may_be_negative():
     assert ranges == {"retriever": (0, 1), "reranker": (0, 1), "gain": (-1, 1)}
 
 
-def test_rescoring_checks_the_range_too():
-    report = evaluate([SAMPLE], [faithfulness(OfflineJudge())])
-    (row,) = report.rows
-    metric = faithfulness(OfflineJudge())
-    doubled = metric.model_copy(update={"reduce": lambda state: Value(2.0, "double")})
-    with pytest.raises(ConfigError, match=r"^faithfulness gave 2, not a finite number from 0 to 1: "):
-        doubled.rescore(row.sample, row.scores["faithfulness"])
-
-
 @each("given", ["0-1", (1,), (0, "1"), (1, 0), (0, 0), (math.nan, 1), (0, 1, 2), None])
 def test_what_is_not_a_range_is_refused(given):
     with pytest.raises(ConfigError) as raised:

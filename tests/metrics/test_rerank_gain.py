@@ -69,18 +69,6 @@ def test_both_orders_are_held_against_the_same_ideal_and_the_gain_is_their_diffe
     assert [finding.number for finding in scores["reranker"].findings if finding.kind == "context"] == [3, 1, 2]
 
 
-def test_a_reranker_that_spoils_the_order_has_a_negative_gain():
-    scores = rerank_gain(label_grader(), PairScores(lambda _, text: -float(len(text))), 1).invoke(
-        LABELLED.model_copy(update={"contexts": ["very very useful", "b", "c"], "context_ids": ["c", "b", "a"]})
-    )
-    assert (scores["retriever"].value, scores["gain"].value) == (1.0, pytest.approx(1 / 7 - 1))
-
-
-def test_equal_scores_keep_the_retrievers_order():
-    scores = rerank_gain(label_grader(), PairScores(lambda *_: 1.0)).invoke(LABELLED)
-    assert scores["gain"].value == 0.0
-
-
 @each(
     "change",
     [
@@ -145,19 +133,6 @@ def test_equal_chunks_are_told_apart_by_their_place():
     assert scores["reranker"].value == 1.0
 
 
-def test_nothing_retrieved_is_zero_without_a_call():
-    compressor = Compressor(order=by_length)
-    scores = rerank_gain(llm_grader(OfflineJudge()), compressor).invoke({"question": "Where is it?", "contexts": []})
-    assert {(score.value, score.reason) for score in scores.values()} == {(0.0, "Nothing was retrieved.")}
-    assert compressor.calls == []
-
-
-def test_a_question_that_no_chunk_answers_is_unscored():
-    sample = LABELLED.model_copy(update={"reference_context_ids": []})
-    scores = rerank_gain(id_grader(), BY_LENGTH).invoke(sample)
-    assert {score.unscored for score in scores.values()} == {"no chunk is known to be relevant"}
-
-
 @each("entry_point", ["invoke", "ainvoke", "evaluate", "aevaluate"])
 async def test_chunks_are_graded_once_and_reranked_once(entry_point):
     judge, compressor = recording_judge(), Compressor(order=by_length)
@@ -216,17 +191,6 @@ def test_it_can_be_planned():
 def test_what_cannot_rerank_is_refused(reranker):
     with pytest.raises(ConfigError, match="reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor"):
         rerank_gain(label_grader(), reranker)
-
-
-def test_other_options_are_checked_as_well():
-    for options, message in (
-        ({"k": 0}, "k must be a whole number of at least 1"),
-        ({"gain": "log"}, "gain must be one of"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            rerank_gain(label_grader(), BY_LENGTH, **options)
-    with pytest.raises(ConfigError, match="grader takes llm_grader"):
-        rerank_gain(OfflineJudge(), BY_LENGTH)
 
 
 # A chain

@@ -6,14 +6,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval import ConfigError, JudgeOutputError, OfflineJudge, Sample, SampleError, faithfulness, suite
 from langchain_rageval.data.schema import Usage
-from langchain_rageval.metrics.structure import (
-    ascore_sample,
-    failure_scores,
-    judges_of,
-    names_of,
-    score_sample,
-    scores_by_name,
-)
+from langchain_rageval.metrics.structure import ascore_sample, failure_scores, score_sample, scores_by_name
 from langchain_rageval.prompts.answer_schemas import Statements
 from langchain_rageval.run.run import Run
 
@@ -24,11 +17,6 @@ MUNICH = Sample(**SAMPLE)
 
 async def both(metric):
     return score_sample(metric, MUNICH, Run(), None), await ascore_sample(metric, MUNICH, Run(), None)
-
-
-def test_scores_are_keyed_by_name():
-    assert scores_by_name(score) == {"faithfulness": score}
-    assert scores_by_name({"mine": score}) == {"mine": score}
 
 
 @each("result", [0.5, None, "good", {"faithfulness": 0.5}, [score]])
@@ -114,12 +102,3 @@ def test_a_huge_message_or_reply_loses_its_middle_in_a_failure():
     failure = failure_scores(metric, error, Usage())["faithfulness"].failure
     assert failure.message == ("verify_statements: " + "<html>" * 1_000)[:1_000] + " … " + ("<html>" * 1_000)[-1_000:]
     assert failure.raw_output == "ab" * 2_500 + " … " + "ab" * 2_500
-
-
-async def test_a_metric_at_the_end_of_a_chain_keeps_its_name_when_it_fails():
-    broken = RunnableLambda(lambda sample: sample) | faithfulness(scripted(*["nothing"] * 6))
-    assert names_of(broken) == ["faithfulness"]
-    assert len(judges_of(broken)) == 2
-    for scores in await both(broken):
-        assert scores["faithfulness"].failure.error == "JudgeOutputError"
-        assert scores["faithfulness"].aspect == "grounding"

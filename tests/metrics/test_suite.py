@@ -1,23 +1,38 @@
+"""Suites: metrics of one sample ask each question once, through every entry point, and pay for it once."""
+
 import asyncio
 import threading
+from collections import Counter
 from typing import Any
 
 import pytest
-from helpers.samples import REFUSAL, SAMPLE
-from helpers.scripted import answering, broken_judge, offline_reply, recording_judge
+from helpers.samples import SAMPLE
+from helpers.scripted import PairScores, Scripted, Vectors, answering, broken_judge, offline_reply, recording_judge
 from helpers.waiting import PATIENCE
 from langchain_core.runnables import RunnableParallel
 
 from langchain_rageval import (
     ConfigError,
+    HashingEmbeddings,
     Judge,
     JudgeOutputError,
     Metric,
     OfflineJudge,
+    Sample,
     Score,
     Value,
+    aevaluate,
+    answer_correctness,
+    answer_relevance,
+    answer_similarity,
+    aspect_critique,
+    astream_evaluate,
+    context_precision,
+    context_recall,
+    context_relevance,
     evaluate,
     faithfulness,
+    jury,
     suite,
 )
 from langchain_rageval.metrics.structure import acollect_scores, collect_scores
@@ -49,26 +64,6 @@ BOTH = {"faithfulness": 0.5, "unfaithfulness": 0.5}
 
 
 @pytest.mark.parametrize("call", ["invoke", "ainvoke"])
-async def test_steps_that_metrics_share_are_asked_once(call):
-    model = recording_judge()
-    both = pair(model)
-    scores = both.invoke(SAMPLE) if call == "invoke" else await both.ainvoke(SAMPLE)
-    assert values(scores) == BOTH
-    assert len(model.asked) == 2
-    assert sum(score.usage.calls for score in scores.values()) == 2
-
-
-async def test_every_entry_point_of_a_suite_gives_all_scores_and_pays_for_each_sample_once():
-    model = recording_judge()
-    both = pair(model)
-    assert [values(scores) for scores in both.batch([SAMPLE, SAMPLE])] == [BOTH, BOTH]
-    assert [values(scores) for scores in await both.abatch([SAMPLE, SAMPLE])] == [BOTH, BOTH]
-    assert [values(scores) for scores in both.stream(SAMPLE)] == [BOTH]
-    assert [values(scores) async for scores in both.astream(SAMPLE)] == [BOTH]
-    assert len(model.asked) == 2 * 6
-
-
-@pytest.mark.parametrize("call", ["invoke", "ainvoke"])
 async def test_equal_metrics_outside_a_suite_share_nothing(call):
     model = recording_judge()
     apart = RunnableParallel(one=faithfulness(model), other=unfaithfulness(model))
@@ -82,13 +77,6 @@ def test_a_suite_in_a_suite_counts_as_its_metrics():
     assert values(nested.invoke(SAMPLE)) == BOTH | {"third": 0.5}
     assert len(model.asked) == 2
     assert nested.feedback_keys == ["faithfulness", "unfaithfulness", "third"]
-
-
-def test_judges_that_are_asked_otherwise_do_not_share():
-    model = recording_judge()
-    apart = suite(faithfulness(model), faithfulness(Judge(model, language="ru"), name="in Russian"))
-    apart.invoke(SAMPLE)
-    assert len(model.asked) == 4
 
 
 async def test_two_judges_do_not_wait_for_each_other():
@@ -124,11 +112,6 @@ async def test_what_failed_is_not_asked_again_for_the_others_beyond_their_attemp
     assert sum(score.usage.calls for score in scores.values()) == len(model.asked)
 
 
-def test_an_unscored_metric_stays_in_the_result():
-    scores = suite(faithfulness(OfflineJudge())).invoke(REFUSAL)
-    assert scores["faithfulness"].unscored == "the answer states no facts"
-
-
 def test_evaluate_takes_a_suite_for_its_metrics():
     model = recording_judge()
     report = evaluate([SAMPLE], pair(model), progress=False)
@@ -150,8 +133,155 @@ def test_a_suite_of_two_metrics_of_one_name_is_refused():
         suite([metric, metric])
 
 
-def test_a_suite_has_schemas_and_shows_its_metrics():
-    both = suite(faithfulness(OfflineJudge()), faithfulness(OfflineJudge(), name="other"))
-    assert both.get_input_jsonschema()
-    assert both.get_output_jsonschema()["additionalProperties"]
-    assert repr(both).startswith("suite(faithfulness(Judge(")
+ANSWER = "Munich was founded in 1158. It lies on the Isar."
+ENTRY_POINTS = [
+    "suite.invoke",
+    "suite.ainvoke",
+    "suite.batch",
+    "suite.abatch",
+    "evaluate",
+    "aevaluate",
+    "astream_evaluate",
+]
+every_entry_point = pytest.mark.parametrize("entry_point", ENTRY_POINTS)
+
+
+def samples(count: int = 1) -> list[Sample]:
+    """Different samples with five chunks and one reference each."""
+    return [
+        Sample(
+            question=f"When was Munich founded, case {n}?",
+            answer=f"{ANSWER} This is case {n}.",
+            contexts=["Munich was founded in 1158.", "It lies on the Isar.", "Elephants.", "Beer.", f"Case {n}."],
+            references=[f"Munich was founded in 1158 in case {n}."],
+        )
+        for n in range(count)
+    ]
+
+
+def three(judge: Any) -> list[Any]:
+    return [faithfulness(judge), answer_correctness(judge, HashingEmbeddings()), context_recall(judge)]
+
+
+def six(judge: Any) -> list[Any]:
+    return [
+        *three(judge),
+        answer_relevance(judge, HashingEmbeddings()),
+        context_precision(judge),
+        context_relevance(judge),
+    ]
+
+
+async def scores_of(entry_point: str, given: list[Sample], metrics: list[Any]) -> list[dict[str, Any]]:
+    match entry_point:
+        case "suite.invoke":
+            return [suite(*metrics).invoke(sample) for sample in given]
+        case "suite.ainvoke":
+            return [await suite(*metrics).ainvoke(sample) for sample in given]
+        case "suite.batch":
+            return suite(*metrics).batch(given)
+        case "suite.abatch":
+            return await suite(*metrics).abatch(given)
+        case "evaluate":
+            return [row.scores for row in evaluate(given, metrics, progress=False).rows]
+        case "aevaluate":
+            return [row.scores for row in (await aevaluate(given, metrics, progress=False)).rows]
+    rows = [row async for row in astream_evaluate(given, metrics)]
+    return [row.scores for row in sorted(rows, key=lambda row: row.index)]
+
+
+def paid(scores: list[dict[str, Any]]) -> int:
+    return sum(score.usage.calls for by_name in scores for score in by_name.values())
+
+
+def texts_extracted(judge: Scripted) -> list[str]:
+    return [inputs["text"] for inputs in judge.inputs if "text" in inputs]
+
+
+@every_entry_point
+async def test_four_samples_in_flight_cost_eight_calls_each_and_score_as_each_alone(entry_point):
+    judge, given = recording_judge(), samples(4)
+    scores = await scores_of(entry_point, given, six(judge))
+    assert len(judge.asked) == paid(scores) == 8 * 4
+    assert Counter(texts_extracted(judge)) == Counter(text for s in given for text in (s.answer, *s.references))
+    for sample, by_name in zip(given, scores, strict=True):
+        for metric in six(recording_judge()):
+            own = {"usage", "instrument"}
+            assert metric.invoke(sample).model_dump(exclude=own) == by_name[metric.name].model_dump(exclude=own)
+
+
+@every_entry_point
+@pytest.mark.parametrize("count", [1, 4])
+async def test_each_text_is_embedded_once_for_all_metrics_of_a_sample(entry_point, count):
+    judge, vectors = recording_judge(), Vectors(answer=HashingEmbeddings().embed_query)
+    metrics = [
+        answer_relevance(judge, vectors),
+        answer_similarity(vectors),
+        answer_correctness(judge, vectors, weights=(0, 1)),
+    ]
+    scores = await scores_of(entry_point, samples(count), metrics)
+    embedded = [text for batch in vectors.asked for text in batch]
+    assert len(embedded) == sum(score.usage.embedded for by_name in scores for score in by_name.values())
+    if count == 1 or "evaluate" in entry_point:  # each sample of a suite is a run of its own
+        assert set(Counter(embedded).values()) == {1}
+    for sample in samples(count):
+        assert embedded.count(sample.answer) == 1
+
+
+async def test_a_reference_that_equals_the_answer_is_split_once():
+    judge = recording_judge()
+    sample = samples()[0].model_copy(update={"references": [f"{ANSWER} This is case 0."]})
+    scores = suite(*three(judge)).invoke(sample)
+    assert texts_extracted(judge) == [sample.answer]
+    assert (len(judge.asked), paid([scores])) == (3, 3)
+    assert scores["answer_correctness"].value == 1.0
+
+
+async def test_with_draws_extraction_stays_one_call_and_every_verdict_is_shared():
+    judge = recording_judge()
+    scores = suite(*six(Judge(judge, draws=3))).invoke(samples()[0])
+    # two extractions; three draws each of verify twice, classify, grade, select and regenerate
+    assert len(judge.asked) == paid([scores]) == 2 + 3 * 6
+
+
+async def test_metrics_that_want_other_things_of_one_step_do_not_share_it():
+    judge = recording_judge()
+    scores = suite(
+        context_precision(judge, against="reference"),
+        context_precision(judge, against="answer", name="by answer"),
+        context_precision(judge, against="question", name="by question"),
+        answer_relevance(judge, HashingEmbeddings()),
+        answer_relevance(judge, HashingEmbeddings(), questions=1, name="one question"),
+        aspect_critique(judge, "coherence"),
+        aspect_critique(judge, "conciseness"),
+        aspect_critique(judge, "coherence", definition="It hangs together.", name="mine"),
+    ).invoke(samples()[0])
+    assert len(judge.asked) == paid([scores]) == 8
+    assert len(scores["one question"].findings) == 1
+
+
+async def test_metrics_that_differ_in_arithmetic_alone_share_their_calls():
+    judge = recording_judge()
+    scores = suite(
+        context_precision(judge),
+        context_precision(judge, weighting="plain", name="plain"),
+        answer_correctness(judge, weights=(1, 0)),
+        answer_correctness(judge, weights=(1, 0), formula="precision_recall", beta=2.0, name="by precision and recall"),
+        aspect_critique(judge, "coherence"),
+        aspect_critique(judge, "coherence", direction="lower", name="incoherence"),
+    ).invoke(samples()[0])
+    assert len(judge.asked) == paid([scores]) == 1 + 3 + 1
+
+
+async def test_a_jury_and_its_first_judge_share_what_only_the_first_is_asked():
+    judges = [recording_judge() for _ in range(3)]
+    bench = jury(judges)
+    suite(*six(bench), faithfulness(judges[0], name="alone")).invoke(samples()[0])
+    # the first: two extractions, one regeneration, five votes; the others: five votes
+    assert [len(judge.asked) for judge in judges] == [8, 5, 5]
+
+
+async def test_metrics_with_the_same_pairs_ask_a_cross_encoder_once():
+    model = PairScores(lambda one, other: 0.5)
+    suite(answer_similarity(model), answer_similarity(model, threshold=0.5, name="near")).invoke(samples()[0])
+    assert len(model.asked) == 1

@@ -105,19 +105,6 @@ async def test_only_the_chosen_branch_runs_and_it_may_be_async():
     assert ran == ["otherwise"]
 
 
-async def test_gates_work_within_a_chain():
-    guarded = rag_chain() | metric.require(0.5) | (lambda given: given["answer"])
-    assert guarded.invoke(QUESTION) == ANSWER
-    assert await guarded.ainvoke(QUESTION) == ANSWER
-    routed = rag_chain() | metric.route(0.8, KEEP, DROP) | (lambda chosen: chosen[0])
-    assert routed.invoke(QUESTION) == "dropped"
-    assert await routed.ainvoke(QUESTION) == "dropped"
-    fallback = (rag_chain() | metric.require(0.8)).with_fallbacks(
-        [RunnableLambda(lambda _: "I would rather ask a human")]
-    )
-    assert fallback.invoke(QUESTION) == "I would rather ask a human"
-
-
 def test_a_gate_shows_the_steps_of_its_metric_in_the_graph():
     for gate in (metric.require(0.5), metric.route(0.5, KEEP, DROP)):
         drawn = (rag_chain() | gate).get_graph().draw_mermaid()

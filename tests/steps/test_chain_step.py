@@ -158,28 +158,6 @@ def test_the_plan_counts_its_models_and_formats_its_prompt_without_a_call():
     assert step.invoke({"sample": SAMPLE}, dry_run_context().into({}))["out"] is None
 
 
-def test_a_finished_score_is_resumed_from_the_journal(tmp_path):
-    def run(instruction, *replies):
-        prompt = ChatPromptTemplate.from_messages([("human", instruction)])
-        chain = prompt | saying_with(*replies) | StrOutputParser()
-        return (
-            evaluate(SAMPLES[:1], mine(chain), journal=tmp_path / "j.db", progress=False).rows[0].scores["mine"].value
-        )
-
-    assert [run("Rate {answer}", "1"), run("Rate {answer}"), run("Grade {answer}", "0")] == [1.0, 1.0, 0.0]
-
-
-def saying_with(*replies):
-    """Return a function in place of a model that gives these replies and is the same whatever they are."""
-    left = list(replies)
-
-    def say(_):
-        return left.pop(0)
-
-    say.version = "1"
-    return RunnableLambda(say)
-
-
 def test_two_metrics_of_one_step_invoke_the_chain_once():
     seen = []
 

@@ -191,19 +191,6 @@ def test_a_verdict_without_the_turn_that_decides_is_asked_for_again_once():
     assert run(check_needs(scripted(needs((1, "unmet", [])))), "need_verdicts")[0][2] == "unmet"
 
 
-def test_only_items_without_a_clear_verdict_are_asked_about_again():
-    given = listing(needs=[(1, "A."), (1, "B."), (3, "C.")])
-    judge = scripted(
-        needs((1, "met", [2]), (2, "met", [2]), (2, "unmet", []), (8, "met", [2])),
-        needs((1, "unmet", []), (2, "met", [4])),
-    )
-    found = run(check_needs(judge), "need_verdicts", given)
-    assert [item[2] for item in found] == ["met", "unmet", "met"]
-    assert [item["text"] for item in judge.inputs[1]["needs"]] == ["B.", "C."]
-    with pytest.raises(JudgeOutputError, match=r"no single verdict for the needs \[2, 3\]"):
-        run(check_needs(Judge(scripted(needs((1, "unmet", []))), attempts=1)), "need_verdicts", given)
-
-
 def test_items_are_sent_in_slices_and_turns_in_windows_of_which_the_strongest_verdict_decides():
     given = listing(needs=[(1, "A."), (3, "B.")])
     judge = scripted(needs((1, "unmet", [])), needs((1, "met", [4])), needs((1, "unmet", [])))
@@ -211,16 +198,6 @@ def test_items_are_sent_in_slices_and_turns_in_windows_of_which_the_strongest_ve
     asked = [([t["turn"] for t in i["turns"]], [n["text"] for n in i["needs"]]) for i in judge.inputs]
     assert sorted(asked) == [([1, 2], ["A."]), ([3, 4], ["A."]), ([3, 4], ["B."])]
     assert sorted(item[2] for item in found) == ["met", "unmet"]
-
-
-@pytest.mark.parametrize(
-    ("votes", "verdict"),
-    [(["ignored", "kept", "ignored"], "ignored"), (["ignored", "kept", "asked again"], "not touched")],
-)
-def test_the_majority_of_votes_decides_and_on_a_tie_nothing_is_established(votes, verdict):
-    judge = scripted(*(judged_facts((1, label, [4])) for label in votes))
-    found = run(check_user_facts(Judge(judge, draws=3)), "fact_verdicts")
-    assert found[0][2] == verdict
 
 
 @each("turns", ["4", "null", '["4"]'])

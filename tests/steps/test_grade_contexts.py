@@ -1,8 +1,16 @@
-from helpers.each import each
-from helpers.scripted import answering, grades, human_of, scripted
+"""Steps that judge contexts: useful chunks, relevance grades, needed sentences."""
 
-from langchain_rageval import Judge, Sample
-from langchain_rageval.steps.grade_contexts import grade_contexts
+import json
+import re
+
+import pytest
+from helpers.each import each
+from helpers.scripted import answering, grades, human_of, needed, relevance, scripted
+from hypothesis import given
+from hypothesis import strategies as st
+
+from langchain_rageval import ConfigError, Judge, JudgeOutputError, Sample, llm_grader
+from langchain_rageval.steps.grade_contexts import grade_contexts, select_sentences
 
 CONTEXTS = ["First. Second.", "Third.", "Fourth."]
 
@@ -81,3 +89,257 @@ def test_long_contexts_go_out_in_windows_each_numbered_from_one():
 def test_a_chunk_cut_by_a_window_is_useful_if_any_part_of_it_is(parts):
     replies = [grades({1: part}) for part in parts]
     assert useful(found(Judge(scripted(*replies), max_context_tokens=4), CONTEXTS[:1])) == [any(parts)]
+
+
+CONTEXTS_OF_GRADE_RELEVANCE = ["First. Second.", "Third.", "Fourth.", "Fifth."]
+
+
+def found_of_grade_relevance(judge, contexts=CONTEXTS_OF_GRADE_RELEVANCE, question="What?", **options):
+    return llm_grader(judge, **options).invoke({"sample": Sample(question=question, contexts=contexts)})["grades"]
+
+
+def graded(findings):
+    return [int(finding.verdict) for finding in findings if finding.kind == "context"]
+
+
+def block_of_grade_relevance(messages):
+    return human_of(messages).split("\n\n")[0].splitlines()[1:]
+
+
+def chunks(messages):
+    """Number to text, of chunks of one sentence."""
+    return {int(n): text for n, text in re.findall(r"^\[(\d+)\.1\] (.*)$", human_of(messages), re.MULTILINE)}
+
+
+def by_text(grades):
+    """A judge that grades chunks by their first sentence."""
+    return answering(lambda messages: relevance({n: grades[text] for n, text in chunks(messages).items()}))
+
+
+BY_TEXT = {"First.": 4, "Third.": 0, "Fourth.": 2, "Fifth.": 4}
+
+
+def test_all_chunks_go_out_in_one_call_with_question_and_scale():
+    judge = by_text(BY_TEXT)
+    findings = found_of_grade_relevance(judge)
+    assert judge.inputs == [{"question": "What?", "scale": [0, 4]}]
+    assert [(f.kind, f.number, f.text, f.verdict) for f in findings] == [
+        ("context", 1, "First. Second.", "4"),
+        ("context", 2, "Third.", "0"),
+        ("context", 3, "Fourth.", "2"),
+        ("context", 4, "Fifth.", "4"),
+    ]
+    assert all(re.fullmatch(r"r\d", finding.reason) for finding in findings)
+
+
+@given(st.permutations(CONTEXTS_OF_GRADE_RELEVANCE))
+def test_the_prompt_is_the_same_to_the_byte_in_whatever_order_the_chunks_were_retrieved(shuffled):
+    ordered, other = by_text(BY_TEXT), by_text(BY_TEXT)
+    found_of_grade_relevance(ordered)
+    grades = graded(found_of_grade_relevance(other, shuffled))
+    assert [m.content for m in other.asked[0]] == [m.content for m in ordered.asked[0]]
+    assert dict(zip(shuffled, grades, strict=True)) == dict(zip(CONTEXTS_OF_GRADE_RELEVANCE, [4, 0, 2, 4], strict=True))
+
+
+def test_the_order_shown_is_that_of_a_hash_and_not_of_retrieval_or_of_the_alphabet():
+    texts = [f"{letter} is a letter." for letter in "ABCDEFGHIJ"]
+    judge = by_text(dict.fromkeys(texts, 1))
+    found_of_grade_relevance(judge, texts)
+    shown = list(chunks(judge.asked[0]).values())
+    assert sorted(shown) == texts
+    assert shown not in (texts, texts[::-1])
+
+
+def test_equal_chunks_are_shown_once_and_get_the_same_grade():
+    judge = by_text(BY_TEXT)
+    assert graded(found_of_grade_relevance(judge, ["Third.", "Fourth.", "Third.", "Fourth."])) == [0, 2, 0, 2]
+    assert len(chunks(judge.asked[0])) == 2
+
+
+@each("contexts", [[], [""], [" ", "\n"]])
+def test_without_a_chunk_that_holds_words_no_call_is_made_of_grade_relevance(contexts):
+    assert graded(found_of_grade_relevance(scripted(), contexts)) == [0] * len(contexts)
+    assert graded(found_of_grade_relevance(scripted(), contexts, scale=(1, 5))) == [1] * len(contexts)
+
+
+def test_a_blank_chunk_gets_the_lowest_grade_and_is_not_shown():
+    judge = by_text(BY_TEXT)
+    assert graded(found_of_grade_relevance(judge, ["", "Fourth.", "  "])) == [0, 2, 0]
+    assert block_of_grade_relevance(judge.asked[0]) == ["[1]", "[1.1] Fourth."]
+
+
+def test_one_chunk_at_a_time_no_other_is_seen():
+    judge = by_text(BY_TEXT)
+    assert graded(found_of_grade_relevance(judge, pointwise=True)) == [4, 0, 2, 4]
+    assert sorted(map(block_of_grade_relevance, judge.asked)) == sorted(
+        [
+            ["[1]", "[1.1] First.", "[1.2] Second."],
+            *(["[1]", f"[1.1] {text}"] for text in CONTEXTS_OF_GRADE_RELEVANCE[1:]),
+        ]
+    )
+
+
+# Asking again
+
+
+@each(
+    "first",
+    [{1: 3, 2: 1, 3: 0}, {1: 3, 2: 1, 3: 0, 7: 4}, {1: 3, 2: 1, 3: 0, 4: 5}, {1: 3, 2: 1, 3: 0, 4: -1}],
+    ids=["missing", "unknown number", "above the scale", "below the scale"],
+)
+def test_a_chunk_without_a_grade_on_the_scale_is_asked_about_again_alone_numbered_from_one(first):
+    judge = scripted(relevance(first), relevance({1: 2}))
+    grades = graded(found_of_grade_relevance(judge))
+    assert sorted(grades) == [0, 1, 2, 3]
+    assert [list(chunks(messages)) for messages in judge.asked] == [[1, 2, 3, 4], [1]]
+    assert chunks(judge.asked[1]) == {1: chunks(judge.asked[0])[4]}
+
+
+# Votes and windows
+
+
+def test_a_chunk_cut_by_a_window_gets_the_best_grade_of_its_parts():
+    def answer(messages):
+        return relevance({1: 4 if "Six" in human_of(messages) else 1})
+
+    judge = answering(answer)
+    findings = found_of_grade_relevance(
+        Judge(judge, max_context_tokens=8), ["One two three four. Five. Six seven eight nine."]
+    )
+    assert len(judge.asked) > 1
+    assert graded(findings) == [4]
+
+
+# Options
+
+
+@each("scale", [(0, 1), (1, 5), (-1, 3)])
+def test_any_scale_is_sent_and_held_to(scale):
+    judge = scripted(relevance({1: scale[1] + 1}), relevance({1: scale[1]}))
+    assert graded(found_of_grade_relevance(judge, ["One."], scale=scale)) == [scale[1]]
+    assert judge.inputs[0]["scale"] == list(scale)
+
+
+@each("scale", [(4, 0), (1, 1), (0.0, 4), (0,), (0, 1, 2), "04", None, (False, True)])
+def test_what_is_no_scale_is_refused(scale):
+    with pytest.raises(ConfigError, match=r"scale must (be|give) the lowest"):
+        llm_grader(scripted(), scale)
+
+
+def test_pointwise_is_yes_or_no():
+    with pytest.raises(ConfigError, match="pointwise is True or False"):
+        llm_grader(scripted(), pointwise="yes")
+
+
+def test_whatever_changes_the_grades_changes_the_instrument():
+    judge = scripted()
+    graders = [llm_grader(judge), llm_grader(judge, (0, 3)), llm_grader(judge, pointwise=True)]
+    assert len({repr(grader.instrument) for grader in graders}) == 3
+    assert llm_grader(judge).instrument == graders[0].instrument
+
+
+CONTEXTS_OF_SELECT_SENTENCES = ["First. Second. Third.", "Fourth."]
+
+
+def found_of_select_sentences(judge, contexts=CONTEXTS_OF_SELECT_SENTENCES):
+    return select_sentences(judge).invoke({"sample": Sample(question="What?", contexts=contexts)})["context_sentences"]
+
+
+def chosen(findings):
+    return [f.cites[0] for f in findings if f.kind == "sentence" and f.verdict == "needed"]
+
+
+def block_of_select_sentences(messages):
+    return human_of(messages).split("\n\n")[0].splitlines()[1:]
+
+
+def test_each_sentence_has_one_finding_under_its_number():
+    judge = scripted(needed("1.2", "2.1", reason="both tell"))
+    findings = found_of_select_sentences(judge)
+    assert judge.inputs == [{"question": "What?"}]
+    assert block_of_select_sentences(judge.asked[0]) == [
+        "[1]",
+        "[1.1] First.",
+        "[1.2] Second.",
+        "[1.3] Third.",
+        "[2]",
+        "[2.1] Fourth.",
+    ]
+    assert [(f.kind, f.number, f.text, f.verdict, f.reason, f.cites) for f in findings] == [
+        ("sentence", 1, "First.", "not needed", "", ["1.1"]),
+        ("sentence", 2, "Second.", "needed", "both tell", ["1.2"]),
+        ("sentence", 3, "Third.", "not needed", "", ["1.3"]),
+        ("sentence", 4, "Fourth.", "needed", "both tell", ["2.1"]),
+    ]
+
+
+@each("contexts", [[], [""], [" ", "\n"]])
+def test_without_a_sentence_no_call_is_made(contexts):
+    assert found_of_select_sentences(scripted(), contexts) == []
+
+
+@each(
+    "sentences",
+    [
+        ["1.2", "2.1"],
+        ["2.1", "1.2", "1.2", "[2.1]"],
+        ["[1.2]", " 2.1 "],
+        ["1.2.", "sentence 2.1"],
+        ["1.2, 2.1"],
+        ["[1.2], [2.1]"],
+        ["[1.2][2.1]"],
+        ["1.2 and 2.1"],
+        ["1.2 и 2.1"],
+        ["1.2; 2.1"],
+        ["1.2、2.1"],
+        ["предложения 1.2 и 2.1"],
+    ],
+)
+def test_numbers_are_read_with_and_without_brackets_and_doubles_count_once(sentences):
+    judge = scripted(needed(*sentences))
+    assert chosen(found_of_select_sentences(judge)) == ["1.2", "2.1"]
+    assert len(judge.asked) == 1
+
+
+@each(
+    "wrong",
+    [
+        "9.9", "1.4", "3.1", "1.0", "0.1", "A.1", "[B.2]", "1", "", "Second.", "1.2.1", "all", "-",
+        "1.1-1.3", "1.1–1.3", "1.1—1.3", "[1.1]-[1.3]", "1.1 - 1.3", "1.1…1.3", "1.1..1.3", "1.1...1.3", "1.1 to 1.3",
+        "с 1.1 по 1.3", "1.1 до 1.3", "1.1 through 1.3", "1.1~1.3", "1.1～1.3", "1.1−1.3", "1.1‑1.3", "1.1 -> 1.3",
+        "1.1至1.3", "1.1부터 1.3까지", "da 1.1 a 1.3", "da [1.1] a [1.3]", "1.1:1.3", "1.1 — 1.3", "1.1-3",
+    ],
+)  # fmt: skip
+def test_what_names_no_sentence_and_ranges_are_asked_again(wrong):
+    judge = scripted(needed("1.2", wrong), needed("1.1"))
+    assert chosen(found_of_select_sentences(judge)) == ["1.1"]
+    assert repr(wrong) in judge.asked[1][-1].text
+    assert "'1.1'" in judge.asked[1][-1].text
+
+
+def test_unknown_numbers_after_all_attempts_are_a_failure():
+    judge = scripted(*[needed("9.9")] * 2)
+    with pytest.raises(JudgeOutputError, match=r"9\.9") as caught:
+        found_of_select_sentences(Judge(judge, attempts=2))
+    assert caught.value.step == "select_sentences"
+    assert json.loads(caught.value.raw_output)["sentences"] == ["9.9"]
+    assert len(judge.asked) == 2
+
+
+def test_long_contexts_go_out_in_windows_and_what_any_of_them_needs_is_needed():
+    def answer(messages):
+        own = [line[1:4] for line in block_of_select_sentences(messages) if "." in line[:4]]
+        return needed(own[0], reason=own[0])
+
+    judge = answering(answer)
+    findings = found_of_select_sentences(Judge(judge, max_context_tokens=8))
+    assert [block_of_select_sentences(messages) for messages in judge.asked] == [
+        ["[1]", "[1.1] First.", "[1.2] Second."], ["[1]", "[1.3] Third.", "[2]", "[2.1] Fourth."],
+    ]  # fmt: skip
+    assert chosen(findings) == ["1.1", "1.3"]
+    assert [f.reason for f in findings if f.verdict == "needed"] == ["1.1", "1.3"]
+
+
+def test_a_sentence_of_another_window_is_asked_again():
+    judge = scripted(needed("2.1"), needed("1.1"), needed())
+    assert chosen(found_of_select_sentences(Judge(judge, max_context_tokens=8))) == ["1.1"]

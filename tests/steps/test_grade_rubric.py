@@ -4,7 +4,7 @@ import pytest
 from helpers.each import each
 from helpers.scripted import graded, scripted
 
-from langchain_rageval import Criterion, Judge, JudgeOutputError, Sample, rubric
+from langchain_rageval import Criterion, Judge, JudgeOutputError, Sample
 from langchain_rageval.prompts.answer_schemas import RubricGrade, RubricGrades
 from langchain_rageval.prompts.criteria import default_criteria
 from langchain_rageval.steps.grade_rubric import grade_rubric
@@ -53,13 +53,6 @@ def test_the_judge_reads_question_answer_reference_and_criteria_beside_the_conte
     assert "\n[1.1] Munich was founded in 1158.\n" in human.text
 
 
-def test_several_references_are_one_text_and_without_contexts_there_is_no_block():
-    model = scripted(ALL)
-    step(model).invoke({"sample": RUSSIAN})
-    assert model.inputs[0]["reference"] == "В 1158.\nПри Генрихе Льве."
-    assert "[1.1]" not in model.asked[0][1].text
-
-
 def test_the_criteria_are_in_the_language_of_the_prompts():
     model = scripted(ALL, ALL, ALL)
     for sample, judge in [(RUSSIAN, Judge(model)), (SAMPLE, Judge(model)), (SAMPLE, Judge(model, language="ru"))]:
@@ -83,13 +76,6 @@ def test_of_more_contexts_than_fit_the_highest_grade_of_the_windows_counts():
     state = step(Judge(model, max_context_tokens=10)).invoke({"sample": long})
     assert [finding.verdict for finding in state["rubric_grades"]] == ["3", "2", "1"]
     assert ["Two." in messages[1].text for messages in model.asked] == [False, True]
-
-
-def test_a_missing_criterion_is_asked_for_alone():
-    model = scripted(graded(correctness=3, readability=1), graded(completeness=2))
-    assert found(model) == [("correctness", "3"), ("completeness", "2"), ("readability", "1")]
-    assert asked_for(model) == [["correctness", "completeness", "readability"], ["completeness"]]
-    assert len(model.asked[1]) == 2  # a fresh request, without what was said before
 
 
 @each("off", [-1, 4, 100])
@@ -140,19 +126,6 @@ def test_after_all_attempts_it_fails_and_says_what_is_missing(replies, told):
     assert len(model.asked) == 3
 
 
-def test_of_several_draws_the_median_holds_with_the_reasons_of_those_who_gave_it():
-    replies = [graded(polite_tone=grade, brevity=other) for grade, other in [(0, 1), (3, 3), (2, 1)]]
-    findings = step(Judge(scripted(*replies), draws=3), criteria=TWO).invoke({"sample": SAMPLE})["rubric_grades"]
-    assert [(f.kind, f.text, f.verdict) for f in findings] == [
-        ("criterion", "polite tone", "2"),
-        ("criterion", "brevity", "1"),
-        ("agreement", "polite tone", "0.33"),
-        ("agreement", "brevity", "0.67"),
-    ]
-    assert [finding.reason for finding in findings[:2]] == ["polite_tone 2", "brevity 1"]
-    assert findings[3].reason == "2 of 3 draws"
-
-
 @pytest.mark.parametrize("blank", ["", "  \n"])
 def test_a_blank_answer_has_the_lowest_grades_without_a_call(blank):
     sample = SAMPLE.model_copy(update={"answer": blank})
@@ -161,12 +134,3 @@ def test_a_blank_answer_has_the_lowest_grades_without_a_call(blank):
         ("completeness", "1"),
         ("readability", "1"),
     ]
-
-
-def test_two_rubrics_in_one_suite_ask_once_what_is_the_same():
-    from langchain_rageval import suite
-
-    model = scripted(ALL)
-    scores = suite(rubric(model), rubric(model, name="again")).invoke(SAMPLE)
-    assert scores["rubric"].value == scores["again"].value
-    assert len(model.asked) == 1

@@ -1,7 +1,5 @@
 """A user's own step, from a prompt and the class of its answer."""
 
-import asyncio
-
 import pytest
 from helpers.each import each
 from helpers.scripted import answering, human_of, scripted
@@ -10,7 +8,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from langchain_rageval import ConfigError, Judge, JudgeOutputError, Metric, Prompt, PromptSet, Value, evaluate
+from langchain_rageval import ConfigError, Judge, Metric, Prompt, PromptSet, Value, evaluate
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Statements
 from langchain_rageval.steps.judge_step import JudgeStep
@@ -43,37 +41,11 @@ def test_the_mapping_is_the_json_object_and_its_contexts_the_numbered_block():
     assert '"title": "Tone"' in human.text
 
 
-def test_the_answer_joins_the_state_under_the_steps_name():
-    step = JudgeStep(TONE, scripted(POLITE, POLITE), Tone)
-    assert step.invoke(STATE) == {**STATE, "Tone": POLITE}
-    assert asyncio.run(step.ainvoke(STATE)) == {**STATE, "Tone": POLITE}
-    assert JudgeStep(TONE, scripted(POLITE), Tone, name="tone").invoke(STATE)["tone"] == POLITE
-
-
-def test_without_contexts_there_is_no_block():
-    judge = scripted(POLITE)
-    JudgeStep(TONE, judge, Tone).invoke({"answer": "Yes."})
-    assert human_of(judge.asked[0]).startswith("## Task\n")
-
-
 def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
     judge = scripted(POLITE)
     JudgeStep(TONE, judge, Tone).invoke({**STATE, "question": "Как застраховать баню?"})
     assert human_of(judge.asked[0]).startswith("## Контексты\n")
     assert judge.asked[0][0].text == PromptSet.default("ru").common.system
-
-
-def test_a_reply_that_does_not_fit_the_users_class_is_asked_again():
-    judge = scripted('{"reason": "Thanks."}', POLITE)
-    assert JudgeStep(TONE, judge, Tone).invoke(STATE)["Tone"] == POLITE
-    assert "polite" in judge.asked[1][-1].text
-
-
-def test_a_failure_names_the_users_step():
-    step = JudgeStep(TONE, Judge(scripted("no", "no"), attempts=2), Tone, name="tone")
-    with pytest.raises(JudgeOutputError, match="tone") as caught:
-        step.invoke(STATE)
-    assert (caught.value.step, caught.value.raw_output) == ("tone", "no")
 
 
 def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
@@ -110,24 +82,6 @@ def test_lone_surrogates_in_any_input_reach_no_client():
     )
     human_of(judge.asked[0]).encode()
     assert judge.inputs == [{"answer": "half \ufffd", "more": {"\ufffd": ["\ufffd"]}}]
-
-
-def test_steps_join_to_a_metric_of_the_users_own():
-    def politeness(state):
-        return Value(float(state["Tone"].polite), state["Tone"].reason)
-
-    def only_the_answer(state):
-        return {"question": state["sample"].question, "answer": state["sample"].answer}
-
-    metric = Metric(
-        "politeness",
-        aspect="answer",
-        reads={"answer"},
-        steps=only_the_answer | JudgeStep(TONE, scripted(POLITE), Tone),
-        reduce=politeness,
-    )
-    score = metric.invoke({"question": "How?", "answer": "Thanks."})
-    assert (score.metric, score.value, score.reason, score.usage.calls) == ("politeness", 1.0, "Thanks.", 1)
 
 
 @each(
@@ -227,17 +181,6 @@ def test_steps_that_ask_otherwise_share_nothing(other):
     run = Run.of(config).metered()
     other(judge).invoke(STATE, run.into({}))
     assert run.meter.usage.calls == 1
-
-
-def test_a_step_and_another_of_its_name_with_another_answer_share_nothing():
-    class Mood(BaseModel):
-        mood: str
-
-    replies = {"Tone": POLITE, "Mood": Mood(mood="good")}
-    judge = answering(lambda messages: replies["Tone" if '"title": "Tone"' in messages[-1].text else "Mood"])
-    config = Run().into({})
-    JudgeStep(TONE, judge, Tone, name="tone").invoke(STATE, config)
-    assert JudgeStep(TONE, judge, Mood, name="tone").invoke(STATE, config)["tone"] == Mood(mood="good")
 
 
 def test_a_step_shows_its_name_and_no_secret():

@@ -1,3 +1,5 @@
+"""Similarity of texts by a model or by a measure of their words."""
+
 import asyncio
 import math
 import threading
@@ -14,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 from langchain_rageval import ConfigError
 from langchain_rageval.errors import ModelOutputError
 from langchain_rageval.run.run import Run
-from langchain_rageval.steps.measure_similarity import _cosine, measure_similarity
+from langchain_rageval.steps.measure_similarity import _cosine, compare_texts, measure_similarity
 
 PLANE = {"east": [1, 0], "north": [0, 2], "west": [-3, 0], "north-east": [1, 1], "east again": [7, 0]}
 
@@ -25,12 +27,6 @@ def pairs(state):
 
 def similarities(model, one, *others, scale=None):
     return measure_similarity(model, pairs, scale=scale).invoke({"one": one, "others": others})["similarities"]
-
-
-def test_the_cosine_is_clipped_to_0_to_1():
-    assert similarities(Vectors(PLANE), "east", "north", "west", "north-east", "east again") == [
-        0.0, 0.0, pytest.approx(math.sqrt(0.5)), 1.0,
-    ]  # fmt: skip
 
 
 def test_all_texts_go_out_together_each_once():
@@ -171,14 +167,6 @@ def test_fewer_scores_than_pairs_are_an_error():
         similarities(Short(lambda one, other: 1), "a", "b", "c")
 
 
-def test_scores_may_be_an_array():
-    class Array(PairScores):
-        def score(self, text_pairs):
-            return np.asarray(super().score(text_pairs), dtype=np.float32)
-
-    assert similarities(Array(lambda one, other: 0.5), "a", "b", "c") == [0.5, 0.5]
-
-
 # What is refused
 
 
@@ -201,3 +189,39 @@ def test_the_cosine_of_vectors_that_are_nearly_equal_is_never_above_1():
         one = rng.normal(size=7)
         other = one * (1 + rng.normal(size=7) * 1e-15)
         assert _cosine(one / np.sqrt(one @ one), other / np.sqrt(other @ other)) <= 1.0
+
+
+ASKED = []
+
+
+def measured(one, other):
+    ASKED.append((one, other))
+    return 1.0000000004
+
+
+def found(measure, one, *others):
+    stage = compare_texts(measure, lambda state: (one, others), source="mine 1")
+    sync, later = stage.invoke({}), asyncio.run(stage.ainvoke({}))
+    assert sync == later
+    return sync["similarities"]
+
+
+def test_both_sides_are_folded_and_nothing_is_above_one():
+    ASKED.clear()
+    assert found(measured, "  ЁЖ ", "Кот\nи ёж") == [1.0]
+    assert set(ASKED) == {("еж", "кот и еж")}
+
+
+def test_what_is_equal_is_one_whatever_the_measure_says():
+    assert found(lambda *_: 0.2, "ЁЖ", "еж", "уж") == [1.0, 0.2]
+
+
+@pytest.mark.parametrize("others", [[], ["a"]])
+def test_there_is_a_number_for_each(others):
+    assert len(found(lambda *_: 0.0, "b", *others)) == len(others)
+
+
+def test_the_source_is_part_of_the_instrument():
+    stages = [compare_texts(measured, lambda _: ("", []), source=source) for source in ("mine 1", "mine 2")]
+    assert stages[0].instrument != stages[1].instrument
+    assert list(stages[0].models) == list(stages[0].judges) == []

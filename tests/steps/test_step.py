@@ -10,7 +10,7 @@ import pytest
 from helpers.each import each
 from helpers.own.politeness import PROMPTS, Politeness, rate
 from helpers.own.politeness import politeness as politeness_by
-from helpers.scripted import answering, human_of, scripted
+from helpers.scripted import human_of, scripted
 from pydantic import BaseModel, Field
 
 from langchain_rageval import (
@@ -89,13 +89,6 @@ def test_a_step_without_its_judge_is_no_step_of_a_metric():
     )
 
 
-def test_name_and_key_may_be_given():
-    step = Step(Politeness, prompts=ONE, reads=("answer",), name="rate", key="tone")
-    assert step(scripted(KIND)).invoke({"sample": SAMPLE}) == {"sample": SAMPLE, "tone": KIND}
-    assert step(scripted()).get_name() == "rate"
-    assert Step(Politeness, prompts=ONE, reads=("answer",), name="rate").key == "rate"
-
-
 def test_the_fields_are_the_json_inputs_in_order_and_the_contexts_are_numbered():
     human = message_of(Step(Politeness, prompts=ONE, reads=("answer", "contexts", "question")))
     assert list(read_inputs(human).items()) == [("answer", "Thank you {name}!"), ("question", "How?")]
@@ -109,12 +102,6 @@ def test_the_inputs_may_be_a_function_of_the_sample():
     human = message_of(Step(Politeness, prompts=ONE, inputs=inputs))
     assert read_inputs(human) == {"words": 3}
     assert "[1]\n[1.1] Only.\n[1.2] This.\n\n" in human
-
-
-@pytest.mark.parametrize("contexts", [None, []])
-def test_without_contexts_no_block_is_sent(contexts):
-    sample = SAMPLE.model_copy(update={"contexts": contexts})
-    assert "[1]" not in message_of(Step(Politeness, prompts=ONE, reads=("answer", "contexts")), sample)
 
 
 def test_contexts_that_exceed_the_judges_limit_are_cut_to_the_first_part():
@@ -234,13 +221,6 @@ def test_a_mistake_in_the_description_is_an_error_that_names_step_and_remedy(mak
 # Votes
 
 
-def test_a_jury_decides_by_majority_and_the_first_of_the_majority_is_the_answer():
-    other = Politeness(reason="Please.", polite=True)
-    judges = [scripted(RUDE), scripted(KIND), scripted(other)]
-    assert answer_of(rate, jury(judges)) == KIND
-    assert [len(judge.asked) for judge in judges] == [1, 1, 1]
-
-
 class Level(BaseModel):
     reason: str
     level: Literal["low", "middle", "high"]
@@ -267,11 +247,6 @@ class Points(BaseModel):
 
 class Words(BaseModel):
     words: list[str]
-
-
-class Report(BaseModel):
-    polite: Politeness
-    grade: int | None = None
 
 
 def voted(*replies, **options):
@@ -308,13 +283,6 @@ def test_a_list_is_decided_item_by_item():
     assert decided.words == ["a"]
     decided, _ = voted(points(True), points(True, False), points(True, False))
     assert [one.covered for one in decided.points] == [True, False]
-
-
-def test_nested_answers_and_missing_values_are_decided_field_by_field():
-    decided, _ = voted(Report(polite=KIND, grade=3), Report(polite=RUDE), Report(polite=RUDE))
-    assert (decided.polite.polite, decided.grade) == (False, None)
-    decided, _ = voted(Report(polite=KIND, grade=3), Report(polite=KIND, grade=5), Report(polite=RUDE))
-    assert (decided.polite.polite, decided.grade) == (True, 3)
 
 
 def test_without_a_strict_majority_there_is_no_answer_but_the_votes_are_found():
@@ -372,13 +340,6 @@ def test_an_answer_of_texts_alone_is_asked_for_once():
 # Sharing, identity, prompt sets
 
 
-def test_two_metrics_of_a_run_share_one_call():
-    judge = answering(lambda _: KIND.model_dump_json())
-    twice = [politeness_by(judge), politeness_by(judge).model_copy(update={"name": "again"})]
-    assert evaluate([SAMPLE], twice, progress=False).summary()["again"].mean == 1.0
-    assert len(judge.asked) == 1
-
-
 def identity_of(step):
     """Return what identifies the facts that a step finds."""
     return Metric("m", aspect="style", reads={"answer"}, steps=step(OfflineJudge()), reduce=len).instrument[:16]
@@ -399,10 +360,6 @@ def test_prompts_inputs_and_answer_class_are_part_of_the_instrument():
     ]
     assert len({first, *map(identity_of, others)}) == 6
     assert "unkn" not in first
-
-
-def test_it_is_pickled_with_its_runnable():
-    assert pickle.loads(pickle.dumps(rate(OfflineJudge()))).invoke({"sample": SAMPLE})["politeness"].polite
 
 
 def test_its_prompts_are_saved_loaded_and_edited_in_a_prompt_set(tmp_path):

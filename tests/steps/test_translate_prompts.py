@@ -100,13 +100,6 @@ def test_the_draft_is_saved_for_a_person_and_judges_with_it(tmp_path):
     assert judge.asked[0][0].text == drafted.common.system
 
 
-def test_it_starts_from_russian_when_asked():
-    judge = translating()
-    translate_prompts(judge, "kk", source="ru")
-    instruction = PromptSet.default("ru").get("verify_statements").instruction
-    assert any(instruction in {item["content"] for item in inputs["texts"]} for inputs in judge.inputs)
-
-
 @each(
     ("change", "told"),
     [
@@ -172,14 +165,6 @@ def test_the_rubric_grades_by_the_translated_criteria_on_any_scale():
         sent = judge.inputs[0]["criteria"]
         assert [item["description"] for item in sent] == [item.description for item in drafted.criteria]
         assert [list(item["grades"]) for item in sent] == [described] * 3
-
-
-def test_criteria_of_the_user_are_not_replaced_by_those_of_the_prompts():
-    judge = scripted(graded(tone=3))
-    own = [{"name": "tone", "description": "Whether it is kind.", "grades": {0: "Rude.", 3: "Kind."}}]
-    metric = rubric(Judge(judge, prompts=translate_prompts(translating(), "de")), own)
-    metric.invoke({"question": "Wann?", "answer": "Morgen."})
-    assert [item["description"] for item in judge.inputs[0]["criteria"]] == ["Whether it is kind."]
 
 
 def test_criteria_of_other_names_in_the_prompts_are_refused():

@@ -18,7 +18,6 @@ from langchain_rageval import (
     answer_correctness,
     claim_metrics,
     context_recall,
-    evaluate,
     faithfulness,
     plan,
     suite,
@@ -203,14 +202,6 @@ def test_scores_of_fewer_pairs_are_refused():
         scored(Short(None), "Кража.")
 
 
-def test_what_comes_as_an_iterator_is_read():
-    class Lazy(Nli):
-        def score(self, text_pairs):
-            return map(float, super().score(text_pairs))
-
-    assert scored(Lazy(by_words), "Горит баня.").value == 1.0
-
-
 @each(
     ("options", "complaint"),
     [
@@ -254,12 +245,6 @@ def test_it_takes_the_judges_place_wherever_statements_are_verified():
     assert tuple(f.text for f in scores["faithfulness"].findings if f.verdict == "supported") == (FIRE, THEFT, METEOR)
 
 
-async def test_sync_and_async_verify_alike():
-    metric = claim_metrics(World().judge(), verifier=Nli(knows))
-    one, other = metric.invoke(SAMPLE), await metric.ainvoke(SAMPLE)
-    assert {name: score.value for name, score in one.items()} == {name: score.value for name, score in other.items()}
-
-
 def test_what_reads_the_scores_is_part_of_the_instrument():
     judge, nli = World().judge(), Nli(knows)
     verifiers = [None, nli, NliVerifier(nli, threshold=0.9), NliVerifier(nli, labels=LABELS), PairScores(knows)]
@@ -273,19 +258,3 @@ def test_a_plan_asks_nobody(options):
     metrics = claim_metrics(World().judge(), verifier=NliVerifier(nli, **options))
     planned = plan([SAMPLE], metrics)
     assert (planned.calls, planned.notes) == (3, [])
-
-
-def test_a_model_that_fails_is_a_failure_of_that_step():
-    def broken(*_):
-        raise RuntimeError("out of memory")
-
-    report = evaluate([SAMPLE], faithfulness(World().judge(), verifier=Nli(broken)), progress=False)
-    ((_, score),) = report.failures()
-    assert (score.failure.error, score.failure.step) == ("RuntimeError", "verify_by_nli")
-
-
-@each("threshold", [0, -0.5, 1.5, "0.5", None])
-def test_a_threshold_is_above_0_and_at_most_1(threshold):
-    assert NliVerifier(PairScores({}), threshold=1).threshold == 1
-    with pytest.raises(ConfigError, match="threshold must be a number above 0 and at most 1"):
-        NliVerifier(PairScores({}), threshold=threshold)

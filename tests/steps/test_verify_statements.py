@@ -4,8 +4,6 @@ from types import SimpleNamespace
 import pytest
 from helpers.each import each
 from helpers.scripted import absent, answering, contradicted, human_of, scripted, supported, verdict, verdicts
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.caches import InMemoryCache
 from langchain_core.messages import AIMessage
 
@@ -49,19 +47,9 @@ def test_statements_go_out_numbered_from_one_beside_the_numbered_contexts():
     assert "[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n" in human_of(judge.asked[0])
 
 
-def test_statements_of_references_are_told_apart():
-    step = verify_statements(scripted(verdicts(supported(1))), of="reference")
-    (finding,) = step.invoke(state("a", of="reference"))["reference_verdicts"]
-    assert finding.kind == "reference_statement"
-
-
 @each("contexts", [[], [""], [" ", "\n"]])
 def test_without_a_sentence_to_compare_with_every_statement_is_absent_and_no_call_is_made(contexts):
     assert brief(found(scripted(), "a", "b", contexts=contexts)) == [(1, "absent", []), (2, "absent", [])]
-
-
-def test_without_statements_no_call_is_made():
-    assert found(scripted()) == []
 
 
 # Numbers
@@ -225,14 +213,6 @@ def test_a_failure_of_a_later_slice_names_the_statements_by_their_numbers_in_the
         found(judge, *"abcd")
 
 
-def test_equal_slices_under_different_numbers_keep_their_numbers():
-    judge = answering(by_text)
-    findings = found(Judge(judge, max_statements=2), *"abab")
-    assert [(finding.number, finding.text, finding.reason) for finding in findings] == [
-        (1, "a", "a"), (2, "b", "b"), (3, "a", "a"), (4, "b", "b"),
-    ]  # fmt: skip
-
-
 def test_long_contexts_go_out_in_windows_under_their_own_numbers():
     judge = scripted(verdicts(absent(1)), verdicts(absent(1)), verdicts(absent(1)))
     found(Judge(judge, max_context_tokens=4), "a")
@@ -243,24 +223,6 @@ def test_long_contexts_go_out_in_windows_under_their_own_numbers():
 
 
 # Draws
-
-
-def drawn(*labels, texts=("a",)):
-    replies = [verdicts(verdict(1, label, *(["1.1"] if label != "absent" else []))) for label in labels]
-    return found(Judge(scripted(*replies), draws=len(labels)), *texts)
-
-
-@given(st.lists(st.sampled_from(LABELS), min_size=3, max_size=9).filter(lambda labels: len(labels) % 2))
-def test_the_majority_of_the_draws_holds_and_without_one_the_statement_is_absent(labels):
-    finding, agreement = drawn(*labels)
-    counts = sorted((labels.count(label) for label in LABELS), reverse=True)
-    most = max(LABELS, key=labels.count)
-    assert finding.verdict == (most if 2 * counts[0] > len(labels) else "absent")
-    assert agreement.verdict == f"{counts[0] / len(labels):.2f}"
-
-
-def test_a_single_draw_has_no_agreement_to_tell():
-    assert [finding.kind for finding in drawn("supported")] == ["statement"]
 
 
 def cached(*replies):

@@ -99,11 +99,6 @@ def unscored_for_an_error(judge, sample):
         return mine(unscored="there is no grade")
 
 
-@caught(NUMBERS, "prose", f"by invoke, mine has the value 0.7, {NO_REPLY}")
-def first_number_of_the_reply(judge, sample):
-    return mine(float(re.search(r"\d+", ask(judge, sample))[0]) / 10)
-
-
 @caught(
     NUMBERS,
     "null in place of values",
@@ -112,14 +107,6 @@ def first_number_of_the_reply(judge, sample):
 )
 def default_for_a_missing_grade(judge, sample):
     return mine((json.loads(ask(judge, sample))["grade"] or 5) / 5)
-
-
-@caught(NUMBERS, "prose", f"by ainvoke, mine has the value 0, {NO_REPLY}")
-def zero_only_in_the_async_method(judge):
-    async def ascore(sample):
-        return zero_for_an_error(judge, sample)
-
-    return RunnableLambda(partial(graded, judge), ascore, name="mine")
 
 
 class Grade(BaseModel):
@@ -287,14 +274,6 @@ def key_in_the_failure(judge, sample):
         return graded(judge, sample)
     except Exception as error:
         return mine(failure=Failure(error="NoGrade", message=str(error)))
-
-
-@caught(KEYS, LEAK, f"an error of the metric {NO_KEY}")
-def key_in_an_error(judge, sample):
-    try:
-        return graded(judge, sample)
-    except Exception as error:
-        raise ValueError(f"the judge failed: {error}") from error
 
 
 @caught(KEYS, LEAK, f"the log {NO_KEY}")

@@ -1,8 +1,20 @@
+"""Abstention and aspect critique: one verdict on the answer, by one judge or several votes."""
+
 import pytest
 from helpers.each import each
-from helpers.scripted import abstains, answerable, scripted
+from helpers.scripted import abstains, answerable, critique, scripted
 
-from langchain_rageval import ConfigError, OfflineJudge, Sample, SampleError, abstention, evaluate, jury
+from langchain_rageval import (
+    ConfigError,
+    Judge,
+    OfflineJudge,
+    Sample,
+    SampleError,
+    abstention,
+    aspect_critique,
+    evaluate,
+    jury,
+)
 
 SAMPLE = Sample(question="How?", answer="Like so.", references=["So."], contexts=["So it is."])
 TRUTHS = [(answer, nothing) for answer in (True, False) for nothing in (True, False)]
@@ -104,15 +116,89 @@ def test_a_report_can_score_it_anew_from_its_findings_of_the_same_kind(given):
         report.rescore(abstention(scripted(), given=other))
 
 
+SAMPLE_OF_ASPECT_CRITIQUE = Sample(question="How?", answer="Like so.")
+
+
+def scored(*replies, aspect="coherence", sample=SAMPLE_OF_ASPECT_CRITIQUE, **options):
+    return aspect_critique(scripted(*replies), aspect, **options).invoke(sample)
+
+
 @each(
-    ("question", "answer", "reference", "value"),
+    ("aspect", "direction"),
     [
-        ("Что покрывает полис?", "Не знаю.", "В документах нет сведений.", 1.0),
-        ("Что покрывает полис?", "Не знаю.", "Полис покрывает пожар.", 0.0),
-        ("What is it?", "Munich is old.", "It is not specified.", 0.0),
-        ("What is it?", "Munich is old.", "Munich is very old.", 1.0),
+        ("harmfulness", "lower"),
+        ("maliciousness", "lower"),
+        ("coherence", "higher"),
+        ("correctness", "higher"),
+        ("conciseness", "higher"),
     ],
 )
-def test_refusals_are_known_offline(question, answer, reference, value):
-    score = abstention(OfflineJudge()).invoke({"question": question, "answer": answer, "references": [reference]})
-    assert score.value == value
+@each("applies", [True, False])
+def test_it_is_one_when_the_aspect_applies_and_zero_when_not(aspect, direction, applies):
+    score = scored(critique(applies, "It is so."), aspect=aspect)
+    assert (score.value, score.reason, score.usage.calls) == (float(applies), "It is so.", 1)
+    assert (score.metric, score.aspect, score.direction) == (aspect, "answer", direction)
+
+
+def test_an_aspect_of_the_users_own_has_a_definition_and_by_default_higher_is_better():
+    judge = scripted(critique(True))
+    score = aspect_critique(judge, "tone", definition="It is polite.").invoke(SAMPLE_OF_ASPECT_CRITIQUE)
+    assert (score.metric, score.direction, score.value) == ("tone", "higher", 1.0)
+    assert (judge.inputs[0]["aspect"], judge.inputs[0]["definition"]) == ("tone", "It is polite.")
+
+
+def test_direction_definition_and_name_may_be_chosen():
+    judge = scripted(critique(True))
+    metric = aspect_critique(judge, "conciseness", definition="Rudely short.", direction="lower", name="curtness")
+    score = metric.invoke(SAMPLE_OF_ASPECT_CRITIQUE)
+    assert (score.metric, score.direction) == ("curtness", "lower")
+    assert (judge.inputs[0]["aspect"], judge.inputs[0]["definition"]) == ("conciseness", "Rudely short.")
+
+
+@each(
+    ("aspect", "options", "message"),
+    [
+        ("tone", {}, "'tone' is none of harmfulness, .*; pass definition=... for your own aspect"),
+        ("", {"definition": "x"}, "'' is none of"),
+        ("tone", {"definition": " "}, "the definition of 'tone' is blank"),
+        ("coherence", {"definition": ""}, "the definition of 'coherence' is blank"),
+        ("tone", {"definition": ["polite"]}, "the definition of 'tone' must be a str, got list"),
+        ("coherence", {"direction": "up"}, 'direction is "higher" or "lower", got \'up\''),
+    ],
+)
+def test_options_of_no_use_are_refused_when_the_metric_is_built(aspect, options, message):
+    with pytest.raises(ConfigError, match=message):
+        aspect_critique(scripted(), aspect, **options)
+
+
+@each("draws", [1, 3, 5])
+def test_each_draw_is_a_call_and_the_majority_decides(draws):
+    replies = [critique(n % 2 == 0, f"r{n}") for n in range(draws)]
+    judge = scripted(*replies)
+    score = aspect_critique(Judge(judge, draws=draws), "coherence").invoke(SAMPLE_OF_ASPECT_CRITIQUE)
+    assert len(judge.asked) == score.usage.calls == draws
+    assert score.value == 1.0
+    assert score.reason == " ".join(f"r{n}" for n in range(0, draws, 2))
+
+
+def test_votes_without_a_majority_give_no_score_but_are_found():
+    judge = Judge(scripted(critique(True), critique(False)))
+    object.__setattr__(judge, "draws", 2)  # no judge or jury of the package has an even number of votes
+    score = aspect_critique(judge, "coherence").invoke(SAMPLE_OF_ASPECT_CRITIQUE)
+    assert (score.value, score.unscored) == (None, "no majority of the votes")
+    assert [finding.kind for finding in score.findings] == ["aspect", "agreement"]
+
+
+@pytest.mark.parametrize(("applies", "reason"), [(True, "yes"), (False, "no")])
+def test_a_judge_without_a_reason_leaves_its_verdict_as_one(applies, reason):
+    assert scored(critique(applies, "")).reason == reason
+
+
+def test_the_instrument_tells_the_options_apart():
+    judge = scripted()
+    built = [
+        aspect_critique(judge, "coherence"), aspect_critique(judge, "conciseness"),
+        aspect_critique(judge, "coherence", definition="x"), aspect_critique(judge, "coherence", definition="y"),
+        aspect_critique(judge, "tone", definition="x"),
+    ]  # fmt: skip
+    assert len({metric.instrument for metric in built}) == len(built)

@@ -1,17 +1,51 @@
+"""Entities of the references, and those that the contexts name."""
+
 import re
 
 from helpers.each import each
-from helpers.scripted import answering, found_in, human_of, scripted
+from helpers.scripted import answering, entities, found_in, human_of, scripted
 
 from langchain_rageval import Judge, Sample
 from langchain_rageval.prompts.layout import read_inputs
-from langchain_rageval.steps.entities import find_entities
+from langchain_rageval.steps.entities import extract_entities, find_entities
 
-SAMPLE = Sample(question="Who?", answer="X.", contexts=["Anna came. Bert left.", "Carl stayed."])
+SAMPLE = Sample(question="Кто основал Мюнхен?", answer="Никто.", references=["Генрих Лев.", " ", "Лев, 1158 год."])
+
+
+def found(judge, sample=SAMPLE):
+    return extract_entities(judge).invoke({"sample": sample})["reference_entities"]
+
+
+def test_each_reference_that_is_not_blank_is_read_alone():
+    judge = scripted(entities("Генрих Лев"), entities("Лев", "1158 год"))
+    assert found(judge) == ["Генрих Лев", "Лев", "1158 год"]
+    assert judge.inputs == [{"text": "Генрих Лев."}, {"text": "Лев, 1158 год."}]
+
+
+def test_spellings_of_one_entity_count_once_and_the_first_stays():
+    judge = scripted(entities("Семён Лев", " ", "СЕМЕН  ЛЕВ"), entities("семен лев ", "Изар"))
+    assert found(judge) == ["Семён Лев", "Изар"]
+
+
+def test_equal_references_are_read_once_and_blank_ones_not_at_all():
+    judge = scripted(entities("a"))
+    assert found(judge, SAMPLE.model_copy(update={"references": ["r", "r", ""]})) == ["a"]
+    assert found(scripted(), SAMPLE.model_copy(update={"references": ["", "\n"]})) == []
+
+
+def test_a_judge_that_repeats_itself_gives_no_more_entities_than_the_texts_can_hold():
+    sample = SAMPLE.model_copy(update={"references": ["Генрих Лев.", "Лев основал Мюнхен в 1158 году."]})
+    judge = scripted(entities(*map(str, range(1_000))), entities("Лев", *["лев"] * 1_000, "1158 год"))
+    state = extract_entities(judge).invoke({"sample": sample})
+    assert state["reference_entities"] == [*map(str, range(10)), "Лев", "1158 год"]
+    assert state["dropped_entities"] == 990
+
+
+SAMPLE_OF_FIND_ENTITIES = Sample(question="Who?", answer="X.", contexts=["Anna came. Bert left.", "Carl stayed."])
 NAMES = ["Anna", "Bert", "Carl", "Dora"]
 
 
-def verdicts(judge, names=NAMES, sample=SAMPLE):
+def verdicts(judge, names=NAMES, sample=SAMPLE_OF_FIND_ENTITIES):
     state = {"sample": sample, "reference_entities": list(names)}
     return find_entities(judge).invoke(state)["entity_verdicts"]
 
@@ -31,7 +65,7 @@ def test_the_judge_reads_the_numbered_entities_and_the_contexts():
 
 @each("contexts", [[], [""], [" ", "\n"]])
 def test_without_a_sentence_nothing_is_found_and_nobody_asked(contexts):
-    sample = SAMPLE.model_copy(update={"contexts": contexts})
+    sample = SAMPLE_OF_FIND_ENTITIES.model_copy(update={"contexts": contexts})
     assert told(verdicts(scripted(), sample=sample)) == [("not found", [])] * 4
 
 
@@ -59,16 +93,6 @@ def test_asked_again_once_the_judges_word_stands():
     assert len(judge.asked) == 2
 
 
-def test_with_one_attempt_it_stands_at_once():
-    assert told(verdicts(Judge(scripted(found_in({2: []})), attempts=1)))[1] == ("found", [])
-
-
-def test_a_second_reply_that_cannot_be_read_leaves_the_first():
-    judge = scripted(found_in({1: ["1.1"], 2: []}), "no", "no")
-    assert told(verdicts(Judge(judge, attempts=3)))[:2] == [("found", ["1.1"]), ("found", [])]
-    assert len(judge.asked) == 3
-
-
 def finding_by_string(messages):
     human = human_of(messages)
     lines = [line for line in human.splitlines() if re.match(r"\[\d+\.\d+\]", line)]
@@ -86,17 +110,3 @@ def test_slices_and_windows_find_what_one_call_finds():
     assert verdicts(Judge(parts, max_statements=3, max_context_tokens=5)) == expected
     assert [f.verdict for f in expected] == ["found", "found", "found", "not found"]
     assert (len(whole.asked), len(parts.asked)) == (1, 2 * 3)
-
-
-def test_evidence_of_windows_is_united():
-    sample = SAMPLE.model_copy(update={"contexts": ["Anna came. Anna left.", "Anna stayed."]})
-    (finding,) = verdicts(Judge(answering(finding_by_string), max_context_tokens=5), ["Anna"], sample)
-    assert finding.cites == ["1.1", "1.2", "2.1"]
-
-
-def test_each_draw_is_a_call_and_the_majority_holds_with_its_evidence():
-    judge = scripted(found_in({1: ["1.1"]}), found_in({1: ["1.2"], 2: ["1.2"]}), found_in({3: ["2.1"]}))
-    findings = verdicts(Judge(judge, draws=3))
-    assert told(findings) == [("found", ["1.1", "1.2"]), *[("not found", [])] * 3]
-    agreements = [(f.number, f.text, f.verdict) for f in findings if f.kind == "agreement"]
-    assert agreements == [(1, "Anna", "0.67"), (2, "Bert", "0.67"), (3, "Carl", "0.67"), (4, "Dora", "1.00")]

@@ -1,0 +1,466 @@
+"""What holds for every metric without a model; in their own files what holds for one."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from helpers.each import each
+from helpers.offline import BY_LETTERS, METRICS
+from helpers.texts import ENGLISH, LONG, RUSSIAN, scored, value
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+from sacrebleu import sentence_bleu, sentence_chrf
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+from sacrebleu.tokenizers.tokenizer_re import TokenizerRegexp
+
+from langchain_rageval import ConfigError, bleu, chrf, exact_match, rouge, string_presence
+from langchain_rageval.metrics.text_overlap import contains_whole_words, equality, lcs_length, shared_words
+from langchain_rageval.text.words import normalize_text
+
+BUILT = {name: METRICS[name](None, None) for name in BY_LETTERS}
+every_metric = each("metric", BUILT.values(), ids=BUILT)
+graded = each("metric", [BUILT[name] for name in ("rouge", "bleu", "chrf")], ids=str)
+
+TEXTS = [*LONG, "Да", "东京塔建于一九五八年。", "東京タワー", "서울은 수도이다.", "ёлка", "+++", "…", "«»", "a", "5"]
+
+
+@every_metric
+@each("text", TEXTS)
+def test_identical_texts_are_exactly_one(metric, text):
+    assert value(metric, text, text) == 1.0
+
+
+@every_metric
+@given(text=st.text(min_size=1), other=RUSSIAN)
+def test_any_text_is_itself_and_the_best_reference_counts(metric, text, other):
+    assume(text.strip())
+    assert value(metric, text, text) == value(metric, text, other, text, "") == 1.0
+
+
+@every_metric
+def test_case_form_white_space_and_io_make_no_difference(metric):
+    assert value(metric, "  ВСЕ ЕЩЕ нельзя\nрубить  е\u0308лки ", "Всё ещё нельзя рубить ёлки") == 1.0
+
+
+@every_metric
+@given(answer=RUSSIAN, reference=RUSSIAN)
+def test_scores_are_from_0_to_1_and_do_not_depend_on_case(metric, answer, reference):
+    assume(answer and reference)
+    found = value(metric, answer, reference)
+    assert 0 <= found <= 1
+    assert value(metric, answer.upper(), f" {normalize_text(reference)}\n") == found
+
+
+@every_metric
+def test_a_blank_answer_is_zero_and_blank_references_leave_it_unscored(metric):
+    for question, reason in (("What?", "The answer is blank."), ("Что это?", "Ответ пуст.")):
+        blank = scored(metric, " \n", "a", question=question)
+        assert (blank.value, blank.reason, blank.findings) == (0.0, reason, [])
+    for answer in ("a", ""):
+        assert scored(metric, answer, "", " ").unscored == "the references are blank"
+
+
+@every_metric
+def test_findings_hold_the_number_for_each_reference_that_is_not_blank(metric):
+    score = scored(metric, "полис действует год", "гости", "", "полис действует год")
+    assert [(f.kind, f.number, f.text) for f in score.findings] == [
+        ("criterion", 1, "гости"),
+        ("criterion", 3, "полис действует год"),
+    ]
+    assert [float(f.verdict) for f in score.findings][1] == score.value == 1.0
+    assert float(score.findings[0].verdict) < 0.5
+    assert score.usage.calls == 0
+
+
+@every_metric
+@each(("question", "letters"), [("What is it?", "abcdefghijklmnopqrstuvwxyz"), ("Что это?", "абвгдежз")])
+@pytest.mark.parametrize("answer", ["a", "кот"])
+def test_the_reason_is_in_the_samples_language(metric, question, letters, answer):
+    reason = scored(metric, answer, "кот", question=question).reason
+    assert reason.endswith(".")
+    assert set(letters) & set(reason.lower())
+    assert (letters[0] == "а") is bool(set("абвгдежз") & set(reason.lower()))
+
+
+@graded
+def test_more_than_the_first_sentence_counts(metric):
+    one, two = LONG[0], LONG[0].replace("Взнос платят раз в квартал?", "Слоны живут в Африке, а не тут!")
+    assert value(metric, two, one) < 0.95
+    assert value(metric, one.partition(". ")[0], one) < 0.75
+
+
+@graded
+def test_another_case_ending_costs_something_and_not_all(metric):
+    near = value(
+        metric,
+        "Полис страхования бани действует один год с оплаты",
+        "Полис страхования бани действует один год с оплатой",
+    )
+    assert 0.5 < near < 1
+
+
+def test_characters_forgive_an_ending_that_words_do_not():
+    pair = ("страхование бани", "страхования бань")
+    assert value(BUILT["chrf"], *pair) > 0.5 > value(BUILT["rouge"], *pair) == 0.0
+
+
+@graded
+def test_nothing_in_common_is_nothing(metric):
+    assert value(metric, "кот", "ягуль") < 0.01
+
+
+def test_nothing_is_imported_before_it_is_used_and_no_model_is_asked():
+    script = """
+import sys
+from langchain_rageval import bleu, chrf, evaluate, exact_match, rouge, string_presence
+metrics = [bleu(), chrf(), exact_match(), rouge(), string_presence()]
+print([name for name in ("sacrebleu", "rouge_score", "nltk") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("name", ["bleu", "chrf"])
+def test_a_missing_extra_is_told_when_the_metric_is_built(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    with pytest.raises(ConfigError, match=f"{name} needs sacrebleu: pip install sacrebleu"):
+        METRICS[name](None, None)
+
+
+@pytest.mark.parametrize("name", ["exact_match", "string_presence", "rouge"])
+def test_the_others_need_no_extra(name, monkeypatch):
+    for package in ("sacrebleu", "rouge_score"):
+        monkeypatch.setitem(sys.modules, package, None)
+    assert value(METRICS[name](None, None), "кот", "Кот.") == 1.0
+
+
+metric = exact_match()
+
+
+@each(
+    ("answer", "reference", "same"),
+    [
+        ("Мюнхен", "мюнхен.", True),
+        ("МЮНХЕН . ", "Мюнхен", True),
+        ("东京。", "东京", True),
+        ("в 1158 г.", "В 1158 г", True),
+        ("...", ".", False),
+        ("Мюнхен!", "Мюнхен", False),
+        ("«Мюнхен»", "Мюнхен", False),
+        ("Мюнхен, Изар", "Мюнхен Изар", False),
+        ("Мюнхен", "Мюнхена", False),
+        ("В Мюнхене", "Мюнхене", False),
+        ("1 158", "1158", False),
+        ("3.5", "3.5.", True),
+        ("3.5", "35", False),
+    ],
+)
+def test_a_final_full_stop_and_folding_make_no_difference_all_else_does(answer, reference, same):
+    assert value(metric, answer, reference) == float(same)
+
+
+@given(st.text(), st.text())
+def test_it_is_symmetric(one, other):
+    assert equality(one, other) == equality(other, one)
+
+
+def test_the_reason_says_so():
+    assert scored(metric, "да", "нет", "да").reason == "Ответ совпадает с эталоном."
+    assert scored(metric, "да", "нет").reason == "Ответ не совпадает ни с одним эталоном."
+    assert scored(metric, "yes", "no", question="What?").reason == "The answer equals none of the references."
+    assert scored(metric, "yes", "yes", question="What?").reason == "The answer equals a reference."
+
+
+metric_of_string_presence = string_presence()
+
+
+@each(
+    ("answer", "reference", "there"),
+    [
+        ("Мюнхен основал Генрих Лев.", "генрих  лев.", True),
+        ("Кот, который спит", "кот", True),
+        ("Это тот, который спит", "кот", False),
+        ("Дом у елок", "Ёлок", True),
+        ("основан в 1158 году", "1158", True),
+        ("основан в 1158 году", "158", False),
+        ("население 1,158,000", "158", False),
+        ("население 1.158", "158", False),
+        ("доля 3.5 %", "3", False),
+        ("доля 3.5 %", "3.5 %", True),
+        ("Да, 5.", "5", True),
+        ("5, не 6", "5", True),
+        ("1.Мюнхен", "Мюнхен", True),
+        ("Мюнхен-Пазинг", "Мюнхен", True),
+        ("«Мюнхен»", "Мюнхен", True),
+        ("на C++ и C", "C++", True),
+        ("на C", "C++", False),
+        ("東京タワーは高い", "東京タワー", True),
+        ("我在东京", "东京", True),
+        ("서울은 수도", "서울", True),
+        ("snake_case", "snake", True),
+        ("catalogue, cat", "cat", True),
+        ("catalogue", "cat", False),
+        ("concat", "cat", False),
+        ("Кот", "Кот и пёс", False),
+    ],
+)
+def test_a_reference_stands_there_as_whole_words(answer, reference, there):
+    assert value(metric_of_string_presence, answer, reference) == float(there)
+
+
+@given(st.text("ab "), st.text("ab ", min_size=1))
+def test_words_are_bounded_as_a_pattern_would_have_it(whole, text):
+    inside = re.search(rf"(?:(?<!\w)|(?!\w)){re.escape(text)}(?:(?<!\w)|(?!\w))", whole)
+    assert contains_whole_words(whole, text) is bool(inside)
+
+
+@given(RUSSIAN, RUSSIAN, RUSSIAN)
+def test_what_is_put_between_words_is_found(before, text, after):
+    assume(text)
+    assert value(metric_of_string_presence, f"{before} {text} {after}", text) == 1.0
+
+
+@each(("text", "whole"), [("", "a"), ("", ""), ("a", "")])
+def test_an_empty_text_occurs_nowhere(text, whole):
+    assert contains_whole_words(whole, text) is False
+
+
+def test_the_reason_says_so_of_string_presence():
+    assert scored(metric_of_string_presence, "да, кот", "пёс", "кот").reason == "Эталон дословно есть в ответе."
+    assert scored(metric_of_string_presence, "да", "кот").reason == "Ни одного эталона в ответе дословно нет."
+
+
+VARIANTS = ["rouge1", "rouge2", "rouge3", "rouge4", "rougeL"]
+OF = ["precision", "recall", "fmeasure"]
+ORACLE = RougeScorer(VARIANTS)
+
+
+class Words:
+    """A tokenizer that keeps Cyrillic, for the oracle."""
+
+    def tokenize(self, text):
+        return re.findall(r"[а-яa-z0-9]+", text.lower().replace("ё", "е"))
+
+
+CYRILLIC_ORACLE = RougeScorer(VARIANTS, tokenizer=Words())
+
+
+@given(ENGLISH, ENGLISH)
+def test_on_english_all_numbers_are_those_of_rouge_score(answer, reference):
+    expected = ORACLE.score(reference, answer)
+    for variant in VARIANTS:
+        for of in OF:
+            found = shared_words(normalize_text(answer), normalize_text(reference), variant=variant, of=of)
+            assert found == pytest.approx(getattr(expected[variant], of), abs=1e-12)
+
+
+@given(RUSSIAN, RUSSIAN)
+def test_on_russian_they_are_those_of_rouge_score_with_words_that_it_knows(answer, reference):
+    expected = CYRILLIC_ORACLE.score(reference, answer)
+    for variant in VARIANTS:
+        found = shared_words(normalize_text(answer), normalize_text(reference), variant=variant, of="fmeasure")
+        assert found == pytest.approx(expected[variant].fmeasure, abs=1e-12)
+
+
+def test_rouge_score_by_itself_sees_no_russian():
+    text = "Полис действует один год."
+    assert ORACLE.score(text, text)["rougeL"].fmeasure == 0
+    assert value(rouge(), text, text) == 1.0
+
+
+def plain_lcs_length(one, other):
+    table = [[0] * (len(other) + 1)]
+    for token in one:
+        row = [0]
+        for at, theirs in enumerate(other):
+            row.append(table[-1][at] + 1 if token == theirs else max(table[-1][at + 1], row[-1]))
+        table.append(row)
+    return table[-1][-1]
+
+
+TOKENS = st.lists(st.sampled_from("abcd"), max_size=90)
+
+
+@given(TOKENS, TOKENS)
+def test_the_longest_common_sequence_is_that_of_the_table(one, other):
+    assert lcs_length(one, other) == plain_lcs_length(one, other) == lcs_length(other, one)
+
+
+@given(RUSSIAN, RUSSIAN)
+def test_the_mean_is_symmetric_and_precision_is_recall_the_other_way(one, other):
+    for variant in VARIANTS:
+        assert shared_words(one, other, variant=variant, of="fmeasure") == pytest.approx(
+            shared_words(other, one, variant=variant, of="fmeasure")
+        )
+        assert shared_words(one, other, variant=variant, of="precision") == shared_words(
+            other, one, variant=variant, of="recall"
+        )
+
+
+def test_a_long_answer_that_holds_the_reference_has_full_recall():
+    pair = ("Полис действует один год, и его можно продлить.", "Полис действует год.")
+    assert value(rouge(of="recall"), *pair) == 1.0
+    assert value(rouge(of="precision"), *pair) == pytest.approx(3 / 8)
+    assert value(rouge(), *pair) == pytest.approx(6 / 11)
+
+
+def test_chinese_is_compared_by_characters():
+    assert value(rouge(), "东京塔很高", "东京塔不高") == pytest.approx(0.8)
+
+
+def test_texts_of_ten_thousand_words_are_no_burden():
+    one, other = (" ".join(str(number * step % 997) for number in range(10_000)) for step in (7, 11))
+    assert 0 < value(rouge(), one, other) < 1
+
+
+def test_variants_have_names_of_their_own():
+    assert [rouge(variant=variant).name for variant in ("rougeL", "rouge1", "rouge2")] == ["rouge", "rouge1", "rouge2"]
+    assert rouge(variant="rouge2", name="mine").name == "mine"
+    assert len({rouge(variant=variant, of=of).instrument for variant in VARIANTS for of in OF}) == 15
+    assert (
+        scored(rouge(variant="rouge1", of="recall"), "кот", "кот").reason == "ROUGE-1 recall, ближайший эталон: 1.00."
+    )
+
+
+@each("options", [{"variant": "rougeLsum"}, {"variant": "L"}, {"variant": None}, {"of": "f1"}])
+def test_an_unknown_option_is_refused_with_those_there_are(options):
+    (option,) = options
+    with pytest.raises(ConfigError, match=f"{option} must be one of .*, got "):
+        rouge(**options)
+
+
+def oracle(answer, reference, tokenize):
+    return sentence_bleu(answer, [reference], lowercase=True, tokenize=tokenize).score / 100
+
+
+@given(ENGLISH, ENGLISH)
+def test_on_english_it_is_that_of_sacrebleu(answer, reference):
+    assert value(bleu(tokenize="13a"), answer, reference) == pytest.approx(oracle(answer, reference, "13a"))
+
+
+@given(RUSSIAN, RUSSIAN)
+def test_on_russian_it_is_that_of_sacrebleu_but_for_io(answer, reference):
+    assume(answer and reference)
+    answer, reference = answer.replace("ё", "е").replace("Ё", "Е"), reference.replace("ё", "е").replace("Ё", "Е")
+    for tokenize in ("13a", "intl", "char"):
+        found = value(bleu(tokenize=tokenize), answer, reference)
+        assert found == pytest.approx(oracle(answer, reference, tokenize))
+
+
+@each(
+    ("answer", "reference", "tokenize"),
+    [
+        ("The policy (a good one) holds.", "The policy, a good one, holds for a year.", "13a"),
+        ("Полис «Дом» действует один год.", "Полис Дом действует ровно один год.", "intl"),
+        ("东京塔很高，也很老。", "东京塔不高，但是很老。", "zh"),
+        ("東京タワーは高いです。", "東京タワーは古いです。", "char"),
+        ("서울은 한국의 수도이다.", "서울은 한국의 도시이다.", "char"),
+    ],
+)
+def test_the_tokenizer_goes_by_the_language_of_the_reference(answer, reference, tokenize):
+    found = value(bleu(), answer, reference)
+    assert found == value(bleu(tokenize=tokenize), answer, reference)
+    assert 0 < found < 1
+    others = {value(bleu(tokenize=other), answer, reference) for other in ("13a", "intl", "zh", "char")}
+    assert len(others) > 1
+
+
+def test_all_sentences_count_not_the_first_alone():
+    first = LONG[0].partition(". ")[0] + "."
+    assert value(bleu(), LONG[0], LONG[0]) == 1.0
+    assert 0 < value(bleu(), first, LONG[0]) < 0.3  # cut down for its length
+    assert 0 < value(bleu(), f"{first} Слоны живут в Африке, их там много.", LONG[0]) < 0.6
+
+
+@each("text", ["Да", "Нет, нельзя", "1158"])
+def test_short_texts_are_not_lost_for_want_of_four_words(text):
+    assert value(bleu(), f"{text} !", f"{text} ?") > 0.4
+
+
+def test_references_are_compared_one_by_one():
+    references = ["полис действует год", "взнос платят сразу"]
+    metric = bleu()
+    pooled = sentence_bleu("полис действует сразу", references).score / 100
+    best = max(value(metric, "полис действует сразу", reference) for reference in references)
+    assert value(metric, "полис действует сразу", *references) == best != pytest.approx(pooled)
+
+
+def test_texts_of_a_long_run_are_not_kept():
+    metric = bleu(tokenize="13a")
+    for number in range(50):
+        value(metric, f"a text of number {number}", "the text of a number")
+    assert Tokenizer13a.__call__.cache_info().currsize == TokenizerRegexp.__call__.cache_info().currsize == 0
+
+
+@each("tokenize", ["ja-mecab", "spm", None, ""])
+def test_a_tokenizer_that_needs_more_is_refused(tokenize):
+    with pytest.raises(ConfigError, match="tokenize must be one of auto, 13a, intl, zh, char, got "):
+        bleu(tokenize=tokenize)
+    assert bleu().instrument != bleu(tokenize="13a").instrument
+
+
+THREADS = """
+import random, sys, threading, time
+
+class Slow:
+    def find_spec(self, name, *_):
+        if name.startswith("sacrebleu"):
+            time.sleep(random.random() * 0.03)
+
+sys.meta_path.insert(0, Slow())
+random.seed(1)
+from langchain_rageval import bleu, chrf
+
+def score(metric):
+    time.sleep(random.random() * 0.1)
+    scores.append(metric.invoke({"question": "q", "answer": "a b c", "references": ["a c d"]}).value)
+
+scores = []
+threads = [threading.Thread(target=score, args=(build(),)) for build in (bleu, chrf) * 4]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(scores))
+"""
+
+
+@pytest.mark.gate
+def test_threads_that_are_the_first_to_score_do_not_lock_each_other_out():
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("8\n", "")
+
+
+@pytest.mark.parametrize("word_order", [0, 1, 2])
+@given(answer=ENGLISH, reference=ENGLISH)
+def test_on_english_it_is_that_of_sacrebleu_of_chrf(word_order, answer, reference):
+    expected = sentence_chrf(answer.lower(), [reference.lower()], word_order=word_order).score / 100
+    assert value(chrf(word_order=word_order), answer, reference) == pytest.approx(expected)
+
+
+@given(RUSSIAN, RUSSIAN)
+def test_on_russian_it_is_that_of_sacrebleu_of_folded_texts(answer, reference):
+    assume(answer and reference)
+    one, other = (text.lower().replace("ё", "е") for text in (answer, reference))
+    assert value(chrf(), answer, reference) == pytest.approx(sentence_chrf(one, [other]).score / 100)
+
+
+def test_endings_and_io_cost_little():
+    assert value(chrf(), "елки", "ёлки") == 1.0
+    assert 0.6 < value(chrf(), "страхование бани", "страхования бани") < 1
+
+
+def test_words_count_too_when_asked():
+    pair = ("полис действует", "полиса действуют")
+    assert value(chrf(word_order=2), *pair) < value(chrf(word_order=1), *pair) < value(chrf(), *pair)
+    assert scored(chrf(word_order=2), *pair).reason.startswith("chrF++, ")
+    assert len({chrf(word_order=order).instrument for order in (0, 1, 2)}) == 3
+
+
+@each("word_order", [-1, 3, 1.0, "2", None])
+def test_another_order_is_refused(word_order):
+    with pytest.raises(ConfigError, match="word_order is 0 for chrF, 1, or 2 for chrF"):
+        chrf(word_order=word_order)
