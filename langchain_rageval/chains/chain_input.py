@@ -269,17 +269,13 @@ def _input_schema(chain: Runnable[Any, Any]) -> Schema:
     try:
         schema: Any = chain.get_input_jsonschema()
     except Exception:  # pydantic cannot describe it, such as a TypedDict of `typing` in Python 3.11
-        schema = _schema_of_type(_annotated_type(chain))
+        try:  # of the state of a graph or of an annotated parameter
+            hints = get_type_hints(_annotated_type(chain))
+            shown = {name: hint for name, hint in hints.items() if not name.startswith("_")}
+            schema = TypeAdapter(TypedDict("State", shown, total=False)).json_schema()  # type: ignore[operator]
+        except Exception:  # a type without hints or without a JSON schema; the question is then passed as it is
+            schema = {}
     return _resolved(schema, schema)
-
-
-def _schema_of_type(kind: Any) -> Schema:
-    """Return the JSON schema of the state of a graph or of an annotated parameter; empty if it is unknown."""
-    try:
-        hints = {name: hint for name, hint in get_type_hints(kind).items() if not name.startswith("_")}
-        return TypeAdapter(TypedDict("State", hints, total=False)).json_schema()  # type: ignore[operator]
-    except Exception:  # of a type without hints or without a JSON schema; the question is then passed as it is
-        return {}
 
 
 def _annotated_type(chain: Runnable[Any, Any]) -> Any:

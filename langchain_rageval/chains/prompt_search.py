@@ -215,6 +215,7 @@ def _outputs_of(calls: Iterable[ModelCall]) -> dict[ModelCall, _Words]:
     return {call: _Words(call.output) for call in finished}
 
 
+@dataclass(eq=False)
 class _Run:
     """A run of a chain: what its prompts may hold.
 
@@ -226,19 +227,18 @@ class _Run:
         examples: examples in prompts.
     """
 
-    def __init__(
-        self,
-        question: str,
-        chunks: Sequence[Chunk],
-        outputs: Mapping[ModelCall, _Words],
-        queries: Sequence[tuple[str, float]],
-        examples: Sequence[str],
-    ) -> None:
-        self.outputs, self._examples = outputs, examples
-        self._chunks, self._asked = chunks, _Words(question)
-        self._texts = [_Words(chunk.text.strip()) for chunk in chunks]
-        self._queries = [(_Words(query), time) for query, time in queries if query.strip() != question.strip()]
-        self._drafts = {call for call in outputs if self._is_draft(call)}
+    question: str
+    chunks: Sequence[Chunk]
+    outputs: Mapping[ModelCall, _Words]
+    queries: Sequence[tuple[str, float]]
+    examples: Sequence[str]
+
+    def __post_init__(self) -> None:
+        """Split the texts into words, and find the outputs that may be drafts."""
+        self._asked, self._texts = _Words(self.question), [_Words(chunk.text.strip()) for chunk in self.chunks]
+        others = ((query, time) for query, time in self.queries if query.strip() != self.question.strip())
+        self._queries = [(_Words(query), time) for query, time in others]
+        self._drafts = {call for call in self.outputs if self._is_draft(call)}
 
     def read(self, first: Sequence[ModelCall], shortest: int, *, is_own: bool) -> list[Part]:
         """Return the chunks in the prompts of calls, and of the calls whose outputs these hold, in order of the calls.
@@ -268,7 +268,7 @@ class _Run:
         output = self.outputs[call]
         if not output.words or output.words == self._asked.words:
             return False
-        if any(chunk.seen > call.ended and chunk.text.strip() == output.text for chunk in self._chunks):
+        if any(chunk.seen > call.ended and chunk.text.strip() == output.text for chunk in self.chunks):
             return False
         later = {query.joined: len(query.words) for query, time in self._queries if time > call.ended and query.words}
         return 2 * sum(size for query, size in later.items() if query in output.joined) < len(output.words)
@@ -288,7 +288,7 @@ class _Run:
             if sum(map(bool, exact)) < most:
                 continue
             whole = [
-                [place for chunk, at in zip(self._chunks, exact, strict=True) if chunk.seen < one.ended for place in at]
+                [place for chunk, at in zip(self.chunks, exact, strict=True) if chunk.seen < one.ended for place in at]
                 for one in earlier
             ]
             places = dict(zip(earlier, _places(prompt.text, [*earlier.values()], whole), strict=True))
@@ -297,10 +297,10 @@ class _Run:
             prompt.blocked += [_Block(*place) for place in _exact(prompt.text.text, self._asked.text.strip())]
             for query, time in self._queries:
                 prompt.blocked += [_Block(*place, time) for place in _exact(prompt.text.text, query.text.strip())]
-            for example in self._examples:
+            for example in self.examples:
                 prompt.blocked += [_Block(*place) for place in _exact(prompt.text.text, example.strip())]
             held = [one for one, found in places.items() if found and one in self._drafts]
-            parts = _place(prompt, self._chunks, self._texts, exact)
+            parts = _place(prompt, self.chunks, self._texts, exact)
             size = sum(len(part.text) for part in parts) + sum(len(earlier[draft].text) for draft in held)
             if size > best[0]:
                 best = size, held, parts

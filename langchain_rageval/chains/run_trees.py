@@ -109,13 +109,12 @@ class RootRun:
     def see_inputs(self, inputs: Any) -> None:
         """Record the Documents, messages and examples in the inputs of a step."""
         self.documents = self.see(find_documents(inputs)) or self.documents
-        self.see_messages(inputs)
-        self.see_examples(inputs)
-
-    def see_messages(self, inputs: Any) -> None:
-        """Record the first messages in the inputs of steps; or a later list that puts a loaded history before them."""
-        messages = find_messages(inputs)
-        known = self.messages
+        for name in inputs if isinstance(inputs, Mapping) else ():
+            if isinstance(name, str) and _EXAMPLES.search(name):
+                values = inputs[name] if isinstance(inputs[name], list) else [inputs[name]]
+                texts = (getattr(value, "page_content", value) for value in values)
+                self.examples += [text for text in texts if isinstance(text, str) and text.strip()]
+        messages, known = find_messages(inputs), self.messages  # the first, or a list that puts a history before them
         if known is None or (messages and known and len(messages) > len(known) and messages[-len(known) :] == known):
             self.messages = messages
 
@@ -129,14 +128,6 @@ class RootRun:
         if isinstance(saved, Mapping):
             saved = next((saved[name] for name in _MESSAGES if name in saved), None)
         self.messages = [*(saved if isinstance(saved, list | tuple) else ()), *(self.messages or ())]
-
-    def see_examples(self, inputs: Any) -> None:
-        """Record the texts that the inputs of a step, such as a prompt template, name as examples."""
-        for name in inputs if isinstance(inputs, Mapping) else ():
-            if isinstance(name, str) and _EXAMPLES.search(name):
-                values = inputs[name] if isinstance(inputs[name], list) else [inputs[name]]
-                texts = (getattr(value, "page_content", value) for value in values)
-                self.examples += [text for text in texts if isinstance(text, str) and text.strip()]
 
     def see_drop(self, given: Any, retrievals: Sequence[UUID]) -> None:
         """Record what a step was given, and what was retrieved in it: it returned nothing."""
@@ -335,17 +326,14 @@ class RunTrees:
 
     def _add(self, run_id: UUID, node: _Node) -> None:
         self._nodes[run_id.int] = node
-        if len(self._nodes) > _MAX_OPEN:
-            self._evict()
-
-    def _evict(self) -> None:
-        """Drop the oldest tenth of the open runs."""
-        with self._lock:
+        if len(self._nodes) <= _MAX_OPEN:
+            return
+        with self._lock:  # drop the oldest tenth of the open runs
             oldest = list(self._nodes)[: len(self._nodes) // 10 + 1]
-            dropped = [node for key in oldest if (node := self._nodes.pop(key, None)) is not None]
-        for node in dropped:
-            if node.root is not None and node.parent is None and not node.root.is_undecided:
-                self._on_evict(node.root)
+            dropped = [self._nodes.pop(key) for key in oldest if key in self._nodes]
+        for one in dropped:
+            if one.root is not None and one.parent is None and not one.root.is_undecided:
+                self._on_evict(one.root)
 
 
 def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -> RunRecord:

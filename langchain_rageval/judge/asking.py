@@ -16,7 +16,7 @@ from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import JudgeOutputError, JudgeUnavailable
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge, voters_of
-from langchain_rageval.judge.ladder import output_limit, without_fallbacks
+from langchain_rageval.judge.ladder import has_fallbacks, output_limit, without_fallbacks
 from langchain_rageval.judge.panels import Cascade
 from langchain_rageval.judge.parser import StrictJsonOutputParser, UnfitReply
 from langchain_rageval.judge.probabilities import has_verdicts, least_probability, verdict_key
@@ -243,7 +243,7 @@ def _ask_in_modes(
     """
     endpoint = judge._endpoint
     attempts.mode = attempts.mode or endpoint.first_mode
-    alone = endpoint.has_fallbacks and first_error is None
+    alone = has_fallbacks(judge.model) and first_error is None
     while True:
         mode = attempts.mode
         alone = alone and endpoint.is_unproven(mode)
@@ -295,8 +295,7 @@ def _read_reply(
         lower = None if _is_unfinished(str(problem.llm_output or "")) else endpoint.lower_if_ignored(mode, reply)
         attempts.mode, attempts.format_ignored = lower or mode, lower is not None
         raise
-    endpoint.record_server_errors(mode, attempts.server_errors)
-    endpoint.record_success(mode)
+    endpoint.record_success(mode, attempts.server_errors)
     yield ValidReply(endpoint.capabilities)
     request = question.request
     objection = question.objection(answer) or _copied_example(request, answer) or _other_numbers(request, answer)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from langchain_core.globals import get_llm_cache
@@ -18,14 +20,15 @@ from pydantic import BaseModel
 
 from langchain_rageval._internal.cached import PerProcess, cached_property
 from langchain_rageval._internal.redaction import is_private_name, redact_secrets
+from langchain_rageval._version import __version__
 from langchain_rageval.data.notes import Note
+from langchain_rageval.errors import ConfigError
 from langchain_rageval.judge.ladder import (
     ClientFamily,
     Mode,
     OwnRung,
     bound_options,
     client_family,
-    has_fallbacks,
     inner_models,
     is_format_refused,
     is_from_grammar_server,
@@ -51,18 +54,9 @@ from langchain_rageval.run.retry import status_of
 from langchain_rageval.run.turns import gates_of
 
 _SETTINGS = (
-    *(
-        "model",
-        "model_name",
-        "deployment_name",
-        "base_url",
-        "openai_api_base",
-        "azure_endpoint",
-        "temperature",
-        "top_p",
-    ),
-    *("top_k", "seed", "max_tokens", "num_predict", "repetition_penalty", "frequency_penalty", "presence_penalty"),
-    *("reasoning_effort", "profanity_check", "dimensions", "size"),
+    *("model", "model_name", "deployment_name", "base_url", "openai_api_base", "azure_endpoint"),
+    *("temperature", "top_p", "top_k", "seed", "max_tokens", "num_predict", "repetition_penalty", "frequency_penalty"),
+    *("presence_penalty", "reasoning_effort", "profanity_check", "dimensions", "size"),
 )
 _NAMES = ("model", "model_name", "deployment_name")
 
@@ -153,42 +147,36 @@ class EndpointCapabilities:
     gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(partial(AdaptiveLimiter, 1)))
 
 
+@dataclass(eq=False)
 class Endpoint:
     """A judge's model as requests are sent to it. The model is never changed.
 
     Args:
         model: the judge's model.
         mode: the output mode that the user chose or wrote, or "auto".
-        layout: the layout that the user chose, or "auto".
+        chosen_layout: the layout that the user chose, or "auto".
         capabilities: of the same endpoint, if known; otherwise nothing is known yet.
         max_concurrency: most calls to the model at a time; None for one to a model in this process, else no limit.
         probabilities: True to request the log-probabilities of the tokens.
         grammar: whether the server builds a grammar for each request at little cost; None to recognise it.
     """
 
-    def __init__(
-        self,
-        model: Runnable[Any, Any],
-        mode: Mode | OwnRung,
-        layout: Layout | Literal["auto"],
-        capabilities: EndpointCapabilities | None = None,
-        max_concurrency: int | None = None,
-        probabilities: bool = False,
-        grammar: bool | None = None,
-    ) -> None:
-        self.model = model
-        self.capabilities = capabilities or EndpointCapabilities()
-        self._mode = mode
-        self._layout = layout
-        self._max_concurrency = max_concurrency
-        self._probabilities = probabilities
-        self._grammar = grammar
-        self._own_gate = PerProcess(partial(AdaptiveLimiter, max_concurrency))
+    model: Runnable[Any, Any]
+    mode: Mode | OwnRung
+    chosen_layout: Layout | Literal["auto"]
+    capabilities: EndpointCapabilities = field(default_factory=EndpointCapabilities)
+    max_concurrency: int | None = None
+    probabilities: bool = False
+    grammar: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Create the limiter of the calls to the model."""
+        self._own_gate = PerProcess(partial(AdaptiveLimiter, self.max_concurrency))
 
     @cached_property
     def rungs(self) -> list[str]:
         """Ways to request structured output to try, best first."""
-        return ladder(self._family, self._mode)
+        return ladder(self._family, self.mode)
 
     @property
     def first_mode(self) -> RequestMode:
@@ -213,15 +201,10 @@ class Endpoint:
         unknown = self.capabilities.mode is None and not self.capabilities.fails_anyway
         return unknown and (bool(failures) or self._lower(mode) is not None)
 
-    @cached_property
-    def has_fallbacks(self) -> bool:
-        """True if the model has fallbacks."""
-        return has_fallbacks(self.model)
-
     @property
     def layout(self) -> Layout:
         """Order of the parts of a request: the layout that the user chose; "auto" is "contexts_first"."""
-        return "contexts_first" if self._layout == "auto" else self._layout
+        return "contexts_first" if self.chosen_layout == "auto" else self.chosen_layout
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
         """Build the model call of a request.
@@ -238,7 +221,7 @@ class Endpoint:
         if request.limits is not None and self._narrows(request, mode):
             schema = narrow_schema(schema, request.limits, self._output_tokens)
         options = self._family.options(mode.rung, schema, bound_options(self.model))
-        if self._probabilities and not mode.plain_tokens:
+        if self.probabilities and not mode.plain_tokens:
             options = {**self._family.probabilities, **options}
         model = self._uncached if draw else self._unlimited
         if mode.default_temperature:
@@ -262,7 +245,7 @@ class Endpoint:
     @property
     def gates(self) -> Sequence[AdaptiveLimiter]:
         """Limits of calls to the model: that of the user, or one at a time to each engine in this process."""
-        if self._max_concurrency is not None:
+        if self.max_concurrency is not None:
             return (self._own_gate.value,)
         return gates_of(self.model) if self._runs_in_process else ()
 
@@ -272,7 +255,7 @@ class Endpoint:
             return replace(mode, default_temperature=True)
         if not mode.fold_system and is_system_message_refused(error):
             return replace(mode, fold_system=True)
-        if self._probabilities and not mode.plain_tokens and is_log_probability_refused(error):
+        if self.probabilities and not mode.plain_tokens and is_log_probability_refused(error):
             self.capabilities.refuses_log_probabilities = True
             return replace(mode, plain_tokens=True)
         if not is_format_refused(error):
@@ -329,20 +312,20 @@ class Endpoint:
 
     def record_answer(self, answer: BaseModel, message: BaseMessage) -> None:
         """Set the probabilities of the verdicts in an answer if they were requested, and count replies without them."""
-        if self._probabilities:
+        if self.probabilities:
             if assign_probabilities(answer, message):
                 self.capabilities.replies_with_tokens += 1
             else:
                 self.capabilities.replies_without_tokens += 1
 
-    def record_server_errors(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> None:
-        """Mark output modes with server errors (HTTP 5xx) as unusable, because a lower one succeeded."""
+    def record_success(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> None:
+        """Use the mode of a valid reply from now on; a mode that is not the best one is logged once.
+
+        Other output modes in which the same question ended in server errors (HTTP 5xx), `failures`, are unusable.
+        """
         for failed, phrase in failures.items():
             if failed.rung != mode.rung:
                 self.capabilities.unusable.setdefault(failed.rung, phrase)
-
-    def record_success(self, mode: RequestMode) -> None:
-        """Use the mode of a valid reply from now on; a mode that is not the best one is logged once."""
         if self.capabilities.mode != mode:
             self.capabilities.mode = mode
             best = self.rungs[0]
@@ -376,7 +359,7 @@ class Endpoint:
     @property
     def probabilities_note(self) -> Note | None:
         """Note that says that the model returned no token log-probabilities; None if it did, or was not asked."""
-        if not self._probabilities or not self.capabilities.replies_without_tokens:
+        if not self.probabilities or not self.capabilities.replies_without_tokens:
             return None
         code = "some-probabilities" if self.capabilities.replies_with_tokens else "no-probabilities"
         return Note(code, judge=model_identity(self.model))
@@ -396,12 +379,12 @@ class Endpoint:
         if mode.rung != "json_schema" or mode.plain_schema or request.limits is None:
             return False
         known = self._family.grammar or self.capabilities.grammar
-        return isinstance(self._mode, str) and (known if self._grammar is None else self._grammar)
+        return isinstance(self.mode, str) and (known if self.grammar is None else self.grammar)
 
     @cached_property
     def _family(self) -> ClientFamily:
         family = client_family(self.model)
-        return family if isinstance(self._mode, str) else with_own_rung(family, self._mode)
+        return family if isinstance(self.mode, str) else with_own_rung(family, self.mode)
 
     @cached_property
     def _runs_in_process(self) -> bool:
@@ -441,3 +424,63 @@ class Endpoint:
         if isinstance(self._unlimited, BaseChatModel):
             return self._unlimited.model_copy(update={"cache": False})
         return self._unlimited
+
+
+_KEY = "rageval_probe"
+_SMALL_WINDOW = 32_768  # tokens; larger windows rarely need a limit
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndpointProbe:
+    """What an endpoint can do, by a few small requests: `rageval probe` writes it, `Judge(probe=...)` reads it.
+
+    Attributes:
+        judge: class, name and settings of the model.
+        mode: way of requesting structured output that gave a valid reply.
+        narrowed: True if it takes a schema that allows only what is possible for the request.
+        grammar: True if such a schema, new for each request, costs no time.
+        context_window: number of tokens that the model accepts, as the server or the model's profile states it; None if
+            neither does.
+        prefix_cache: True if a request reused the beginning of the last one; None if the server does not report it.
+        log_probabilities: True if replies have the log-probabilities of their tokens.
+        requests_per_minute: limit that the headers of a reply state; None if they state none.
+        tokens_per_minute: likewise.
+        requests: number of requests that the probe took.
+    """
+
+    judge: str
+    mode: str
+    narrowed: bool = False
+    grammar: bool = False
+    context_window: int | None = None
+    prefix_cache: bool | None = None
+    log_probabilities: bool = False
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
+    requests: int = 0
+
+    @classmethod
+    def load(cls, path: str | Path) -> EndpointProbe:
+        """Read a probe from a file.
+
+        Raises:
+            ConfigError: if the file cannot be read, or is not a probe.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            known = {field.name for field in fields(cls)}
+            return cls(**{name: value for name, value in content[_KEY].items() if name in known})
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{path} is not a probe ({error}): write one with `rageval probe --out FILE`") from None
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the probe to a file."""
+        content = {_KEY: asdict(self), "version": __version__}
+        Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of `Judge` that fit the endpoint, besides `probe`."""
+        window = self.context_window
+        limit = {"max_context_tokens": window // 2} if window is not None and window <= _SMALL_WINDOW else {}
+        return {"mode": self.mode, "grammar": self.grammar, **limit}

@@ -16,9 +16,8 @@ from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.endpoint import Endpoint, RequestMode, model_identity
+from langchain_rageval.judge.endpoint import Endpoint, EndpointCapabilities, EndpointProbe, RequestMode, model_identity
 from langchain_rageval.judge.ladder import Mode, OwnRung, rung_name
-from langchain_rageval.judge.probe import EndpointProbe
 from langchain_rageval.prompts.layout import Layout
 from langchain_rageval.prompts.promptset import PromptSet, languages
 from langchain_rageval.text.language import detect_language
@@ -102,26 +101,16 @@ class Judge:
             raise ConfigError(f"probabilities must be True or False, got {self.probabilities!r}")
         if self.grammar not in (None, True, False):
             raise ConfigError(f"grammar must be True, False or None, got {self.grammar!r}")
-        endpoint = Endpoint(
-            self.model,
-            self.mode,
-            self.layout,
-            max_concurrency=self.max_concurrency,
-            probabilities=self.probabilities,
-            grammar=self.grammar,
-        )
-        object.__setattr__(self, "_endpoint", endpoint)
-
-        if self.probe is not None:
-            self._use_probe(self.probe if isinstance(self.probe, EndpointProbe) else EndpointProbe.load(self.probe))
-
-    def _use_probe(self, probe: EndpointProbe) -> None:
-        known = self._endpoint.capabilities
-        known.probed, known.refuses_log_probabilities = True, not probe.log_probabilities
-        known.refuses_own_schemas = probe.mode == "json_schema" and not probe.narrowed
-        known.grammar = probe.grammar
+        found, limits = EndpointCapabilities(), (self.max_concurrency, self.probabilities, self.grammar)
+        object.__setattr__(self, "_endpoint", Endpoint(self.model, self.mode, self.layout, found, *limits))
+        if self.probe is None:
+            return
+        probe = self.probe if isinstance(self.probe, EndpointProbe) else EndpointProbe.load(self.probe)
+        found.probed, found.refuses_log_probabilities = True, not probe.log_probabilities
+        found.refuses_own_schemas = probe.mode == "json_schema" and not probe.narrowed
+        found.grammar = probe.grammar
         if self.mode in ("auto", probe.mode):
-            known.mode = RequestMode(probe.mode) if probe.mode in self._endpoint.rungs else None
+            found.mode = RequestMode(probe.mode) if probe.mode in self._endpoint.rungs else None
 
     @classmethod
     def of(cls, judge: JudgeLike) -> Judge:

@@ -101,10 +101,10 @@ class _RecordingEndpoint(Endpoint):
         self.log.repeated = self.log.repeated or bool(tail) or request.repeated
         return super().call(request, mode, tail, draw)
 
-    def record_success(self, mode: RequestMode) -> None:
+    def record_success(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> None:
         """Record which request mode (such as JSON schema or tool call) led to a valid reply."""
         self.log.rungs[mode.rung] += 1
-        super().record_success(mode)
+        super().record_success(mode, failures)
 
 
 FACTS, NO_FACTS = "facts", "no facts"

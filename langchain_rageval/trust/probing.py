@@ -14,9 +14,9 @@ from langchain_rageval.data.schema import Sample, Score
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.evaluation.canaries import canary_metric
 from langchain_rageval.evaluation.dry_run import context_window
+from langchain_rageval.judge.endpoint import EndpointProbe
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.ladder import client_family, inner_models
-from langchain_rageval.judge.probe import EndpointProbe
 from langchain_rageval.metrics.structure import score_sample
 from langchain_rageval.run.budget import Budget
 from langchain_rageval.run.governor import Governor

@@ -13,7 +13,7 @@ from langchain_openai import ChatOpenAI
 
 from langchain_rageval import ConfigError, Judge, evaluate, faithfulness, load_judge
 from langchain_rageval.cli.main import run as cli
-from langchain_rageval.judge.probe import EndpointProbe
+from langchain_rageval.judge.endpoint import EndpointProbe
 from langchain_rageval.trust.probing import probe_judge
 
 
