@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
-from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableConfig
 from pydantic import ConfigDict, InstanceOf
 
-from langchain_rageval.run.drivers import adrive, drive
-from langchain_rageval.run.requests import Embed, Operation
-from langchain_rageval.run.run import Run, Traced
+from langchain_rageval.run.run import Traced
 from langchain_rageval.testset.candidate import Candidate, Reason
-from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.row import TestsetRow
 
 _BLOCK = 256  # questions that are compared with all earlier ones in one matrix product
@@ -104,40 +99,6 @@ class AcceptedQuestions:
 def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
     """Return the texts of a question and of the turns before it."""
     return (candidate.question.casefold(), *(turn.text for turn in candidate.chat_history))
-
-
-class QuestionVectors(Traced[list[str], dict[str, Any]]):
-    """Step that embeds questions in one batch: unit vectors by question, None for one without direction.
-
-    Attributes:
-        embeddings: embeddings of questions; None embeds nothing.
-        store: passages that are embedded too, unless they are already; None for questions alone.
-    """
-
-    in_traces: ClassVar[bool] = False
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
-    embeddings: InstanceOf[Embeddings] | None
-    store: InstanceOf[Docstore] | None = None
-
-    def _do(self, input: list[str], config: RunnableConfig) -> dict[str, Any]:
-        return drive(self._work(input), Run.of(config), config)
-
-    async def _ado(self, input: list[str], config: RunnableConfig) -> dict[str, Any]:
-        return await adrive(self._work(input), Run.of(config), config)
-
-    def _work(self, questions: list[str]) -> Operation[dict[str, Any]]:
-        if self.store is not None:
-            yield from embed_passages(self.store)
-        if self.embeddings is None or not questions:
-            return dict.fromkeys(questions)
-        vectors = yield Embed(self.embeddings, questions)
-        return dict(zip(questions, map(_to_unit_vector, vectors), strict=True))
-
-
-def _to_unit_vector(vector: Any) -> Any:
-    length = float(np.linalg.norm(vector))
-    return vector / length if isfinite(length) and length > 0 else None
 
 
 class NewQuestion(Traced[Candidate, Candidate]):

@@ -284,8 +284,13 @@ class Docstore:
         return matrix
 
     def _search(self, store: VectorStore, passage: Passage, floor: float, ceiling: float, k: int) -> list[Passage]:
-        results = _search_with_scores(store, passage.text, k + _EXTRA_RESULTS)
-        if _are_cosines([score for _, score in results]):
+        results: Sequence[tuple[Document, float | None]]
+        try:
+            results = store.similarity_search_with_score(passage.text, k=k + _EXTRA_RESULTS)
+        except NotImplementedError:
+            results = [(document, None) for document in store.similarity_search(passage.text, k=k + _EXTRA_RESULTS)]
+        scores = [score for _, score in results if score is not None and abs(score) <= _MAX_COSINE]
+        if len(scores) == len(results) and scores == sorted(scores, reverse=True):  # distances grow and may exceed 1
             results = [(doc, score) for doc, score in results if score is not None and floor <= score < ceiling]
         others = {doc.page_content: doc for doc, _ in results if doc.page_content != passage.text}
         return [self._passage_of_result(document) for document in others.values()][:k]
@@ -324,20 +329,6 @@ def embed_passages(store: Docstore) -> Operation[None]:
     """
     if store.vectorstore is None and store._unit_vectors is None:
         store._unit_vectors = yield Shared((store, "embedded"), store._embed())
-
-
-def _search_with_scores(store: VectorStore, text: str, count: int) -> Sequence[tuple[Document, float | None]]:
-    """Search a vector store, the nearest document first; scores are None if the store returns none."""
-    try:
-        return store.similarity_search_with_score(text, k=count)
-    except NotImplementedError:
-        return [(document, None) for document in store.similarity_search(text, k=count)]
-
-
-def _are_cosines(scores: Sequence[float | None]) -> bool:
-    """Return True if the scores of results, the nearest first, can be cosines: distances grow and may exceed 1."""
-    valid = [score for score in scores if score is not None and abs(score) <= _MAX_COSINE]
-    return len(valid) == len(scores) and valid == sorted(valid, reverse=True)
 
 
 def _passages(documents: Iterable[Document], splitter: TextSplitter | None, unnamed: str = "") -> Iterator[Passage]:

@@ -84,9 +84,7 @@ def evolution_branch(
     writer: JudgeLike,
     critic: JudgeLike,
     docstore: Docstore | None = None,
-    *,
-    max_rewrites: int = 2,
-    steps: Mapping[str, Any] | None = None,
+    steps: Mapping[str, Any] = MappingProxyType({}),
 ) -> CandidateStep:
     """Return the step that applies an evolution and then `compress`, `question_filter` and `evolution_filter`.
 
@@ -98,14 +96,13 @@ def evolution_branch(
         writer: model that evolves, compresses and rewrites the question.
         critic: model that reviews and compares questions.
         docstore: source of near and neighbouring passages.
-        max_rewrites: maximum number of rewrites of a rejected question.
         steps: steps to use instead of new ones, under the names of the three functions above; other keys are ignored.
     """
-    steps = steps or {}
     first = evolve(kind, writer, docstore)
-    review = steps.get("question_filter") or question_filter(critic, writer, docstore, max_rewrites=max_rewrites)
+    review = steps.get("question_filter") or question_filter(critic, writer, docstore)
     if not kind.asks_more:
-        review = review.without_rewrites() if isinstance(review, QuestionFilter) else review
+        if isinstance(review, QuestionFilter):
+            review = review.model_copy(update={"rewrite_step": None})
         return EvolutionBranch(name=kind.name, parts=(first, review), asks_more=False)
     shorten = steps.get("compress") or compress(writer)
     compare = steps.get("evolution_filter") or evolution_filter(critic)
@@ -188,7 +185,7 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
             )
         if critic is None:
             return evolve(self.kind, writer, docstore)
-        return evolution_branch(self.kind, writer, critic, docstore, steps=services)
+        return evolution_branch(self.kind, writer, critic, docstore, services)
 
     def _do(self, input: Candidate, config: RunnableConfig) -> Candidate:
         if input.rejected or self.kind is None:
@@ -436,7 +433,8 @@ def normalize_shares(distribution: Any) -> dict[Branch, float]:
         ConfigError: if an evolution does not exist, a share is not above 0, or there is none.
     """
     pairs = [(share, key) for key, share in distribution.items()] if isinstance(distribution, Mapping) else distribution
-    if not isinstance(pairs, list | tuple) or not all(map(_is_pair, pairs)):
+    are_pairs = isinstance(pairs, list | tuple) and all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs)
+    if not are_pairs:
         raise ConfigError(
             "distribution must be a mapping of evolutions to shares, or a list of pairs (share, evolution), "
             f"got {distribution!r}"
@@ -458,10 +456,6 @@ def normalize_shares(distribution: Any) -> dict[Branch, float]:
         )
     total = sum(shares.values())
     return {branch: share / total for branch, share in shares.items()}
-
-
-def _is_pair(item: Any) -> bool:
-    return isinstance(item, list | tuple) and len(item) == 2
 
 
 def branch_of_names(names: str, own: Mapping[str, Evolution] = MappingProxyType({})) -> Branch | None:

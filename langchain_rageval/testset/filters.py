@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, Self
+from typing import Any
 
 from langchain_rageval.errors import check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike
@@ -72,10 +72,6 @@ class QuestionFilter(CandidateStep):
     def judges(self) -> Sequence[Judge]:
         """Critic, and the writer that rewrites, if there is one."""
         return [*super().judges, *(self.rewrite_step.judges if self.rewrite_step else ())]
-
-    def without_rewrites(self) -> Self:
-        """Return a copy that rejects a question instead of rewriting it."""
-        return self.model_copy(update={"rewrite_step": None})
 
     @property
     def instrument(self) -> Mapping[str, Any]:

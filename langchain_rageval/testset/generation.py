@@ -10,9 +10,11 @@ from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Itera
 from contextlib import aclosing, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from langchain_rageval._internal.code_identity import short_digest
@@ -25,16 +27,12 @@ from langchain_rageval.run.drivers import astream_results
 from langchain_rageval.run.governor import Governor
 from langchain_rageval.run.journal import Journal
 from langchain_rageval.run.progress import Progress
+from langchain_rageval.run.requests import Embed, Operation
 from langchain_rageval.run.run import CallOptions, Run, build_run
 from langchain_rageval.run.usage import tokens_in
-from langchain_rageval.testset.accepted_questions import (
-    AcceptedQuestions,
-    NewQuestion,
-    QuestionVectors,
-    reject_duplicate,
-)
+from langchain_rageval.testset.accepted_questions import AcceptedQuestions, NewQuestion, reject_duplicate
 from langchain_rageval.testset.candidate import EMBED, Candidate, CandidateStep, Passage, Reason, StepUsage
-from langchain_rageval.testset.docstore import Docstore
+from langchain_rageval.testset.docstore import Docstore, embed_passages
 from langchain_rageval.testset.evolutions import (
     Branch,
     adds_passage,
@@ -184,10 +182,20 @@ class Generation:
         if self._owns_journal and self.journal is not None:
             self.journal.close()
 
-    def vectors(self, *, passages: bool = False) -> QuestionVectors:
-        """Return the step that embeds questions, and with `passages` also these."""
-        embeddings = None if self.settings.dedupe is None else self.settings.embeddings
-        return QuestionVectors(embeddings=embeddings, store=self.store if passages else None)
+    def vectors(self, questions: Sequence[str], *, passages: bool = False) -> Operation[dict[str, Any]]:
+        """Embed questions in one batch, and with `passages` also these, unless they are embedded already.
+
+        Returns:
+            Unit vectors by question; None for one without direction, and for all if only equal ones are duplicates.
+        """
+        if passages:
+            yield from embed_passages(self.store)
+        if self.settings.dedupe is None or not questions:
+            return dict.fromkeys(questions)
+        vectors = yield Embed(self.settings.embeddings, questions)
+        lengths = [float(np.linalg.norm(vector)) for vector in vectors]
+        units = [v / n if isfinite(n) and n > 0 else None for v, n in zip(vectors, lengths, strict=True)]
+        return dict(zip(questions, units, strict=True))
 
     @property
     def adds_similar(self) -> bool:
@@ -208,9 +216,11 @@ class Generation:
 
     def next_round(self) -> dict[int, Candidate]:
         """Return new candidates (questions to generate) by row number; empty if the run is over."""
+        failed = all(one.has_failed for one in self._last_results)
+        self._failures = self._failures + len(self._last_results) if failed else 0
         if any(one.rejected == Reason.BUDGET_SPENT for one in self._last_results):
             self.stop_reason = Reason.BUDGET_SPENT
-        elif self._failed_in_a_row() >= _MOST_FAILURES:
+        elif self._failures >= _MOST_FAILURES:
             self.stop_reason = f"the last {self._failures} attempts failed"
         elif self.scheduler.hopeless:
             self.stop_reason = self.scheduler.hopeless
@@ -279,13 +289,6 @@ class Generation:
         notes = list(self.notes(len(candidates), broken_off))
         rows = [self.to_row(candidate) for candidate in candidates]
         return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self.usages())
-
-    def _failed_in_a_row(self) -> int:
-        """Return the number of attempts in the last rounds of which every attempt failed."""
-        self._failures = (
-            self._failures + len(self._last_results) if all(one.has_failed for one in self._last_results) else 0
-        )
-        return self._failures
 
     def notes(self, n_rows: int, broken_off: bool = False) -> Generator[str]:
         """Yield the notes of a test set of a number of rows."""

@@ -25,6 +25,7 @@ from pydantic.json_schema import SkipJsonSchema
 from langchain_rageval.errors import ConfigError, EmptyTestsetError, check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
+from langchain_rageval.run.drivers import adrive, drive
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
@@ -287,18 +288,18 @@ class TestsetGenerator(GeneratorSettings):
             SampleError: if an item is no sample.
         """
         adoption = self._new_adoption(questions, documents, redact)
-        generation, config = adoption.generation, adoption.generation.embed_run.into({})
+        generation, vectors = adoption.generation, adoption.generation.vectors(adoption.texts, passages=True)
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
-            candidates = adoption.candidates(generation.vectors(passages=True).invoke(adoption.texts, config))
+            candidates = adoption.candidates(drive(vectors, generation.embed_run, {}))
             generation.settle(adoption.attempts(candidates), adoption.results.append, progress)
         return self._adopted(adoption)
 
     async def aadopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
         """Like `adopt`, but calls the models' async methods on the caller's event loop."""
         adoption = self._new_adoption(questions, documents, redact)
-        generation, config = adoption.generation, adoption.generation.embed_run.into({})
+        generation, vectors = adoption.generation, adoption.generation.vectors(adoption.texts, passages=True)
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:
-            candidates = adoption.candidates(await generation.vectors(passages=True).ainvoke(adoption.texts, config))
+            candidates = adoption.candidates(await adrive(vectors, generation.embed_run, {}))
             await generation.asettle(adoption.attempts(candidates), adoption.results.append, progress)
         return self._adopted(adoption)
 
@@ -429,16 +430,15 @@ class TestsetGenerator(GeneratorSettings):
         for step in (*self.steps.values(), *self.distribution):
             check_sync(step)
         with self._show_rows(generation) as progress, generation:
-            embed_config, embed = generation.embed_run.into(config), generation.vectors()
-            first = generation.vectors(passages=generation.adds_similar)
-            generation.start(first.invoke(generation.present_questions, embed_config))
+            run, present = generation.embed_run, generation.present_questions
+            generation.start(drive(generation.vectors(present, passages=generation.adds_similar), run, config))
             while starts := generation.next_round():
                 finished: dict[int, Candidate] = {}
                 with closing(generation.results(generation.attempts(starts, config))) as results:
                     for number, result in zip(starts, results, strict=True):
                         finished[number] = result
                         if one_by_one or len(finished) == len(starts):
-                            vectors = embed.invoke(generation.questions_of(finished), embed_config)
+                            vectors = drive(generation.vectors(generation.questions_of(finished)), run, config)
                             yield from _count_rows(generation.accept(finished, vectors), progress)
                             finished.clear()
 
@@ -446,16 +446,15 @@ class TestsetGenerator(GeneratorSettings):
         self, generation: Generation, config: RunnableConfig, *, one_by_one: bool = False
     ) -> AsyncGenerator[TestsetRow]:
         with self._show_rows(generation) as progress, generation:
-            embed_config, embed = generation.embed_run.into(config), generation.vectors()
-            first = generation.vectors(passages=generation.adds_similar)
-            generation.start(await first.ainvoke(generation.present_questions, embed_config))
+            run, present = generation.embed_run, generation.present_questions
+            generation.start(await adrive(generation.vectors(present, passages=generation.adds_similar), run, config))
             while starts := generation.next_round():
                 numbers, finished = iter(starts), dict[int, Candidate]()
                 async with aclosing(generation.aresults(generation.attempts(starts, config))) as results:
                     async for result in results:
                         finished[next(numbers)] = result
                         if one_by_one or len(finished) == len(starts):
-                            vectors = await embed.ainvoke(generation.questions_of(finished), embed_config)
+                            vectors = await adrive(generation.vectors(generation.questions_of(finished)), run, config)
                             for row in _count_rows(generation.accept(finished, vectors), progress):
                                 yield row
                             finished.clear()

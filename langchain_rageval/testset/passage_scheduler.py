@@ -135,7 +135,8 @@ class PassageScheduler:
         self._give_up()
         self._replant()
         rows = {n: row for n, row in enumerate(self.rows) if row.open and row.evolution not in self.given_up}
-        drawn = {number: self._draw(row) for number, row in rows.items() if self._may_draw(row)}
+        roots = [n for n, row in rows.items() if row.tree and row.evolution == simple]
+        drawn = {number: self._draw(rows[number]) for number in (rows if self._branches is None else roots)}
         candidates = {number: self._new_candidate(passage) for number, passage in drawn.items() if passage}
         for number, row in rows.items():
             if row.tree and row.tree.root and row.evolution != simple:
@@ -181,11 +182,11 @@ class PassageScheduler:
         self._failed.add(drawn.id)
         self._written += candidate.rejected not in _UNWRITTEN
         self._repeated += candidate.rejected == Reason.DUPLICATE
-        if candidate.rejected in (Reason.PASSAGE_REJECTED, Reason.NO_KEYPHRASE):
+        if candidate.rejected in _UNWRITTEN:
             self._exhausted.add(drawn.id)
             self._undrawn = deque(passage for passage in self._undrawn if passage.id != drawn.id)
         if row.tree:
-            row.tree = row.tree if not evolves else None
+            row.tree = None if evolves else row.tree
             return
         suitable = candidate.rejected == Reason.NOT_EVOLVED or (evolves and candidate.rejected in _EVOLVED)
         row.retry_passage = drawn if suitable and self._draws[drawn.id] == 1 else None
@@ -229,15 +230,10 @@ class PassageScheduler:
         """Group the open rows that cannot be filled in their trees into new trees."""
         if self._branches is None:
             return
-        barren = {
-            id(row.tree) for row in self.rows if row.evolution == simple and not row.open and row.accepted is None
-        }
+        ended = [row for row in self.rows if row.evolution == simple and not row.open and row.accepted is None]
+        barren = {id(row.tree) for row in ended}
         rows = [row for row in self.rows if row.open and not (row.evolution == simple and row.tree)]
         self._plant([r for r in rows if r.tree is None or id(r.tree) in barren or r.evolution in self.given_up])
-
-    def _may_draw(self, row: RowState) -> bool:
-        """Return True if a row starts from a passage, and not from the reviewed question of its tree."""
-        return self._branches is None or (row.tree is not None and row.evolution == simple)
 
     def _draw(self, row: RowState) -> Passage | None:
         if row.retry_passage is not None:
@@ -249,7 +245,8 @@ class PassageScheduler:
                     self._leave_out(part)
                     row.evolution = compose(other for other in parts_of(row.evolution) if other != part)
         wanted: list[Branch] = []
-        for branch in self._evolutions_of(row):
+        same_tree = [other.evolution for other in self.rows if other.tree is row.tree and other.open]
+        for branch in same_tree if row.tree else [row.evolution]:
             wanted += [branch] if self._is_possible(*wanted, branch) else []
         for _ in range(2):
             for index, passage in enumerate(self._undrawn):
@@ -262,9 +259,9 @@ class PassageScheduler:
     def _suits(self, branch: Branch, passage: Passage) -> bool:
         """Return True if a passage has what the evolutions of a branch need: numbers, or another passage."""
         needs_numbers = any(kind.needs_numbers for kind in kinds_of(branch))
-        return not (
-            (needs_numbers and not has_numbers(passage)) or (adds_passage(branch) and not self._has_similar(passage))
-        )
+        if needs_numbers and not has_numbers(passage):
+            return False
+        return not adds_passage(branch) or self._has_similar(passage)
 
     def _is_possible(self, *branches: Branch) -> bool:
         """Return True if one passage has what all branches need."""
@@ -276,12 +273,6 @@ class PassageScheduler:
         self.rejected[reason] += 1
         names = self.left_out.setdefault(reason, [])
         names += [] if part.get_name() in names else [part.get_name()]
-
-    def _evolutions_of(self, row: RowState) -> list[Branch]:
-        """Return the evolutions for which a passage of a row must be suitable: those of its tree."""
-        if row.tree is None:
-            return [row.evolution]
-        return [other.evolution for other in self.rows if other.tree is row.tree and other.open]
 
     def _refill(self) -> None:
         """Make passages available again that can give another question; failed passages only if there are no others."""

@@ -45,12 +45,8 @@ def mark_sentences(sentences: Iterable[str], passages: Sequence[str], *, nearest
 def _same_words(sentence: str, text: str) -> list[tuple[int, int]]:
     pattern = r"\s+".join(map(re.escape, sentence.strip(" .!?…«»“”\"'").split()))
     spans = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
-    return [span for span in spans if not any(_in_word(text, at) for at in span)]
-
-
-def _in_word(text: str, at: int) -> bool:
-    """Return True if a word continues across a place of the text."""
-    return 0 < at < len(text) and text[at - 1].isalnum() and text[at].isalnum()
+    between = [(span, (text[at - 1 : at + 1] for at in span if 0 < at < len(text))) for span in spans]
+    return [span for span, pairs in between if not any(map(str.isalnum, pairs))]  # which a word continues across
 
 
 def _nearest(sentence: str, known: Mapping[str, set[str]]) -> Iterator[str]:

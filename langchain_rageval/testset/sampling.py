@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -65,9 +66,8 @@ def _is_chosen(passage: Passage, name: str, values: Iterable[Any]) -> bool:
 
 
 def _matches(own: str, value: Any) -> bool:
-    return own == str(value) or (
-        isinstance(value, str) and "*" in value and fnmatchcase(own, value.replace("[", "[[]"))
-    )
+    is_pattern = isinstance(value, str) and "*" in value
+    return own == str(value) or (is_pattern and fnmatchcase(own, value.replace("[", "[[]")))
 
 
 def _values(passage: Passage, name: str) -> list[Any]:
@@ -99,11 +99,10 @@ def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source")
         seed: random seed; the same seed gives the same order on every machine, whatever the order of the documents.
         stratify: name of the metadata that divides the passages into strata, such as "topic".
     """
-    strata: dict[str, list[Passage]] = {}
+    strata: dict[str, list[Passage]] = defaultdict(list)
     for passage in passages:
-        strata.setdefault(
-            passage.source if stratify == "source" else ", ".join(sorted(map(str, _values(passage, stratify)))), []
-        ).append(passage)
+        own = [passage.source] if stratify == _SOURCE else sorted(map(str, _values(passage, stratify)))
+        strata[", ".join(own)].append(passage)
     return spread(strata, Random(seed))
 
 

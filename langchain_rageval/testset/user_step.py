@@ -209,11 +209,7 @@ def _name_of(runnable: Runnable[Any, Any]) -> str:
         runnable = runnable.bound
     if isinstance(runnable, CandidateStep | RunnableSerializable) and runnable.name:
         return str(runnable.name)
-    return (
-        ""
-        if not isinstance(runnable, RunnableLambda) or runnable.get_name() == "RunnableLambda"
-        else runnable.get_name()
-    )
+    return runnable.get_name().replace("RunnableLambda", "") if isinstance(runnable, RunnableLambda) else ""
 
 
 _LOG = logging.getLogger("langchain_rageval")

@@ -271,17 +271,6 @@ def test_the_thread_of_a_snapshot_names_its_conversation():
     ]
 
 
-def test_contexts_in_the_message_of_the_assistant_are_those_of_its_turn():
-    turns = [
-        DeepEvalTurn("user", "q"),
-        DeepEvalTurn("assistant", "a", ["c1", "c2"]),
-        *FORMS["a ConversationalTestCase of DeepEval"].turns,
-    ]
-    samples = samples_of(ConversationalTestCase(turns, scenario="support"))
-    assert [sample.contexts for sample in samples] == [["c1", "c2"], None, None]
-    assert {sample.metadata["scenario"] for sample in samples} == {"support"}
-
-
 def test_a_reference_of_the_record_belongs_to_its_last_turn():
     first, second = samples_of({**FORMS["a LangGraph state"], "reference": "1195"})
     assert (first.references, second.references) == ([], ["1195"])

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from helpers.each import each
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, ToolMessage
 from langsmith.schemas import Example, Run
 from pydantic import BaseModel, ConfigDict
 
@@ -57,32 +57,6 @@ def test_all_fields_in_reference_outputs_are_references():
 def test_outputs_without_any_known_name_go_to_the_metadata():
     found = read_fields({"question": "q", "outputs": {"label": 1, "split": "x"}})
     assert found == {"question": "q", "metadata": {"label": 1, "split": "x"}}
-
-
-def test_langgraph_messages_give_the_last_question_its_answer_and_the_documents_of_the_tools():
-    messages = [
-        SystemMessage("Be brief."),
-        HumanMessage("Hello?"),
-        AIMessage("Hi."),
-        HumanMessage([{"type": "text", "text": "Capital of "}, {"type": "text", "text": "France?"}]),
-        AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "1"}]),
-        ToolMessage("Paris ...", tool_call_id="1", artifact=[PARIS]),
-        ToolMessage("Lyon ...", tool_call_id="2", artifact=[LYON]),
-        ToolMessage("2 + 2", tool_call_id="3", artifact={"sum": 4}),
-        AIMessage("Paris."),
-        AIMessage(""),
-    ]
-    assert read_fields({"messages": messages}) == {
-        "question": "Capital of France?",
-        "answer": "Paris.",
-        "contexts": [PARIS.page_content, LYON.page_content],
-        "context_ids": ["d1", "d2"],
-        "history": [{"role": "user", "text": "Hello?"}, {"role": "assistant", "text": "Hi."}],
-        "metadata": {
-            "context_sources": ["atlas", "2"],
-            "tool_calls": [{"name": "search", "args": {}, "id": "1", "type": "tool_call"}],
-        },
-    }
 
 
 @pytest.mark.parametrize("messages", [[("Anna", "Hi."), ("Ivan", "Hi.")], [{"role": "critic", "content": "no"}], ["q"]])

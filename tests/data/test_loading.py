@@ -120,16 +120,15 @@ def test_csv_cells_of_a_megabyte_are_read_and_the_limit_of_csv_stays(tmp_path):
 
 def test_arguments_and_the_file_are_checked_at_the_call(tmp_path):
     path = written(tmp_path / "a.jsonl", "")
-    with pytest.raises(ConfigError, match=r"^on_error must be 'raise' or 'skip', got 'ignore'$"):
-        load_samples(path, on_error="ignore")
-    with pytest.raises(ConfigError, match="'q' is not a field: use one of id, "):
-        load_samples(path, fields={"q": "question"})
-    with pytest.raises(ConfigError, match=r"b\.jsonl does not exist: pass the path of an existing file$"):
-        load_samples(tmp_path / "b.jsonl")
-    with pytest.raises(ConfigError, match=r"is a directory: pass the path of an existing file$"):
-        load_samples(tmp_path)
-    with pytest.raises(ConfigError, match=r"expected one of \.jsonl, .*, got '\.txt': convert the file$"):
-        load_samples(written(tmp_path / "a.txt", ""))
+    for given, options, message in (
+        (path, {"on_error": "ignore"}, "on_error must be 'raise' or 'skip', got 'ignore'$"),
+        (path, {"fields": {"q": "question"}}, "'q' is not a field: use one of id, "),
+        (tmp_path / "b.jsonl", {}, r"b\.jsonl does not exist: pass the path of an existing file$"),
+        (tmp_path, {}, "is a directory: pass the path of an existing file$"),
+        (written(tmp_path / "a.txt", ""), {}, r"expected one of \.jsonl, .*, got '\.txt': convert the file$"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            load_samples(given, **options)
 
 
 def test_parquet_without_pyarrow_is_rejected_at_the_call_with_the_command_that_installs_it(tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 import logging
+import re
 
 import pytest
 from helpers.texts import expected, sample_of, unpacked
@@ -135,21 +136,15 @@ def test_invalid_judgments_are_rejected(written, line, problem):
 def test_options_that_do_not_fit_the_file_are_rejected_at_the_call(written, tmp_path):
     run, samples = written("a.run", "q Q0 b 1 1 me"), written("a.jsonl", '{"question": "q"}')
     topics = written("topics.tsv", "no tab")
-    with pytest.raises(
-        ConfigError, match=r"qrels and topics apply only to TREC runs; put relevance and question into the samples$"
+    only = "qrels and topics apply only to TREC runs; put relevance and question into the samples"
+    for path, options, message in (
+        (samples, {"qrels": run}, only),
+        (samples, {"topics": {"q": "?"}}, only),
+        (run, {"fields": {"question": "q"}}, "fields do not apply to TREC runs, whose columns are fixed; omit them"),
+        (run, {"qrels": tmp_path / "nowhere"}, "nowhere does not exist: pass the path of an existing file"),
+        (run, {"topics": tmp_path}, "is a directory: pass the path of an existing file"),
     ):
-        load_samples(samples, qrels=run)
-    with pytest.raises(
-        ConfigError, match=r"qrels and topics apply only to TREC runs; put relevance and question into the samples$"
-    ):
-        load_samples(samples, topics={"q": "?"})
-    with pytest.raises(
-        ConfigError, match=r"a.run: fields do not apply to TREC runs, whose columns are fixed; omit them$"
-    ):
-        load_samples(run, {"question": "q"})
-    with pytest.raises(ConfigError, match=r"nowhere does not exist: pass the path of an existing file$"):
-        load_samples(run, qrels=tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match=r"is a directory: pass the path of an existing file$"):
-        load_samples(run, topics=tmp_path)
+        with pytest.raises(ConfigError, match=f"{re.escape(message)}$"):
+            load_samples(path, **options)
     with pytest.raises(ConfigError, match=r"topics\.tsv, line 1: expected id, tab and question, got 'no tab'"):
         list(load_samples(run, topics=topics))

@@ -10,8 +10,9 @@ from helpers.scripted import Scripted, human_of
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
+from langchain_rageval import HashingEmbeddings, OfflineJudge
 from langchain_rageval.prompts.layout import read_inputs, read_title
-from langchain_rageval.testset import Passage
+from langchain_rageval.testset import Passage, TestsetGenerator
 
 TOPICS = ("поле", "щавель", "глинозём", "кирпич", "свирель", "якорь", "мельница", "оброк", "полис", "ипотека")
 
@@ -140,3 +141,32 @@ def rejecting(**shares: float) -> Writer:
         return {"reason": "ответа нет", "passages": numbers}
 
     return Writer(PassageGrades=grades, QuestionReview=review, QuestionComparison=compare, NeededPassages=needed)
+
+
+class Killed(BaseException):
+    """End of a process in the middle of a run."""
+
+
+def dying(writer: Writer, calls: float) -> Writer:
+    """Return the writer, which is killed after a number of calls; the journal identifies it by its version."""
+
+    def answer(messages: Any) -> Any:
+        if writer.total >= calls:
+            raise Killed
+        return writer.answer(messages)
+
+    answer.version = "1"  # type: ignore[attr-defined]
+    writer.model.answer = answer
+    return writer
+
+
+def generator(writer: Any, distribution: Any = None, **options: Any) -> TestsetGenerator:
+    """Return a generator, by default of simple rows from passages as they are; an empty test set is no error."""
+    usual = {"embeddings": Ring(), "splitter": False, "progress": False, "allow_empty": True}
+    return TestsetGenerator(writer.model, distribution=distribution or {"simple": 1}, **usual | options)
+
+
+def offline(distribution: Any = None, **options: Any) -> TestsetGenerator:
+    """Return a generator that needs no model."""
+    usual = {"embeddings": HashingEmbeddings(), "progress": False}
+    return TestsetGenerator(OfflineJudge(), distribution=distribution or {"simple": 1}, **usual | options)

@@ -2,9 +2,8 @@
 
 import pytest
 from helpers.scripted import scripted
-from helpers.writers import Ring, Writer, passage
+from helpers.writers import Ring, Writer, generator, passage
 
-from langchain_rageval import HashingEmbeddings, OfflineJudge, TestsetGenerator
 from langchain_rageval.run.drivers import drive
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps import Entities, NeededPassages, Question, QuestionReview
@@ -17,7 +16,7 @@ from langchain_rageval.testset import (
     question_filter,
     unanswerable,
 )
-from langchain_rageval.testset.evolve import find_bridges, may_have_bridge
+from langchain_rageval.testset.evolve import find_bridges
 from langchain_rageval.text.words import PhraseIndex
 
 MUNICH = "Генрих Лев основал Мюнхен в 1158 году. Мост через Изар он перенёс."
@@ -72,11 +71,6 @@ def test_a_near_duplicate_and_an_overlapping_passage_are_left_out():
     store = store_of(MUNICH, RIVER)
     store.passages[:] = [one, other]
     assert find_bridges(store, one, ["Изар"], 2) == []
-
-
-def test_whether_a_passage_can_have_a_bridge_is_known_without_a_model():
-    store = store_of(MUNICH, SALT, GYPSUM)
-    assert [may_have_bridge(store, item) for item in store.passages] == [True, True, False]
 
 
 def test_a_search_finds_passages_by_rare_words_and_by_meaning_in_turn_until_the_text_is_long_enough():
@@ -155,21 +149,9 @@ def test_a_writer_that_names_no_entities_in_any_form_costs_the_bridge_only():
     assert (made.rejected, len(made.passages)) == (None, 2)
 
 
-def test_the_offline_writer_joins_passages_in_a_corpus_whose_vectors_are_far_apart():
-    generator = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"multi_context": 1}, size=1, progress=False
-    )
-    (row,) = generator.generate([{"text": text, "source": text[:5]} for text in (MUNICH, SALT, GYPSUM)])
-    assert row.evolution == "multi_context"
-    assert sorted(row.contexts) == sorted([MUNICH, SALT])
-    assert row.metadata["bridge"] == ["Изар"]
-
-
 def test_a_note_says_that_no_passage_has_another_one():
-    generator = TestsetGenerator(
-        Writer().model, embeddings=Ring(near=0.1), distribution={"multi_context": 1}, size=2, progress=False
-    )
-    testset = generator.generate(["Поле.", "Щавель."])
+    far = generator(Writer(), {"multi_context": 1}, embeddings=Ring(near=0.1), splitter=None)
+    testset = far.generate(["Поле.", "Щавель."], size=2)
     assert testset.counts == {"simple": 2}
     assert testset.notes == ["Left out where no passage suits: multi_context (no passage is near enough)."]
 

@@ -3,15 +3,10 @@
 import asyncio
 
 import pytest
-from helpers.writers import Ring, Writer, documents
+from helpers.writers import Ring, Writer, documents, generator
 
 from langchain_rageval import ConfigError
-from langchain_rageval.testset import Testset, TestsetGenerator
-
-
-def generator(writer, **options):
-    options = {"distribution": {"simple": 1}, "splitter": False, "progress": False, **options}
-    return TestsetGenerator(writer.model, embeddings=options.pop("embeddings", Ring()), **options)
+from langchain_rageval.testset import Testset
 
 
 @pytest.mark.parametrize("door", ["extend", "aextend"])
@@ -39,18 +34,6 @@ def test_new_trees_follow_those_that_are_there():
     assert longer.rows[:4] == testset.rows
     assert [row.evolution for row in longer] == ["simple", "reasoning"] * 4
     assert len({row.tree_id for row in longer}) == 4
-
-
-def test_a_question_that_the_test_set_has_is_not_added_again():
-    def question(inputs, _):
-        return {"question": "Всегда один вопрос?"}
-
-    writer = Writer(Question=question)
-    given = generator(writer)
-    testset = given.generate(documents(9), size=1)
-    longer = given.extend(testset, 2)
-    assert (longer.rows, longer.complete) == (testset.rows, False)
-    assert set(longer.yields["rejected"]) == {"near-duplicate"}
 
 
 def test_near_duplicates_of_present_questions_are_found_by_embeddings():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from helpers.each import each
-from helpers.writers import Ring, Writer
+from helpers.writers import Ring, Writer, generator
 from langchain_core.documents import Document
 
 from langchain_rageval import ConfigError, TestsetGenerator
@@ -85,10 +85,7 @@ def test_passages_added_to_a_question_may_come_from_outside_of_the_focus():
         Document("Мюнхен основали в 1158 году.", metadata={"source": "город.txt"}),
     ]
     writer = Writer(Entities=lambda *_: {"entities": ["Мюнхен"]})
-    given = TestsetGenerator(
-        writer.model, embeddings=Ring(), distribution={"multi_context": 1}, focus="река.txt", size=1, progress=False
-    )
-    (row,) = given.generate(docs)
+    (row,) = generator(writer, {"multi_context": 1}, focus="река.txt").generate(docs, size=1)
     assert [source for source, _, _ in row.spans] == ["река.txt", "город.txt"]
 
 

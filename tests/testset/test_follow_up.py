@@ -2,15 +2,13 @@
 
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
-from helpers.each import each
 from helpers.scripted import scripted
-from helpers.writers import Ring, Writer, documents, passage
+from helpers.writers import Writer, documents, generator, passage
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langchain_rageval import ConfigError, HashingEmbeddings, OfflineJudge, Sample, Testset, TestsetGenerator, Turn
+from langchain_rageval import ConfigError, Sample, Testset, Turn
 from langchain_rageval.steps import ChatExchange, FollowUp, FollowUpReview, NeededPassages, ReferenceAnswer
 from langchain_rageval.testset import (
     Candidate,
@@ -32,10 +30,6 @@ FOUNDED = ChatExchange(question="Кто основал Мюнхен?", answer="�
 CHAT = FollowUp(exchanges=[FOUNDED], question="А когда он умер?")
 TURNS = [Turn(role="user", text="Кто основал Мюнхен?"), Turn(role="assistant", text="Генрих Лев.")]
 FINE = FollowUpReview(feedback="", depends=True, same=True, open=True)
-
-
-def generator(writer, distribution, **options):
-    return TestsetGenerator(writer.model, embeddings=Ring(), distribution=distribution, progress=False, **options)
 
 
 def test_the_question_becomes_the_last_one_of_a_conversation():
@@ -162,24 +156,6 @@ def test_only_styles_and_personas_may_come_after_a_follow_up():
     assert (row.metadata["style"], row.metadata["persona"]) == ("voice", "Новичок")
 
 
-@each(
-    "text",
-    [
-        "Генрих Лев основал Мюнхен в 1158 году. Мост через Изар он перенёс ниже по течению.",
-        "Henry the Lion founded Munich in 1158. He moved the bridge over the Isar to the new town.",
-    ],
-)
-@each("branch", ["follow_up", "reasoning+follow_up", "follow_up+misspelt"])
-def test_the_offline_writer_writes_conversations(text, branch):
-    given = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={branch: 1}, size=1, progress=False
-    )
-    (row,) = given.generate([text])
-    assert row.evolution == branch
-    assert row.chat_history
-    assert row.reference
-
-
 def test_a_chain_gets_the_turns_of_the_question():
     inputs = []
 
@@ -205,20 +181,3 @@ def test_a_row_of_the_file_is_read_as_a_sample_with_its_conversation(tmp_path):
     assert [sample.history for sample in samples] == [row.chat_history for row in testset]
     assert sorted(len(sample.history) > 0 for sample in samples) == [False, True]
     assert [row.standalone_question for row in testset] == [row.history[1].question for row in testset]
-
-
-def test_a_langsmith_example_has_the_conversation():
-    testset = generator(Writer(), {"follow_up": 1, "simple": 1}, size=2).generate(documents(9))
-
-    class Recorder:
-        def create_dataset(self, name, description):
-            return SimpleNamespace(id="d")
-
-        def create_examples(self, dataset_id, examples):
-            self.inputs = [example["inputs"] for example in examples]
-
-    client = Recorder()
-    testset.to_langsmith(client, "беседы")
-    for row, inputs in zip(testset, client.inputs, strict=True):
-        turns = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
-        assert inputs == {"question": row.question} | ({"chat_history": turns} if turns else {})

@@ -5,18 +5,13 @@ import logging
 
 import pytest
 from helpers.each import each
-from helpers.writers import Ring, Writer, documents, rejecting
+from helpers.writers import Writer, documents, generator, rejecting
 
 from langchain_rageval import ConfigError, evaluate, faithfulness, plan
-from langchain_rageval.testset import Testset, TestsetGenerator
+from langchain_rageval.testset import Testset
 
 DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
 HALVES = {"simple": 0.5, "reasoning": 0.5}
-
-
-def generator(writer, distribution=None, **options):
-    options = {"splitter": False, "progress": False, "allow_empty": True, **options}
-    return TestsetGenerator(writer.model, writer.model, Ring(), distribution or DEFAULT, **options)
 
 
 def ideal(testset):
@@ -115,7 +110,7 @@ def test_a_feedback_of_markup_and_control_characters_does_not_disturb_the_progre
 
 async def test_usage_counts_every_call_by_step():
     writer = rejecting(question=0.3)
-    testset = await asyncio.to_thread(generator(writer).generate, documents(40), size=10)
+    testset = await asyncio.to_thread(generator(writer, DEFAULT).generate, documents(40), size=10)
     assert testset.usage.calls == writer.total
     assert testset.calls_per_row == writer.total / 10
     calls = {step: usage.calls for step, usage in testset.usage_by_step.items()}
@@ -124,7 +119,7 @@ async def test_usage_counts_every_call_by_step():
     assert list(calls) == [*steps, *evolutions, "find_passages", "write_answer", "check_answer", "embed"]
     assert calls["grade_passage"] == writer.calls["PassageGrades"]
     assert testset.usage_by_step["embed"].embedded == testset.usage.embedded
-    other = await generator(rejecting(question=0.3)).agenerate(documents(40), size=10)
+    other = await generator(rejecting(question=0.3), DEFAULT).agenerate(documents(40), size=10)
     assert {step: usage.calls for step, usage in other.usage_by_step.items()} == calls
 
 
@@ -139,7 +134,7 @@ def test_usage_is_kept_in_the_file_and_shown(tmp_path):
 
 def test_a_resumed_run_has_the_usage_and_the_file_of_an_undisturbed_one(tmp_path):
     for name in ("a", "b"):
-        made = generator(rejecting(question=0.3), journal=tmp_path / "run.db").generate(documents(40), size=10)
+        made = generator(rejecting(question=0.3), DEFAULT, journal=tmp_path / "run.db").generate(documents(40), size=10)
         made.to_jsonl(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
@@ -172,12 +167,6 @@ def test_a_critic_that_rejects_a_fifth_costs_at_most_half_more_calls(kinds, dist
     assert writer.total <= 1.5 * ideal(testset)
 
 
-def test_a_critic_that_rejects_nothing_costs_the_ideal():
-    writer = rejecting()
-    testset = generator(writer).generate(documents(150), size=30, seed=7)
-    assert writer.total == ideal(testset)
-
-
 @pytest.mark.parametrize("kind", ["question", "needed", "evolution"])
 def test_a_critic_that_rejects_everything_ends_the_run_after_a_bounded_number_of_calls(kind):
     writer = rejecting(**{kind: 1})
@@ -194,5 +183,5 @@ def test_a_critic_that_rejects_everything_ends_the_run_after_a_bounded_number_of
 def test_a_generator_in_place_of_samples_is_refused(run):
     writer = Writer()
     with pytest.raises(ConfigError, match="samples must be a collection, got the Runnable TestsetGenerator"):
-        run(generator(writer), faithfulness(writer.model))
+        run(generator(writer, DEFAULT), faithfulness(writer.model))
     assert writer.total == 0

@@ -10,10 +10,10 @@ import pytest
 from helpers.each import each
 from helpers.stored import assert_stored, plain
 from helpers.texts import corpus
-from helpers.writers import Ring, Writer, documents, rejecting
+from helpers.writers import Killed, Ring, Writer, documents, dying, generator, offline, rejecting
 from langchain_core.documents import Document
 
-from langchain_rageval import Budget, ConfigError, HashingEmbeddings, OfflineJudge, RetryPolicy
+from langchain_rageval import Budget, ConfigError, HashingEmbeddings, OfflineJudge
 from langchain_rageval.errors import JournalError
 from langchain_rageval.testset import (
     TestsetGenerator,
@@ -27,12 +27,6 @@ from langchain_rageval.testset import (
 from langchain_rageval.testset.evolutions import EVOLUTIONS
 
 NO = {"feedback": "нет", "standalone": False, "answerable": True}
-
-
-def generator(writer, distribution=None, **options):
-    embeddings = options.pop("embeddings", None) or Ring()
-    options = {"splitter": False, "progress": False, "allow_empty": True, **options}
-    return TestsetGenerator(writer.model, writer.model, embeddings, distribution or {"simple": 1}, **options)
 
 
 @pytest.fixture(params=["generate", "agenerate"])
@@ -169,13 +163,6 @@ async def test_near_duplicates_are_found_by_their_embeddings(made):
     assert len(every) == 3
 
 
-async def test_with_fewer_passages_than_rows_each_is_asked_about_again(made):
-    testset = await made(generator(Writer()), documents(2), size=5)
-    assert len(testset) == 5
-    assert len({row.question for row in testset}) == 5
-    assert Counter(row.passage_ids[0] for row in testset).most_common()[0][1] == 3
-
-
 async def test_more_rows_than_there_are_key_phrases_end_with_the_reason(made):
     testset = await made(generator(Writer()), documents(1), size=5)
     assert len(testset) == 3
@@ -220,13 +207,6 @@ async def test_a_model_that_never_answers_ends_the_run_after_five_attempts_or_a_
         "The first failure: RuntimeError: no such model",
         f"0 of {size} rows were generated: the last {attempts} attempts failed.",
     ]
-
-
-async def test_a_last_row_whose_attempt_fails_is_tried_with_another_passage(made):
-    broken = iter([RuntimeError("lost"), RuntimeError("lost")])
-    writer = Writer(PassageGrades=lambda *_: next(broken, None))
-    testset = await made(generator(writer, {"simple": 1}), documents(5), size=1)
-    assert (len(testset), testset.yields["attempts"]) == (1, 3)
 
 
 # The same set
@@ -309,31 +289,15 @@ async def test_what_a_journal_holds_is_not_paid_for_again(made, tmp_path):
     undisturbed = whimsical()
     await made(generator(undisturbed, MIXED, max_rewrites=0), documents(40), size=12)
 
-    class Killed(BaseException):
-        pass
-
-    def dies_after(calls):
-        writer = whimsical()
-        rule = writer.answer
-
-        def answer(messages):
-            if writer.total >= calls:
-                raise Killed
-            return rule(messages)
-
-        answer.version = "1"
-        writer.model.answer = answer
-        return writer
-
-    writer = dies_after(40)
+    writer = dying(whimsical(), 40)
     with pytest.raises((Killed, BaseExceptionGroup, asyncio.CancelledError)):
         await made(generator(writer, MIXED, max_rewrites=0, journal=path, max_concurrency=2), documents(40), size=12)
     spent = writer.total
-    rest = dies_after(inf)
+    rest = dying(whimsical(), inf)
     assert await made(generator(rest, MIXED, max_rewrites=0, journal=path), documents(40), size=12) == clean
     # Four candidates were under way, each in a step of one call: what a step has asked is kept when the step is done.
     assert spent + rest.total <= undisturbed.total + 4
-    again = dies_after(inf)
+    again = dying(whimsical(), inf)
     assert await made(generator(again, MIXED, max_rewrites=0, journal=path), documents(40), size=12) == clean
     assert again.total == 0
 
@@ -418,15 +382,10 @@ async def test_real_clients_over_http(endpoint):
 
     server = endpoint.server(brain)
     model = endpoint.model(server)
-    given = TestsetGenerator(
-        model, embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False, retry=RetryPolicy(attempts=2)
-    )
-    offline = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False
-    )
+    given = TestsetGenerator(model, embeddings=HashingEmbeddings(), distribution={"simple": 1}, progress=False)
     docs = corpus("ru_wiki")[:3]
     sync = await asyncio.to_thread(given.generate, docs, size=3)
-    assert [row.question for row in sync] == [row.question for row in offline.generate(docs, size=3)]
+    assert [row.question for row in sync] == [row.question for row in offline().generate(docs, size=3)]
     assert [row.question for row in await given.agenerate(docs, size=3)] == [row.question for row in sync]
 
 
@@ -439,8 +398,7 @@ def test_plans_are_as_stored():
 
 def test_a_set_of_all_evolutions_is_as_stored():
     even = dict.fromkeys(EVOLUTIONS, 1.0)
-    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), distribution=even, progress=False)
-    testset = given.generate(corpus("ru_wiki")[:4], size=15, seed=3)
+    testset = offline(even).generate(corpus("ru_wiki")[:4], size=15, seed=3)
     assert_stored("set.txt", f"{testset.yields}\n{testset.notes}\n" + "".join(map(history_of, testset)))
 
 

@@ -1,14 +1,14 @@
 """Ids of passages: those that the user's retriever returns."""
 
 import pytest
-from helpers.writers import Ring, Writer
+from helpers.writers import Writer, generator
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_text_splitters import CharacterTextSplitter
 
 from langchain_rageval import HashingEmbeddings, Sample
 from langchain_rageval.data.documents import to_documents
-from langchain_rageval.testset import Docstore, TestsetGenerator
+from langchain_rageval.testset import Docstore
 
 LINES = CharacterTextSplitter(separator="\n", chunk_size=30, chunk_overlap=0)
 
@@ -68,10 +68,6 @@ def test_rows_have_the_ids_of_the_vector_store():
     documents = [Document(f"Отрывок номер {n} о поле и лесе подробно.", metadata={"source": "a"}) for n in range(6)]
     store.add_documents(documents, ids=[f"v{n}" for n in range(6)])
     unnamed = [Document(d.page_content, metadata=d.metadata) for d in documents]
-    writer = Writer()
-    generator = TestsetGenerator(
-        writer.model, embeddings=Ring(), distribution={"simple": 1}, vectorstore=store, splitter=False, progress=False
-    )
-    testset = generator.generate(unnamed, size=3)
+    testset = generator(Writer(), vectorstore=store).generate(unnamed, size=3)
     by_text = {document.page_content: f"v{n}" for n, document in enumerate(documents)}
     assert [row.passage_ids for row in testset] == [[by_text[text] for text in row.contexts] for row in testset]

@@ -10,7 +10,7 @@ import pytest
 from helpers.each import each
 from helpers.scripted import scripted
 from helpers.texts import corpus
-from helpers.writers import Ring, Writer, documents, passage
+from helpers.writers import Ring, Writer, documents, generator, offline, passage
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, FakeListLLM
@@ -31,7 +31,6 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_rageval import (
     Candidate,
     ConfigError,
-    HashingEmbeddings,
     OfflineJudge,
     TestsetGenerator,
     answered_by,
@@ -45,11 +44,6 @@ from langchain_rageval.testset.generator_steps import STEP_NAMES
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 ASKED = Candidate(passages=[passage(0)]).with_question("Что такое поле?", "seed")
-
-
-def generator(writer, distribution=None, **options):
-    options = {"splitter": False, "progress": False, "allow_empty": True, **options}
-    return TestsetGenerator(writer.model, writer.model, Ring(), distribution or {"simple": 1}, **options)
 
 
 def louder(candidate):
@@ -116,13 +110,6 @@ async def test_a_distribution_is_a_list_of_shares_and_runnables(branch, path, ca
     assert testset.counts == {path: 2}
     assert writer.total == 2 * calls
     assert (await generator(writer, [(1, branch)]).agenerate(documents(9), size=2)).rows == testset.rows
-
-
-def test_a_changed_question_is_in_the_history_and_its_row():
-    (row,) = generator(Writer(), {reasoning | louder: 1}).generate(documents(1), size=1)
-    assert row.question.isupper()
-    assert [trial.kind for trial in row.history] == ["passage", "seed", "reasoning", "compress", "louder"]
-    assert row.history[-1].question == row.question
 
 
 async def test_the_models_of_an_evolution_come_from_the_config():
@@ -317,7 +304,7 @@ async def test_a_set_without_rows_is_an_error_that_holds_it_unless_that_is_allow
 
 
 def test_the_notes_of_a_test_set_are_in_its_report():
-    given = TestsetGenerator(OfflineJudge(), embeddings=HashingEmbeddings(), size=2, progress=False)
+    given = offline(size=2)
     scored = scored_by(faithfulness(OfflineJudge()), progress=False)
     report = (given | answered_by(answered, progress=False) | scored).invoke(corpus("ru_wiki")[:3])
     assert report.notes[0] == given.generate(corpus("ru_wiki")[:3]).notes[0]
@@ -536,13 +523,6 @@ def test_input_and_output_schemas_are_those_of_documents_candidates_and_test_set
 # Journal
 
 
-def offline(distribution, path, **options):
-    writer, embeddings = OfflineJudge(), HashingEmbeddings()
-    return TestsetGenerator(
-        writer, embeddings=embeddings, distribution=distribution, journal=path, size=2, progress=False, **options
-    )
-
-
 def counted(calls, version="1"):
     """Return an own evolution that counts its calls; the journal identifies it by its version."""
 
@@ -555,20 +535,20 @@ def counted(calls, version="1"):
 
 
 def test_the_result_of_an_own_step_is_taken_from_the_journal_until_the_step_changes(tmp_path):
-    docs, calls = corpus("ru_wiki")[:3], []
-    given = offline({reasoning | counted(calls): 1}, tmp_path / "run.db")
+    docs, calls, kept = corpus("ru_wiki")[:3], [], {"size": 2, "journal": tmp_path / "run.db"}
+    given = offline({reasoning | counted(calls): 1}, **kept)
     first = given.generate(docs)
     assert (len(first), len(calls)) == (2, 2)
-    assert given.generate(docs) == offline({reasoning | counted(calls): 1}, tmp_path / "run.db").generate(docs) == first
+    assert given.generate(docs) == offline({reasoning | counted(calls): 1}, **kept).generate(docs) == first
     assert len(calls) == 2
-    offline({reasoning | counted(calls, version="2"): 1}, tmp_path / "run.db").generate(docs)
+    offline({reasoning | counted(calls, version="2"): 1}, **kept).generate(docs)
     assert len(calls) == 4
 
 
 def test_two_functions_are_two_steps_in_the_journal(tmp_path):
     docs = corpus("ru_wiki")[:3]
-    one = offline([(1, lambda c: c.replace(question=f"А: {c.question}"))], tmp_path / "run.db")
-    other = offline([(1, lambda c: c.replace(question=f"Б: {c.question}"))], tmp_path / "run.db")
+    one = offline([(1, lambda c: c.replace(question=f"А: {c.question}"))], size=2, journal=tmp_path / "run.db")
+    other = offline([(1, lambda c: c.replace(question=f"Б: {c.question}"))], size=2, journal=tmp_path / "run.db")
     assert {row.question[:2] for row in one.generate(docs)} == {"А:"}
     assert {row.question[:2] for row in other.generate(docs)} == {"Б:"}
 
@@ -580,7 +560,7 @@ def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(
         calls.append(next(source))
         return candidate
 
-    given = offline({reasoning: 1}, tmp_path / "run.db", steps={"question_filter": mine})
+    given = offline({reasoning: 1}, size=2, journal=tmp_path / "run.db", steps={"question_filter": mine})
     first, again = given.generate(docs), given.generate(docs)
     assert (len(calls), first.rows) == (8, again.rows)
     notes = [
@@ -590,10 +570,7 @@ def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(
         for name in ("mine", "reasoning")
     ]
     assert first.notes[1:] == notes
-    without = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), steps={"question_filter": mine}, progress=False
-    )
-    assert len(without.generate(docs, size=1).notes) == 1
+    assert len(offline(steps={"question_filter": mine}).generate(docs, size=1).notes) == 1
 
 
 # The same set
@@ -603,9 +580,7 @@ def test_a_step_that_cannot_be_identified_is_not_journalled_and_named_in_a_note(
 async def test_the_packaged_evolutions_give_the_set_that_is_on_file(seed):
     stored = json.loads((FIXTURES / "testsets" / "ru_wiki.json").read_text(encoding="utf-8"))[str(seed)]
     distribution = {"simple": 1, reasoning | conditional: 1, "multi_context": 1, "conversational": 1, "unanswerable": 1}
-    given = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), distribution=distribution, size=10, seed=seed, progress=False
-    )
+    given = offline(distribution, size=10, seed=seed)
     for testset in (given.generate(corpus("ru_wiki")), await given.agenerate(corpus("ru_wiki"))):
         assert [[row.id, row.evolution, row.question, row.reference] for row in testset] == stored
 

@@ -1,8 +1,5 @@
 """The passage scheduler: which passage each row is tried with next."""
 
-from types import SimpleNamespace
-
-from helpers.each import each
 from helpers.writers import passage
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,25 +118,3 @@ def test_a_tree_starts_from_a_passage_that_suits_all_its_evolutions():
     for seed in range(10):
         plan = PassageScheduler(passages, branches, seed, lambda one: one.start >= 300, branches)
         assert drawn(plan.next_round()) == {0: 4}
-
-
-def test_the_passage_of_a_question_from_elsewhere_is_its_first():
-    plan = scheduler(3, 1)
-    (start,) = plan.next_round().values()
-    plan.rows[0].drawn = None
-    plan.record(0, start.replace(passages=[passage(1), passage(2)]).reject("no use"))
-    assert list(plan._last_candidates) == [passage(1).id]
-
-
-@each(
-    ("written", "repeated", "reason"),
-    [
-        (31, 30, ""),
-        (32, 0, "none of the last 32 questions was accepted; see `rejected`"),
-        (16, 16, "the last 16 questions repeat accepted ones; see `rejected`"),
-        (17, 16, ""),
-    ],
-)
-def test_a_run_ends_if_none_of_the_last_questions_is_accepted(written, repeated, reason):
-    plan = SimpleNamespace(_written=written, _repeated=repeated)
-    assert PassageScheduler.hopeless.fget(plan) == reason

@@ -5,18 +5,13 @@ import re
 import pytest
 from helpers.each import each
 from helpers.texts import corpus
-from helpers.writers import Ring, Writer, documents, rejecting
+from helpers.writers import Ring, Writer, documents, generator, rejecting
 from langchain_core.documents import Document
 
 from langchain_rageval import ConfigError, Docstore, HashingEmbeddings, OfflineJudge
 from langchain_rageval.testset import TestsetGenerator, reasoning
 
 DEFAULT = {"simple": 0.5, "reasoning": 0.25, "conditional": 0.15, "multi_context": 0.1}
-
-
-def generator(writer, distribution=None, **options):
-    options = {"splitter": False, "progress": False, **options}
-    return TestsetGenerator(writer.model, writer.model, Ring(), distribution or DEFAULT, **options)
 
 
 @pytest.mark.gate
@@ -69,7 +64,7 @@ def test_the_upper_bound_counts_every_attempt_rewrite_and_second_try():
 @pytest.mark.parametrize("shares", [{"question": 0.6}, {"evolution": 0.8}, {"needed": 0.6}])
 def test_no_critic_costs_more_than_the_upper_bound(shares):
     writer = rejecting(**shares)
-    given = generator(writer)
+    given = generator(writer, DEFAULT)
     estimate = given.plan(documents(60), 12)
     testset = given.generate(documents(60), size=12)
     assert estimate.calls < testset.usage.calls <= estimate.most_calls
@@ -129,9 +124,9 @@ def test_a_plan_is_shown_as_text_and_as_a_table():
 
 def test_documents_without_text_and_impossible_sizes_are_refused():
     with pytest.raises(ConfigError, match=r"^the documents hold no text to ask about$"):
-        generator(Writer()).plan([""])
+        generator(Writer(), DEFAULT).plan([""])
     with pytest.raises(ConfigError, match=r"^size must be a whole number of at least 1, got 0$"):
-        generator(Writer()).plan(documents(2), 0)
+        generator(Writer(), DEFAULT).plan(documents(2), 0)
 
 
 def test_a_plan_keeps_to_the_focus():
@@ -139,4 +134,4 @@ def test_a_plan_keeps_to_the_focus():
     tokens = [generator(Writer(), {"simple": 1}, focus={"topic": n}).plan(topics, 1).tokens for n in (0, 1)]
     assert tokens[0] < tokens[1]
     with pytest.raises(ConfigError, match=re.escape("focus: no passage has the topic 2; there are '0', '1'")):
-        generator(Writer(), focus={"topic": 2}).plan(topics)
+        generator(Writer(), DEFAULT, focus={"topic": 2}).plan(topics)

@@ -44,13 +44,6 @@ def test_the_largest_remainders_get_the_rows_that_are_left(size, expected):
     assert [counts[evolution] for evolution in (simple, reasoning, conditional)] == expected
 
 
-@each("size", [1, 2, 3, 10, 99, 100])
-def test_equal_thirds_are_equal(size):
-    counts = Counter(allocate_rows(dict.fromkeys((simple, reasoning, conditional), 1 / 3), size, 1))
-    assert sum(counts.values()) == size
-    assert max(counts.values()) - min(counts[e] for e in (simple, reasoning, conditional)) <= 1
-
-
 def test_the_seed_decides_the_order_and_nothing_else():
     shares = {simple: 0.5, reasoning: 0.5}
     one, other = allocate_rows(shares, 40, 1), allocate_rows(shares, 40, 2)

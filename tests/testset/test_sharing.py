@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
-from helpers.writers import Ring, Writer, documents
+from helpers.writers import Writer, documents, generator
 
-from langchain_rageval import ConfigError, TestsetGenerator
+from langchain_rageval import ConfigError
 from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
 from langchain_rageval.testset.row import row_id
 
@@ -111,9 +111,7 @@ def test_two_reviews_are_compared_and_joined():
 
 
 def test_a_data_set_of_beir_is_read_by_its_loader_and_by_ours(tmp_path):
-    given = TestsetGenerator(
-        Writer().model, embeddings=Ring(), distribution={"simple": 1}, splitter=False, progress=False
-    )
+    given = generator(Writer())
     testset = given.generate(documents(9), size=3)
     testset.to_beir(tmp_path / "beir")
     corpus = [json.loads(line) for line in (tmp_path / "beir" / "corpus.jsonl").read_text("utf-8").splitlines()]

@@ -76,21 +76,21 @@ async def test_a_rejected_candidate_passes_through_without_a_call(build):
 # The passage
 
 
-@pytest.mark.parametrize(("relevance", "rejected"), [(2, None), (1, "passage rejected")])
-def test_a_passage_passes_whose_mean_grade_reaches_the_threshold(relevance, rejected):
-    made = passage_filter(scripted(PassageGrades(reason="ясно", relevance=relevance, **GRADED))).invoke(FRESH)
+@each(
+    ("relevance", "threshold", "rejected"),
+    [(2, 2.0, None), (1, 2.0, "passage rejected"), (2, 1.9, None), (2, 2.1, "passage rejected"), (1, 1.75, None)],
+)
+def test_a_passage_passes_whose_mean_grade_reaches_the_threshold(relevance, threshold, rejected):
+    judge = scripted(PassageGrades(reason="ясно", relevance=relevance, **GRADED))
+    made = passage_filter(judge, threshold=threshold).invoke(FRESH)
     assert (made.rejected, made.grade) == (rejected, 2 - (2 - relevance) / 4)
-    assert kinds(made) == [("passage", rejected is None)]
-    assert made.history[0].feedback == "ясно"
+    assert (kinds(made), made.history[0].feedback) == ([("passage", rejected is None)], "ясно")
 
 
-def test_the_threshold_is_the_callers():
-    grades = PassageGrades(reason="", clarity=3, depth=3, structure=3, relevance=2)
-    assert passage_filter(scripted(grades), threshold=3).invoke(FRESH).rejected == "passage rejected"
-    assert passage_filter(scripted(grades), threshold=2.75).invoke(FRESH).rejected is None
-    for wrong in (0.9, 3.1, "2", float("nan")):
-        with pytest.raises(ConfigError, match=r"^threshold must be a number from 1 to 3, got "):
-            passage_filter(scripted(), threshold=wrong)
+@each("wrong", [0.9, 3.1, "2", float("nan")])
+def test_a_threshold_is_on_the_scale_of_the_grades(wrong):
+    with pytest.raises(ConfigError, match=r"^threshold must be a number from 1 to 3, got "):
+        passage_filter(scripted(), threshold=wrong)
 
 
 def test_a_grade_off_the_scale_is_asked_again():

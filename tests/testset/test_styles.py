@@ -5,29 +5,16 @@ import re
 import pytest
 from helpers.each import each
 from helpers.scripted import scripted
-from helpers.writers import Ring, Writer, documents, passage
+from helpers.writers import Writer, documents, generator, passage
 
-from langchain_rageval import ConfigError, HashingEmbeddings, OfflineJudge, TestsetGenerator, evaluate, faithfulness
+from langchain_rageval import ConfigError, OfflineJudge, evaluate, faithfulness
 from langchain_rageval.steps import Personas, Question
-from langchain_rageval.testset import (
-    Candidate,
-    conversational,
-    off_topic,
-    persona,
-    propose_personas,
-    reasoning,
-    style,
-    unanswerable,
-)
+from langchain_rageval.testset import Candidate, conversational, persona, propose_personas, reasoning, style
 from langchain_rageval.testset import numbers as by_numbers
 
 ASKED = Candidate(passages=[passage(0)]).with_question("Что такое поле?", "seed")
 STYLES = ["misspelt", "terse", "formal", "angry", "code-mixed", "voice"]
 TENANT = "Арендатор, который не знает терминов"
-
-
-def generator(writer, distribution, **options):
-    return TestsetGenerator(writer.model, embeddings=Ring(), distribution=distribution, progress=False, **options)
 
 
 @each("name", STYLES)
@@ -40,13 +27,6 @@ def test_a_style_rephrases_the_question_and_is_metadata_of_the_row(name):
     assert [trial.kind for trial in row.history] == ["passage", "seed", name]
 
 
-@pytest.mark.parametrize("key", ["misspelt", style("misspelt"), "reasoning+misspelt", reasoning | style("misspelt")])
-def test_a_style_is_chosen_by_name_or_as_an_evolution(key):
-    (row,) = generator(Writer(), {key: 1}, size=1).generate(documents(9))
-    assert row.metadata["style"] == "misspelt"
-    assert row.evolution in ("misspelt", "reasoning+misspelt")
-
-
 def test_several_styles_are_joined_and_a_persona_is_kept_beside_them():
     branch = style("angry") | persona(TENANT) | style("code_mixed")
     (row,) = generator(Writer(), {branch: 1}, size=1).generate(documents(9))
@@ -55,11 +35,6 @@ def test_several_styles_are_joined_and_a_persona_is_kept_beside_them():
         "persona": TENANT,
     }
     assert row.evolution == "angry+persona+code-mixed"
-
-
-def test_a_row_without_a_style_has_no_such_metadata():
-    (row,) = generator(Writer(), {"simple": 1}, size=1).generate(documents(9))
-    assert row.metadata.keys() == {"source", "page"}
 
 
 def test_a_style_of_ones_own_needs_an_instruction():
@@ -138,21 +113,6 @@ def test_a_question_about_numbers_starts_from_a_passage_with_numbers():
     assert made.rejected == "no numbers in the passage"
 
 
-@pytest.mark.parametrize("kind", [off_topic, unanswerable])
-def test_unanswerable_questions_near_the_corpus_and_far_from_it_have_no_reference(kind):
-    given = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={kind: 1}, size=2, progress=False
-    )
-    texts = [
-        "Полис «Дачник» страхует баню от пожара. Страховая премия составляет 3000 рублей в год.",
-        "Осмотр постройки проводит эксперт компании. Возмещение выплачивает компания в течение 30 дней.",
-    ]
-    testset = given.generate(texts)
-    assert testset.counts == {kind.get_name(): 2}
-    assert [row.reference for row in testset] == ["В документах этого нет."] * 2
-    assert [(sample.references, sample.metadata["answerable"]) for sample in testset.to_samples()] == [([], False)] * 2
-
-
 # Personas
 
 
@@ -179,18 +139,6 @@ def test_offline_personas_are_in_the_language_of_the_documents(text, language):
     people = propose_personas(OfflineJudge(), [text], n=3)
     assert len(set(people)) == 3
     assert all(bool(re.search("[а-я]", who)) == (language == "ru") for who in people)
-
-
-@each("name", [*STYLES, "persona"])
-def test_the_offline_writer_knows_every_style(name):
-    kind = persona(TENANT) if name == "persona" else style(name)
-    text = "Полис «Дачник» страхует баню от пожара. Страховая премия составляет 3000 рублей в год."
-    given = TestsetGenerator(
-        OfflineJudge(), embeddings=HashingEmbeddings(), distribution={kind: 1}, size=1, progress=False
-    )
-    (row,) = given.generate([text])
-    assert row.evolution == name
-    assert row.question != row.history[1].question
 
 
 # Resume

@@ -4,17 +4,17 @@ import asyncio
 from collections import Counter
 
 import pytest
-from helpers.writers import TOPICS, Ring, Writer, documents, rejecting
+from helpers import writers
+from helpers.writers import TOPICS, Killed, Ring, Writer, documents, dying, rejecting
 
 from langchain_rageval import ConfigError, load_samples
-from langchain_rageval.testset import TestsetGenerator, evolution
+from langchain_rageval.testset import evolution
 
 TREE = {"simple": 1, "reasoning": 1, "multi_context": 1}
 
 
-def generator(writer, distribution=None, **options):
-    options = {"splitter": False, "progress": False, "tree": True, **options}
-    return TestsetGenerator(writer.model, writer.model, Ring(), distribution or TREE, **options)
+def generator(writer, distribution=TREE, **options):
+    return writers.generator(writer, distribution, **{"tree": True, **options})
 
 
 def trees(testset):
@@ -68,11 +68,7 @@ def test_a_row_that_cannot_be_evolved_moves_to_a_new_tree():
 def test_variants_of_one_question_are_no_duplicates_of_each_other_unless_equal():
     polite = evolution("polite", "Спроси вежливо.", asks_more=False)
     same = Ring(same=lambda text: text if text[-1] != "?" else "all questions are one")
-    writer = Writer()
-    given = TestsetGenerator(
-        writer.model, embeddings=same, distribution={"simple": 1, polite: 1}, splitter=False, progress=False, tree=True
-    )
-    testset = given.generate(documents(1), size=2)
+    testset = generator(Writer(), {"simple": 1, polite: 1}, embeddings=same).generate(documents(1), size=2)
     assert [row.evolution for row in testset] == ["simple", "polite"]
 
 
@@ -88,11 +84,7 @@ def test_a_distribution_without_the_simple_question_or_with_it_alone_is_refused(
 
 
 def test_a_corpus_without_near_passages_gives_trees_of_the_other_evolutions():
-    far = Ring(near=0.0)
-    given = TestsetGenerator(
-        Writer().model, embeddings=far, distribution=TREE, splitter=False, progress=False, tree=True
-    )
-    testset = given.generate(documents(4), size=4)
+    testset = generator(Writer(), embeddings=Ring(near=0.0)).generate(documents(4), size=4)
     assert [row.evolution for row in testset] == ["simple", "reasoning"] * 2
     assert testset.yields == {"attempts": 4, "rejected": {"no passage is near enough": 1}}
 
@@ -118,27 +110,11 @@ async def test_trees_do_not_depend_on_the_order_of_completion_and_resume(tmp_pat
     assert made[0] == made[1] == await generator(writer()).agenerate(docs, size=15, seed=2)
     assert made[0].rejected
 
-    class Killed(BaseException):
-        pass
-
-    def dies_after(calls):
-        given = writer()
-        rule = given.answer
-
-        def answer(messages):
-            if given.total >= calls:
-                raise Killed
-            return rule(messages)
-
-        answer.version = "1"
-        given.model.answer = answer
-        return given
-
     for calls in (25, 60):
-        dying = generator(dies_after(calls), journal=tmp_path / "run.db", max_concurrency=1)
+        killed = generator(dying(writer(), calls), journal=tmp_path / "run.db", max_concurrency=1)
         with pytest.raises(Killed):
-            await asyncio.to_thread(dying.generate, docs, size=15, seed=2)
-    resumed = generator(dies_after(10_000), journal=tmp_path / "run.db").generate(docs, size=15, seed=2)
+            await asyncio.to_thread(killed.generate, docs, size=15, seed=2)
+    resumed = generator(dying(writer(), 10_000), journal=tmp_path / "run.db").generate(docs, size=15, seed=2)
     assert resumed == made[0]
 
 
