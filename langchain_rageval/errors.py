@@ -172,11 +172,25 @@ def config_error_of(subject: str, error: ValidationError) -> ConfigError:
 
 
 def message_of(error: BaseException) -> str:
-    """Return the message of an exception, or its class name if the message is empty or cannot be read."""
+    """Return the message of an exception, or its class name if the message is empty or cannot be read.
+
+    The message of a failed connection ends with the address, which the clients of HTTP leave out.
+    """
     try:
-        return str(error) or type(error).__name__
+        return (str(error) or type(error).__name__) + _address_of(error)
     except Exception:  # an error of a client whose `__str__` is wrong
         return type(error).__name__
+
+
+def _address_of(error: BaseException) -> str:
+    """Return the address that a client could not connect to, in brackets; "" for other errors."""
+    if "Connect" not in type(error).__name__:
+        return ""
+    try:
+        url = error.request.url  # type: ignore[attr-defined]
+        return f" ({url.scheme}://{url.host}{f':{url.port}' if url.port else ''}{url.path})"
+    except (AttributeError, RuntimeError):  # httpx raises RuntimeError if there is no request
+        return ""
 
 
 def record_step(error: Exception, step: str) -> None:

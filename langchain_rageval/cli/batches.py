@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.redaction import redact_secrets
 from langchain_rageval.cli.commands import build_parser
 from langchain_rageval.cli.evaluate import EndedRun, checked_gates, finish, parse_gates
-from langchain_rageval.cli.inputs import check_writable, load_inputs
+from langchain_rageval.cli.inputs import check_writable, load_inputs, no_server
 from langchain_rageval.cli.recorded import record_command, recorded_command, repeated_options
 from langchain_rageval.cli.report_view import check_not_all_failed
 from langchain_rageval.cli.terminal import PIPE, json_stdout, write_json, write_message
@@ -23,9 +22,6 @@ from langchain_rageval.evaluation.api import evaluate_from_files
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.batch.wave_files import RepliesRead, WaveFile, read_replies
 from langchain_rageval.run.journal import Journal
-
-_NO_SERVER = "http://localhost:8000/v1"
-_KEY = "OPENAI_API_KEY"
 
 
 def run_requests(options: argparse.Namespace) -> int:
@@ -72,24 +68,10 @@ def _score_as_far_as_possible(options: argparse.Namespace, path: Path | None) ->
         options: options of `rageval requests`.
         path: path of the file for the next requests; None for that of the last wave with the next number.
     """
-    # No server is called: its address and its key are not needed.
-    options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
-    with _any_key():
+    with no_server(options):
         samples, metrics = load_inputs(options)
     with closing(Journal(options.journal)) as journal:
         return evaluate_from_files(samples, metrics, journal, path, strict=options.strict)
-
-
-@contextmanager
-def _any_key() -> Iterator[None]:
-    """Let clients be built without a key."""
-    is_missing = _KEY not in os.environ
-    os.environ.setdefault(_KEY, "unused")
-    try:
-        yield
-    finally:
-        if is_missing:
-            del os.environ[_KEY]
 
 
 def _describe_wave(wave: WaveFile, journal: str) -> str:

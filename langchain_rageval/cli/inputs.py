@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import isfinite, nan
 from pathlib import Path
 from textwrap import shorten
@@ -27,11 +28,15 @@ from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.evaluation.audit import Audit
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.models.loading import load_embeddings, load_judge
+from langchain_rageval.models.loading import CHAT_MODELS, load_embeddings, load_judge
+from langchain_rageval.models.offline_judge import OfflineJudge
 from langchain_rageval.report.comparison import Require
 from langchain_rageval.report.files import is_report
 from langchain_rageval.report.report import Report
 from langchain_rageval.run.budget import Budget
+
+_NO_SERVER = "http://localhost:8000/v1"
+_KEYS = ("OPENAI_API_KEY", "GIGACHAT_CREDENTIALS", "ANTHROPIC_API_KEY", "YC_API_KEY")
 
 
 def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
@@ -136,6 +141,19 @@ def build_metrics(
     return build_named_metrics(names, judge, embeddings, optional=optional, grader=grader, gain=gain)
 
 
+@contextmanager
+def no_server(options: argparse.Namespace) -> Iterator[None]:
+    """Let judges and embeddings be built without the address and the key of a server, which is then not called."""
+    options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
+    unused = {name: "unused" for name in _KEYS if not os.environ.get(name)}
+    os.environ.update(unused)
+    try:
+        yield
+    finally:
+        for name in unused:
+            del os.environ[name]
+
+
 def build_judge(options: argparse.Namespace) -> Judge:
     """Build the judge that the options describe."""
     return load_judge(
@@ -179,7 +197,19 @@ def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Bud
 
 
 def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the prices of `--price` by name of the model; None if there are none.
+    """Return the prices of `--price` by name of the model, or as --judge names it; None if there are none."""
+    prices = typed_prices(options)
+    for name in set(prices):
+        provider, _, model = name.partition(":")
+        if provider in CHAT_MODELS and model:
+            prices.setdefault(model, prices[name])
+    if "offline" in prices:
+        prices.setdefault(OfflineJudge.__name__, prices["offline"])
+    return prices or None
+
+
+def typed_prices(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the prices of `--price` by the names that were typed.
 
     Raises:
         ConfigError: if a price is not two or three numbers.
@@ -192,7 +222,7 @@ def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
             prices[model] = ()
         if len(prices[model]) not in (2, 3):
             raise ConfigError(f"--price takes MODEL=INPUT,OUTPUT[,CACHED], such as {model}=2.5,10, got {model}={text}")
-    return prices or None
+    return prices
 
 
 def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:

@@ -12,7 +12,14 @@ from typing import Any
 from rich.markup import escape
 
 from langchain_rageval._internal.page import printable
-from langchain_rageval.cli.inputs import build_embeddings, build_judge, check_writable, parse_pairs, parse_prices
+from langchain_rageval.cli.inputs import (
+    build_embeddings,
+    build_judge,
+    check_writable,
+    parse_pairs,
+    parse_prices,
+    typed_prices,
+)
 from langchain_rageval.cli.report_view import check_not_all_failed, warn_about_failures
 from langchain_rageval.cli.terminal import console, open_if_possible, show_notes, show_or_write, show_path, table_of
 from langchain_rageval.data.loading import load_samples
@@ -122,13 +129,18 @@ def _show_qualification(qualification: Qualification, *, written: str | None) ->
     for title, headings, lines in tables:
         out.print(table_of(headings, lines, title=title, left=("step", "verdict", "output mode", "kind of item")))
     out.print(f"[dim]{LEGEND}[/dim]\n", soft_wrap=True)
+    examined = {name for name, steps in STEPS_OF.items() if qualification.steps.keys() & {*steps}}
     for metric, verdict, reason in qualification.metric_cells():
+        if metric not in examined:
+            continue
         colour = _FITNESS_COLOURS[qualification.verdict[metric]]
         explanation = escape(printable(reason))
         out.print(
             f"[bold]{escape(metric)}[/bold] [{colour}]{escape(verdict)}[/{colour}]\n  [dim]{explanation}[/dim]",
             soft_wrap=True,
         )
+    if others := [name for name in qualification.verdict if name not in examined]:
+        out.print(f"Not examined, since no labelled item is of their steps: {', '.join(others)}", soft_wrap=True)
     show_notes(qualification.notes, out)
     if written:
         out.print(f"\nWritten to {escape(written)}", soft_wrap=True)
@@ -224,7 +236,7 @@ def run_rubric_study(options: argparse.Namespace) -> int:
         _rubrics(options.scale or ["0-3"], options.examples),
         sheets,
         labels,
-        price=parse_prices(options) or {},
+        price=typed_prices(options),
         label_scale=_parse_scale(options.label_scale, "--label-scale"),
         max_concurrency=options.max_concurrency,
         journal=options.journal,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -230,14 +231,19 @@ def format_mean(metric: MetricSummary) -> str:
 
 
 _HINTS = {
-    "Connect": "is the server running, and is --base-url right?",
-    "Timeout": "the server may be overloaded: increase --timeout or reduce --max-concurrency",
-    "Auth": "is the key in the environment right?",
-    "Permission": "does this key have access to the model?",
-    "Forbidden": "does this key have access to the model?",
-    "NotFound": "are the model's name and --base-url right?",
+    r".*CERTIFICATE_VERIFY_FAILED": "name the file with the root certificate in GIGACHAT_CA_BUNDLE_FILE, for other "
+    "models in SSL_CERT_FILE",
+    r"Connect.*/oauth\)": "the token comes from this address: is GIGACHAT_AUTH_URL right?",
+    r"(Auth|BadRequest|Response).*\bscope\b": "does GIGACHAT_SCOPE belong to the key: GIGACHAT_API_PERS, "
+    "GIGACHAT_API_B2B or GIGACHAT_API_CORP?",
+    r"FileNotFound": "does the file exist that a variable such as SSL_CERT_FILE names?",
+    r"\w*Connect": "is the server running, and is --base-url right?",
+    r"\w*Timeout": "the server may be overloaded: increase --timeout or reduce --max-concurrency",
+    r"\w*Auth": "is the key in the environment right?",
+    r"\w*(Permission|Forbidden)": "does this key have access to the model?",
+    r"\w*NotFound": "are the model's name and --base-url right?",
 }
-"""Hints by part of the exception's name."""
+"""Hints by a pattern of the exception's name and message; the first that matches is shown."""
 
 
 def check_not_all_failed(report: Report) -> None:
@@ -269,5 +275,6 @@ def warn_about_failures(report: Report) -> None:
 
 
 def _describe(failure: Failure) -> str:
-    hint = next((hint for part, hint in _HINTS.items() if part in failure.error), None)
-    return f"{failure.error}: {failure.message}" + (f" ({hint})" if hint else "")
+    problem = f"{failure.error}: {failure.message}"
+    hint = next((hint for pattern, hint in _HINTS.items() if re.match(pattern, problem, re.DOTALL)), None)
+    return problem + (f" ({hint})" if hint else "")

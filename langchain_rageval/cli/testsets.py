@@ -6,6 +6,7 @@ import argparse
 import operator
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from langchain_rageval.cli.inputs import (
     build_budget,
     check_writable,
     load_inputs,
+    no_server,
     parse_pairs,
     parse_prices,
 )
@@ -55,7 +57,7 @@ from langchain_rageval.testset.testset import Testset, usage_line
 
 _PERSONA = "persona"
 _OF_AN_EVALUATION = ("anchors", "audit", "batch", "fail_under", "journal", "no_worse", "pilot", "until_decided")
-_CONDITION = re.compile(r"([\w@.-]+)\s*(<=|>=|<|>)\s*(-?[\d.]+)")
+_CONDITION = re.compile(r"([\w@.-]+)\s*(<=|>=|<|>)\s*(-?(?:\d+\.?\d*|\.\d+))")
 _SIGNS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -66,6 +68,11 @@ def run_generate(options: argparse.Namespace) -> int:
     if not Path(options.out).resolve().parent.is_dir():
         raise ConfigError(f"--out {options.out}: the folder does not exist; choose another path")
     check_documents(options.path)
+    for name in ("where", "redact"):
+        if getattr(options, name) and not options.adopt:
+            raise ConfigError(f"--{name} is about the questions that --adopt names: add --adopt FILE")
+    chosen = _questions_to_adopt(options) if options.adopt else None
+    redact = import_object(options.redact, "--redact") if options.redact else None
     critic = _model(options, options.critic or options.writer, options.critic_temperature)
     generator = _generator(
         options,
@@ -78,11 +85,8 @@ def run_generate(options: argparse.Namespace) -> int:
         budget=build_budget(options),
         progress=not options.quiet,
     )
-    if options.adopt:
-        redact = import_object(options.redact, "--redact") if options.redact else None
-        testset = generator.adopt(_questions_to_adopt(options), list(load_documents(options.path)), redact=redact)
-    else:
-        testset = generator.generate(list(load_documents(options.path)))
+    documents = list(load_documents(options.path))
+    testset = generator.generate(documents) if chosen is None else generator.adopt(chosen, documents, redact=redact)
     _check_not_empty(testset)
     to_stdout = options.out == PIPE
     testset.to_jsonl(json_stdout() if to_stdout else options.out)
@@ -289,7 +293,12 @@ def _show_diff(difference: TestsetDiff) -> None:
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    """Estimate the cost and show it."""
+    """Estimate the cost and show it; only a pilot calls the models."""
+    with nullcontext() if options.pilot else no_server(options):
+        return _show_costs(options)
+
+
+def _show_costs(options: argparse.Namespace) -> int:
     if options.generate:
         for name in _OF_AN_EVALUATION:
             if getattr(options, name):

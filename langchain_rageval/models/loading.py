@@ -27,6 +27,7 @@ ChatModelBuilder = Callable[[str, str | None, dict[str, Any]], BaseChatModel]
 """Function from the name of a model, the address of its server and further settings to the model."""
 
 _GIGACHAT_KEYS = ("GIGACHAT_CREDENTIALS", "GIGACHAT_ACCESS_TOKEN", "GIGACHAT_USER", "GIGACHAT_KEY_FILE_PASSWORD")
+_GIGACHAT_FILES = ("GIGACHAT_CA_BUNDLE_FILE", "GIGACHAT_CERT_FILE", "GIGACHAT_KEY_FILE")
 _OPTIONAL = ("max_retries", "temperature")
 _UNKNOWN_OPTION = re.compile(
     r"unexpected keyword|extra inputs|extra fields|not permitted|unknown (?:option|parameter)", re.I
@@ -112,6 +113,9 @@ def _gigachat(kind: str, **settings: Any) -> Any:
     except ImportError:
         raise ConfigError("gigachat needs its package: pip install langchain-gigachat") from None
     _require_key("gigachat", *_GIGACHAT_KEYS)
+    for name in _GIGACHAT_FILES:
+        if (path := os.environ.get(name)) and not Path(path).is_file():
+            raise ConfigError(f"{name} names the file {path!r}, which does not exist: correct the path")
     given = {name: value for name, value in settings.items() if value is not None}
     return getattr(langchain_gigachat, kind)(**given)
 

@@ -29,7 +29,7 @@ from langchain_rageval.report.metric_comparison import (
     with_verdicts,
 )
 from langchain_rageval.report.pairing import Pair, Pairing, metrics_in_common, pair_rows
-from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, labelled_pairs
+from langchain_rageval.report.people import LEAST_LABELS, Corrected, Labels, corrected, ids_of_no_answer, labelled_pairs
 from langchain_rageval.report.tables import Analysis, number_text
 from langchain_rageval.report.units import By, Units
 from langchain_rageval.statistics import detectable_difference
@@ -242,12 +242,14 @@ def _with_labels(
     labels = labelled_pairs(pairs, people)
     width = scale[1] - scale[0]
     found = corrected(list(zip(labels, judged, strict=True)), (-width, width), groups)
+    unknown = ids_of_no_answer(pairs, people)
+    notes = [Note("labels-of-no-sample", metric=name, count=len(unknown), ids=unknown[:_MOST_NAMED])] if unknown else []
     if found is None:
         count = sum(label is not None for label in labels)
-        return list(metrics), [Note("few-labels", metric=name, count=count, least=LEAST_LABELS)]
+        return list(metrics), [*notes, Note("few-labels", metric=name, count=count, least=LEAST_LABELS)]
     labelled = replace(metric, corrected=found, confirmed=_confirmed(metric, found, margin))
     conflict = [Note("contradicted", metric=metric.metric, finding=labelled)] if labelled.confirmed is False else []
-    return [labelled if one is metric else one for one in metrics], conflict
+    return [labelled if one is metric else one for one in metrics], [*conflict, *notes]
 
 
 def _confirmed(metric: MetricComparison, found: Corrected, margin: float) -> bool | None:

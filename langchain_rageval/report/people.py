@@ -131,6 +131,34 @@ def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) ->
     return found
 
 
+def ids_of_no_answer(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]) -> list[str]:
+    """Return the ids of labels that are of no answer in the pairs, neither by id nor by question and answer.
+
+    Args:
+        pairs: rows of candidate and baseline.
+        labels: labels of a sheet of both reports, or one of each report, that of the candidate first.
+    """
+    sides = [row for row, _ in pairs], [row for _, row in pairs]
+    if isinstance(labels, tuple):
+        parts = zip((sides[:1], sides[1:]), labels, strict=True)
+        return [name for part, own in parts for name in _ids_of_no_answer(part, own)]
+    return _ids_of_no_answer(sides, labels)
+
+
+def _ids_of_no_answer(sides: Sequence[Sequence[Row]], labels: Labels) -> list[str]:
+    ids, answers = set[str](), set[tuple[str | None, str | None]]()
+    for rows in sides:
+        known = SampleIds()
+        for row in rows:
+            name = known.distinct(row.sample).id
+            ids |= {name, answer_id(name, row.sample)}
+            answers.add((cell_of(question_with_history(row.sample)), cell_of(row.sample.answer or "")))
+    if isinstance(labels, Mapping):
+        return [name for name in labels if name not in ids]
+    entries = read_labels(Path(labels))
+    return [one.id for one in entries if one.id not in ids and (one.question, one.answer) not in answers]
+
+
 def labelled_pairs(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]) -> list[float | None]:
     """Return the difference of the labels of each pair of rows, None unless both have one.
 

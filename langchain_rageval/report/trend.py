@@ -128,18 +128,11 @@ def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
 def _alarms(
     metrics: Sequence[str], rows: Sequence[Row], baseline: Sequence[Row], margin: float, error: float, adjust: By | None
 ) -> tuple[dict[str, DriftAlarm], list[Note]]:
-    """Return the alarms by metric, and notes about rows that are not watched.
-
-    Raises:
-        ConfigError: if the baseline has too few scores for any alarm.
-    """
+    """Return the alarms by metric, and notes about rows that are not watched."""
     known = {name: _scored(name, baseline, adjust) for name in metrics}
     slices = {name: _large_slices(its) for name, its in known.items()}
     if not any(slices.values()):
-        raise ConfigError(
-            f"the baseline has too few scores to watch {', '.join(metrics)}: at least {_LEAST_BASELINE} scored "
-            "samples are needed, of one slice if there is adjust"
-        )
+        return {}, [Note("nothing-watched", metrics=", ".join(metrics), least=_LEAST_BASELINE)]
     alarms, notes = {}, []
     for name, its in known.items():
         own = _scored(name, rows, adjust)
@@ -147,7 +140,7 @@ def _alarms(
         score = next((row.scores[name] for row in baseline if name in row.scores), None)
         if score and watched and (alarm := _alarm(score, watched, its, slices[name], margin, error, len(metrics))):
             alarms[name] = alarm
-        if its and len(watched) < len(own):
+        if len(watched) < len(own):
             note = Note("rows-of-small-slices", metric=name, count=len(own) - len(watched), least=_LEAST_BASELINE)
             notes.append(note)
     return alarms, notes

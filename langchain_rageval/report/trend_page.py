@@ -14,8 +14,9 @@ import yaml
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.page import PageLanguage, printable_lines, shortened
+from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Direction, Row
-from langchain_rageval.errors import BelowThreshold
+from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.metric_comparison import JudgeShift
 from langchain_rageval.report.page import Page, page_texts, read_template, render_page
@@ -140,7 +141,15 @@ class Trend(Analysis[Summary]):
         write_trend_page(self, path, language=language)
 
     def check(self) -> None:
-        """Raise BelowThreshold if a metric has drifted; the message names each."""
+        """Check that no metric has drifted.
+
+        Raises:
+            BelowThreshold: if some have; the message names each.
+            ConfigError: if the baseline has too few scores to watch any metric.
+        """
+        for note in self.notes:
+            if code_of(note) == "nothing-watched":
+                raise ConfigError(note)
         if self.alarms:
             raise BelowThreshold("; ".join(map(str, self.alarms.values())))
 

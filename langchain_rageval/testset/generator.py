@@ -274,7 +274,7 @@ class TestsetGenerator(GeneratorSettings):
 
         Args:
             questions: texts, samples, mappings or rows of a report, such as
-                `[row for row in Report.load("live.sqlite").rows if ...]`; or the path of a file of samples.
+                `[row for row in Report.load("live.db").rows if ...]`; or the path of a file of samples.
             documents: as for `generate`; None if the generator has a `vectorstore`, whose passages are used.
             redact: function that removes names and other personal data: from a str to a str for texts, from a Sample to
                 a Sample otherwise. It is called first, so that no model, journal or file sees what it removes.

@@ -53,8 +53,9 @@ BASELINES: Mapping[str, str] = {
 Baselines = Mapping[str, Mapping[str, Sequence[bool]]]
 Labelled = tuple[Label, CitedVerdict, LabelledItem]
 
-_NO_EMBEDDINGS = "no embeddings were examined: pass embeddings to qualify_judge"
-_NO_ITEMS = "the package has no labelled items for it: compare its scores with your own labels"
+_NO_EMBEDDINGS = "no embeddings were examined: add embeddings (--embeddings MODEL)"
+_NO_ITEMS = "no labelled item examines it: write items for it, or compare its scores with labels of people"
+_LEAST_VERDICTS = 6  # a coin gets five or fewer verdicts all wrong in 3% of cases or more
 _MOST_LOST = 0.1  # of the questions; the lost ones may be the hard ones
 _ORDER: tuple[Fitness, ...] = get_args(Fitness)
 
@@ -147,7 +148,7 @@ def _assess_lead(
     """
     constant = f"every verdict was {next(iter(verdicts))!r}, " if len(verdicts) == 1 else ""
     for name, (mean, low, _) in lead.items():
-        if mean <= 0 and right.value != 1:
+        if mean <= 0 and right.value != 1 and right.of >= _LEAST_VERDICTS:
             yield "unfit", f"{constant}no better on hard items than {BASELINES[name]}"
         elif low <= 0:
             yield "cannot tell", f"perhaps no better on hard items than {BASELINES[name]}"

@@ -465,7 +465,7 @@ def test_an_unknown_command_shows_the_usage(rageval, words):
 @pytest.mark.parametrize(
     ("url", "mend"),
     [
-        ("http://127.0.0.1:9/v1", "is the server running, and is --base-url right?"),
+        ("http://127.0.0.1:9/v1", "(http://127.0.0.1:9/v1/chat/completions) ([Errno 111]"),
         ("127.0.0.1:9/v1", "--base-url right?"),
     ],
     ids=["dead server", "wrong URL"],

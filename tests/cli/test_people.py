@@ -45,13 +45,17 @@ def test_labels_of_both_reports_are_drawn_filled_in_and_compared(rageval, runs, 
     sheet = tmp_path / "labels.csv"
     assert rageval("label", new, "--baseline", old, "--n", 30, "--out", sheet)[0] == 0
     fill_in(sheet, lambda answer: "yes" if answer.startswith(liked) else "no")
+    with sheet.open("a", encoding="utf-8") as file:
+        file.write("elsewhere,Q?,A,,,yes\n")
     words = ["compare", old, new, "--labels", sheet, "--json"]
     assert rageval(*words, "--fail-if-worse")[0] == 0  # the judge's verdict alone
     ended, out, err = rageval(*words, "--fail-if-worse", "--require", "confirmed")
     metric = json.loads(out)["metrics"]["faithfulness"]
     assert (ended, metric["verdict"], metric["confirmed"]) == (code, "better", said == "confirmed")
     assert (metric["corrected"]["labels"], "[contradicted]" in err) == (30, said == "contradicted")
-    assert said in rageval(*words[:-1])[1]
+    ignored = "faithfulness: ignored labels: 1; their ids are of no compared answer, such as elsewhere."
+    _, out, _ = rageval(*words[:-1])
+    assert (said in out, ignored in " ".join(out.split())) == (True, True)
 
 
 def test_a_requirement_of_labels_without_labels_ends_with_2(rageval, runs):

@@ -1,6 +1,7 @@
 """`rageval plan`, and the budget of `rageval evaluate`."""
 
 import json
+import os
 
 import pytest
 from helpers.each import each
@@ -53,6 +54,23 @@ def test_the_estimate_equals_the_cost_of_the_run(rageval, samples, judged, tmp_p
         assert lines[name][0] == str(metric.calls)
         assert int(lines[name][1].replace(",", "")) >= metric.input_tokens
     assert lines["total"][0] == str(server.calls)
+
+
+def test_a_plan_needs_no_key_and_no_address(rageval, samples, monkeypatch):
+    keys = ("OPENAI_API_KEY", "GIGACHAT_CREDENTIALS")
+    for name in keys:
+        monkeypatch.delenv(name, raising=False)
+    for judge in ("openai:m", "vllm:m", "gigachat:m"):
+        code, told, complaints = rageval("plan", samples, "--judge", judge, "--embeddings", "openai:e")
+        assert (code, complaints, "Plan for 20 samples" in told) == (0, "", True)
+    assert {*keys}.isdisjoint(os.environ)
+    assert rageval("plan", samples, "--judge", "openai:m", "--pilot", 2)[0] == 2
+
+
+def test_a_price_is_of_the_model_as_judge_names_it(rageval, samples, monkeypatch):
+    for judge in ("openai:m", "offline"):
+        _, told, _ = rageval("plan", samples, "--judge", judge, "--price", f"{judge}=1,2", "--json")
+        assert json.loads(told)["total"]["money"] > 0
 
 
 def test_all_metrics_are_planned_offline(rageval, samples):

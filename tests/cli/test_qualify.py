@@ -37,6 +37,20 @@ def test_own_items_are_all_asked_unless_a_third_is_wanted(rageval, tmp_path):
         assert (code, json.loads(told)["steps"]["regenerate_questions"]["right"]["of"]) == (0, asked)
 
 
+def test_one_wrong_item_of_one_cannot_tell_and_other_metrics_are_only_named(rageval, tmp_path):
+    texts = {"contexts": ["A card costs 40 euros."], "question": "What does a card cost?"}
+    record = {"id": "own", "step": "verify_statements", "kind": "number", **texts}
+    record["statements"] = [{"contradicted": "A card costs 40 euros.", "by": "A card"}]
+    (tmp_path / "own.jsonl").write_text(json.dumps(record), encoding="utf-8")
+    code, told, _ = rageval("qualify", "--own", tmp_path / "own.jsonl", "--language", "en", "--quiet")
+    assert code == 0
+    assert "faithfulness cannot tell\n" in told
+    assert "rubric cannot tell" not in told
+    assert "Not examined, since no labelled item is of their steps: answer_relevance, " in told
+    for word in ("unfit", "qualify_judge", "the package"):
+        assert word not in told
+
+
 @pytest.mark.gate
 def test_json_on_stdout_has_the_right_verdicts_by_kind_of_item(rageval):
     code, told, complaints = rageval("qualify", "--language", "en", "--full", "--repeats", 1, "--quiet", "--json")

@@ -4,6 +4,7 @@ import json
 from importlib.resources import files
 
 import pytest
+from helpers.each import each
 from helpers.reports import QUESTION, STANDALONE, judged_as, report, sample, score, turn_row
 from helpers.screens import shown
 from rich.cells import cell_len
@@ -11,6 +12,8 @@ from rich.cells import cell_len
 from langchain_rageval import Report, Row
 from langchain_rageval.cli import main
 from langchain_rageval.cli.demo import NEXT_COMMANDS, SHOWN
+from langchain_rageval.cli.report_view import warn_about_failures
+from langchain_rageval.data.schema import Failure
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,30 @@ def test_a_report_says_why_scores_are_missing(rageval, tmp_path):
     _, out, _ = rageval("report", tmp_path / "run.jsonl")
     assert "Failed: 1 of claim_noise: JudgeOutputError in verify_statements" in out
     assert "Unscored: 1 of claim_noise: the answer states no facts" in out
+
+
+@each(
+    ("failure", "hint"),
+    [
+        (("ConnectError", "no such name (https://host/api/v2/oauth)"), "is GIGACHAT_AUTH_URL right?"),
+        (
+            ("ConnectError", "[SSL: CERTIFICATE_VERIFY_FAILED] (https://host/v1)"),
+            "in GIGACHAT_CA_BUNDLE_FILE, for other",
+        ),
+        (("AuthenticationError", "401 https://host: scope from db"), "does GIGACHAT_SCOPE belong to the key: "),
+        (("AuthenticationError", "401 https://host/api/v2/oauth"), "is the key in the environment right?"),
+        (("APIConnectionError", "Connection error."), "is --base-url right?"),
+        (("NotFoundError", "404"), "are the model's name and --base-url right?"),
+        (("FileNotFoundError", "no such file"), "a variable such as SSL_CERT_FILE"),
+    ],
+)
+def test_a_failure_has_a_hint(failure, hint, capsys):
+    error, message = failure
+    fields = {"value": None, "failure": Failure(error=error, message=message)}
+    failed = score(1.0).model_copy(update=fields)
+    warn_about_failures(Report([Row(index=0, sample=sample(0), scores={"faithfulness": failed})]))
+    assert f"{error}: {message} (" in (told := capsys.readouterr().err)
+    assert hint in told
 
 
 def test_the_question_of_a_conversation_is_followed_by_the_one_that_was_judged(rageval, tmp_path):

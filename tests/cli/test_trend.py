@@ -60,11 +60,12 @@ def test_a_margin_that_is_no_number_and_a_baseline_without_scores_are_refused(ra
     files = (tmp_path / "live.jsonl", "--baseline", tmp_path / "dev.jsonl")
     code, _, err = rageval("trend", *files, "--margin", "nan")
     assert (code, err) == (2, "rageval: margin must be a number of at least 0, in the metrics' units, got nan\n")
-    code, _, err = rageval("trend", *files)
-    assert (code, err.partition(":")[2].partition(":")[0]) == (
-        2,
-        " the baseline has too few scores to watch faithfulness",
-    )
+    page = tmp_path / "trend.html"
+    code, out, err = rageval("trend", *files, "--html", page)
+    problem = "the baseline has too few scores to watch faithfulness: at least 6 scored samples are needed"
+    assert (code, err.startswith(f"rageval: {problem}")) == (2, True)
+    assert "2026-11-02" in out
+    assert problem in page.read_text(encoding="utf-8")
 
 
 def test_a_page_is_written_also_when_the_command_ends_with_an_alarm(rageval, tmp_path):

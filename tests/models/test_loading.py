@@ -107,6 +107,14 @@ class TestLoadJudge:
         assert report.failures() == []
         assert (server.calls, server.requests[0].body["temperature"]) == (3, 0.2)
 
+    def test_a_missing_certificate_of_gigachat_is_named_before_a_call(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("GIGACHAT_CREDENTIALS", "key")
+        monkeypatch.setenv("GIGACHAT_CA_BUNDLE_FILE", str(tmp_path / "root.crt"))
+        with pytest.raises(
+            ConfigError, match=r"GIGACHAT_CA_BUNDLE_FILE names the file .*root.crt', which does not exist"
+        ):
+            load_judge("gigachat:m")
+
     @each(
         ("load", "name", "mend"),
         [

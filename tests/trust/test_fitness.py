@@ -100,11 +100,11 @@ def test_a_metric_is_as_fit_as_its_worst_step():
     assert assess_metric(steps, "faithfulness") == ("unfit", "verify_statements: b; c. extract_statements: a.")
     steps["verify_statements"] = ("fit with care", ["d"])
     assert assess_metric(steps, "faithfulness")[0] == "fit with care"
-    missing = "the package has no labelled items for it: compare its scores with your own labels"
+    missing = "no labelled item examines it: write items for it, or compare its scores with labels of people"
     assert assess_metric({}, "rubric") == ("cannot tell", f"grade_rubric: {missing}.")
     assert assess_metric({}, "answer_similarity") == (
         "cannot tell",
-        "measure_similarity: no embeddings were examined: pass embeddings to qualify_judge.",
+        "measure_similarity: no embeddings were examined: add embeddings (--embeddings MODEL).",
     )
 
 
