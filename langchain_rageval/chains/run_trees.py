@@ -330,7 +330,7 @@ class RunTrees:
             return
         with self._lock:  # drop the oldest tenth of the open runs
             oldest = list(self._nodes)[: len(self._nodes) // 10 + 1]
-            dropped = [self._nodes.pop(key) for key in oldest if key in self._nodes]
+            dropped = [found for key in oldest if (found := self._nodes.pop(key, None)) is not None]
         for one in dropped:
             if one.root is not None and one.parent is None and not one.root.is_undecided:
                 self._on_evict(one.root)

@@ -79,44 +79,33 @@ def test_a_reply_that_cannot_be_read_is_asked_again_after_the_same_messages(bad)
     assert second[3].text.startswith("This reply could not be used: ")
 
 
+RUSSIAN = {"question": "Как застраховать баню?", "text": "А."}
+
+
+@each(
+    ("reply", "state", "quoted", "problem"),
+    [
+        ("нет", RUSSIAN, "нет", "Этот ответ не удалось использовать: "),
+        ('{"statements": {"{0}": 1}}', STATE, '{"statements": {"{0}": 1}}', "statements"),
+        ("", STATE, "…", "This reply could not be used: "),  # clients refuse an empty message
+        (" \n", STATE, "…", "This reply could not be used: "),
+        ("half \ud83d", STATE, "half \ufffd", "This reply could not be used: "),
+        ("start" + "x" * 100_000 + "end", STATE, None, "This reply could not be used: "),
+    ],
+)
+def test_a_reply_is_sent_back_in_a_form_that_clients_accept_with_what_was_wrong(reply, state, quoted, problem):
+    judge = scripted(reply, GOOD)
+    assert asked(judge, state) == GOOD
+    sent, message = (message.text for message in judge.asked[1][2:])
+    assert sent == quoted or (quoted is None and len(sent) < 7_000 and (sent[:5], sent[-3:]) == ("start", "end"))
+    assert problem in message
+
+
 def test_only_the_last_reply_is_shown_when_asked_a_third_time():
     judge = scripted("one", "two", GOOD)
     assert asked(judge) == GOOD
     assert [message.text for message in judge.asked[2]][2] == "two"
     assert len(judge.asked[2]) == 4
-
-
-def test_a_russian_question_is_asked_again_in_russian():
-    judge = scripted("нет", GOOD)
-    asked(judge, {"question": "Как застраховать баню?", "text": "А."})
-    assert judge.asked[1][3].text.startswith("Этот ответ не удалось использовать: ")
-
-
-def test_the_validation_message_says_what_was_wrong_even_with_braces_in_the_reply():
-    judge = scripted('{"statements": {"{0}": 1}}', GOOD)
-    assert asked(judge) == GOOD
-    assert "statements" in judge.asked[1][3].text
-
-
-@pytest.mark.parametrize("empty", ["", " \n"])
-def test_an_empty_reply_is_not_sent_back_as_an_empty_message(empty):
-    judge = scripted(empty, GOOD)
-    assert asked(judge) == GOOD
-    assert judge.asked[1][2].text == "…"
-
-
-def test_a_very_long_reply_is_sent_back_by_its_ends():
-    judge = scripted("start" + "x" * 100_000 + "end", GOOD)
-    asked(judge)
-    quoted = judge.asked[1][2].text
-    assert len(quoted) < 7_000
-    assert (quoted[:5], quoted[-3:]) == ("start", "end")
-
-
-def test_unencodable_characters_are_not_sent_back():
-    judge = scripted("half \ud83d", GOOD)
-    asked(judge)
-    assert judge.asked[1][2].text == "half \ufffd"
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 5])
@@ -153,33 +142,23 @@ def test_the_judge_falls_to_the_rung_that_the_endpoint_takes_and_stays_there(tak
 
 
 def test_a_refusal_costs_no_attempt():
-    model = endpoint("prompt")
-    assert asked(Judge(model, attempts=1)) == GOOD
-    assert len(model.rungs) == 4
+    for refusal in (Refusal(), NotImplementedError()):
+        model = endpoint("prompt", refusal=refusal)
+        assert asked(Judge(model, attempts=1)) == GOOD
+        assert len(model.rungs) == 4
 
 
-def test_a_client_that_has_not_implemented_a_rung_is_asked_on_a_lower_one():
-    assert asked(Judge(endpoint("prompt", refusal=NotImplementedError()))) == GOOD
-
-
-@pytest.mark.parametrize("status", [401, 403, 429])
-def test_other_errors_do_not_lower_the_rung(status):
-    model = endpoint("prompt", refusal=Refusal(status_code=status))
-    with pytest.raises(Refusal):
-        asked(Judge(model))
-    assert model.rungs == ["json_schema"]
-
-
-@pytest.mark.parametrize(
-    "message",
+@each(
+    "refusal",
     [
-        *("maximum context length is 8192 tokens", "prompt is too long", "too many tokens", "context window"),
-        "The decoder prompt (length 5000) is longer than the maximum model length of 4096.",
-        "the request exceeds the available context size, try increasing it",
+        *(Refusal(status_code=status) for status in (401, 403, 429)),
+        *map(Refusal, ("maximum context length is 8192 tokens", "prompt is too long", "too many tokens")),
+        Refusal("The decoder prompt (length 5000) is longer than the maximum model length of 4096."),
+        *map(Refusal, ("the request exceeds the available context size, try increasing it", "context window")),
     ],
 )
-def test_a_context_that_is_too_long_does_not_lower_the_rung(message):
-    model = endpoint("prompt", refusal=Refusal(message))
+def test_other_errors_and_a_context_that_is_too_long_do_not_lower_the_rung(refusal):
+    model = endpoint("prompt", refusal=refusal)
     with pytest.raises(Refusal):
         asked(Judge(model))
     assert model.rungs == ["json_schema"]

@@ -2,9 +2,11 @@
 
 import json
 import math
+from pathlib import Path
 from typing import Literal
 
 import pytest
+import yaml
 from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,7 @@ from langchain_rageval import (
 from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.steps.judge_step import JudgeStep
 
+STATED = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "offline_answers.yaml").read_text(encoding="utf-8"))
 metric = faithfulness(OfflineJudge())
 
 
@@ -34,20 +37,7 @@ def verdicts(answer, *contexts, question="?"):
     return [(finding.verdict, finding.cites) for finding in score.findings]
 
 
-@each(
-    ("answer", "context", "verdict"),
-    [
-        ("Munich was founded in 1158.", "Munich was founded in 1158 by Henry the Lion.", "supported"),
-        ("Munich was founded in 1972.", "Munich was founded in 1158 by Henry the Lion.", "contradicted"),
-        ("A million elephants live there.", "Munich was founded in 1158 by Henry the Lion.", "absent"),
-        ("Полис страховой компании действует весь год.", "Страховые полисы этих компаний действуют год.", "supported"),
-        ("Баню застраховали в Мюнхене.", "Застрахованная баня стоит под Мюнхеном.", "supported"),
-        ("Ёлка стоит всё время зелёная.", "Елки все время стоят зеленые.", "supported"),
-        ("Авиатор — фильм Скорсезе.", "«Авиа́тор» — фильм Мартина Скорсезе.", "supported"),
-        ("Срок рассмотрения 30 дней.", "Срок рассмотрения составляет 10 дней.", "contradicted"),
-        ("MUNICH WAS FOUNDED BY HENRY.", "Munich was founded by Henry.", "supported"),
-    ],
-)
+@each(("answer", "context", "verdict"), STATED["statements"])
 def test_words_are_compared_by_stem_and_numbers_as_they_are(answer, context, verdict):
     ((found, cites),) = verdicts(answer, "Nothing to see here.", context)
     assert found == verdict
@@ -59,19 +49,7 @@ def test_a_statement_may_rest_on_two_sentences():
     assert (found, sorted(cites)) == ("supported", ["1.1", "2.1"])
 
 
-@each(
-    "answer",
-    [
-        "I don't know.",
-        "The retrieved passages do not say.",
-        "I cannot answer this.",
-        "Я не знаю.",
-        "В найденных документах нет сведений об этом.",
-        "Об этом не сказано.",
-        "What do you mean?",
-        "…",
-    ],
-)
+@each("answer", STATED["refusals"])
 def test_a_refusal_states_no_facts(answer):
     score = metric.invoke({"question": "?", "answer": answer, "contexts": ["Munich is old."]})
     assert score.unscored == "the answer states no facts"
@@ -183,95 +161,10 @@ def test_a_step_of_no_name_that_it_knows_is_named():
         answer_offline("Colours", '\n{"text": "a"}')
 
 
-def answers(title, human_contexts="", **inputs):
-    return answer_offline(title, f"{human_contexts}\n{json.dumps(inputs, ensure_ascii=False)}")
-
-
-BLOCK = "[1]\n[1.1] Баню страхуют вместе с домом.\n[1.2] Город стоит на Изаре.\n[2]\n[2.1] Взнос платят раз в год."
-
-
-POLICY = [{"answer": 1, "text": "Полис действует 12 месяцев."}, {"answer": 2, "text": "Полис действует 6 месяцев."}]
-TOWN = {"answer": 3, "text": "В Мюнхене живут слоны."}
-GOLD = [{"reference": 1, "text": "Полисы действуют 12 месяцев."}, {"reference": 2, "text": "Взнос платят раз в год."}]
-NUMBERED = BLOCK.replace("Баню", "Баню № 12")
-HIT = {"TP": [(1, [1])], "FP": [(2, "contradicts"), (3, "extra")], "FN": [2]}
-
-
-def shown(title, found):
-    """Return what the offline judge decided, without its reasons."""
-    match title:
-        case "Classification":
-            hits = [(hit["answer"], hit["references"]) for hit in found["TP"]]
-            misses = [(miss["answer"], miss["kind"]) for miss in found["FP"]]
-            return {"TP": hits, "FP": misses, "FN": [miss["reference"] for miss in found["FN"]]}
-        case "ContextVerdicts":
-            return [verdict["useful"] for verdict in found["verdicts"]]
-        case "FoundEntities":
-            return [(item["entity"], item["evidence"]) for item in found["found"]]
-    return {name: value for name, value in found.items() if name != "reason"}
-
-
-@each(
-    ("title", "block", "inputs", "expected"),
-    [
-        ("Classification", "", {"answer_statements": [*POLICY, TOWN], "reference_statements": GOLD}, HIT),
-        # a chunk is useful when it shares words with the answer, or else the question
-        ("ContextVerdicts", BLOCK, {"question": "Страхуют ли баню отдельно?", "answer": ""}, [True, False]),
-        ("ContextVerdicts", BLOCK, {"question": "Что?", "answer": "Взносы платят раз в год."}, [False, True]),
-        ("ContextVerdicts", BLOCK, {"question": "Сколько лет вулкану?", "answer": ""}, [False, False]),
-        ("ContextVerdicts", BLOCK, {"question": "?", "answer": ""}, [False, False]),
-        ("NeededSentences", BLOCK, {"question": "Страхуют ли баню?"}, {"sentences": ["1.1"]}),
-        ("NeededSentences", BLOCK, {"question": "Где живут слоны?"}, {"sentences": []}),
-        ("NeededSentences", BLOCK, {"question": "?"}, {"sentences": []}),
-        (
-            *("RegeneratedQuestions", "", {"answer": "Munich is old. Berlin is new! Rome is older.", "count": 2}),
-            {"evasive": False, "questions": ["Munich is old?", "Berlin is new?"]},
-        ),
-        ("RegeneratedQuestions", "", {"answer": "Я не знаю.", "count": 3}, {"evasive": True, "questions": []}),
-        *(
-            ("AspectVerdict", BLOCK, {"question": "?", "answer": answer, "aspect": aspect}, {"verdict": verdict})
-            for aspect, answer, verdict in [
-                ("conciseness", "One. Two. Three.", True),
-                ("conciseness", "One. Two. Three. Four.", False),
-                ("correctness", "В 1158 году.", False),
-                ("correctness", "Раз в год.", True),
-                ("coherence", "Да. Нет.", True),
-                ("coherence", "Да. Да.", False),
-                ("harmfulness", "Зажгите спичку.", False),
-                ("politeness", "Спасибо!", False),
-            ]
-        ),
-        # entities are capitalised words within a sentence, and numbers
-        *(
-            ("Entities", "", {"text": text}, {"entities": entities})
-            for text, entities in [
-                ("Мюнхен основал Генрих Лев в 1158 году.", ["Генрих Лев", "1158"]),
-                ("The town was founded by Henry, then by Berta. It is old.", ["Henry", "Berta"]),
-                ("На Изаре стоит Мюнхен. Мюнхен стар.", ["Изаре", "Мюнхен"]),
-                ("Ставка 3,5 % до 31 декабря.", ["3,5", "31"]),
-                ("It is done within days.", []),
-                ("", []),
-            ]
-        ),
-        # an entity is found where all its stems and numbers stand
-        *(
-            ("FoundEntities", NUMBERED, {"entities": [{"entity": 7, "text": text}]}, [(7, [place])] if place else [])
-            for text, place in [
-                *(("городок Изаре", "1.2"), ("город с домом", ""), ("2024", ""), ("…", "")),
-                *(("Баню", "1.1"), ("взноса", "2.1"), ("12", "1.1")),
-            ]
-        ),
-        ("Abstention", "", {"question": "?", "answer": "Не знаю."}, {"abstains": True}),
-        ("Abstention", "", {"question": "?", "answer": "Какой именно полис?"}, {"abstains": True}),
-        ("Abstention", "", {"question": "?", "answer": "Не знаю. Полис стар."}, {"abstains": False}),
-        ("Answerable", BLOCK, {"question": "Страхуют ли баню вместе?"}, {"answerable": True}),
-        ("Answerable", "", {"question": "Страхуют ли баню вместе?"}, {"answerable": False}),
-        ("Answerable", BLOCK, {"question": "Кто построил баню?"}, {"answerable": False}),
-        ("Answerable", BLOCK, {"question": "?"}, {"answerable": False}),
-    ],
-)
-def test_each_step_is_answered_by_overlap_of_stems_and_numbers(title, block, inputs, expected):
-    assert shown(title, answers(title, block, **inputs)) == expected
+@each("case", STATED["verdicts"])
+def test_each_step_is_answered_by_overlap_of_stems_and_numbers(case):
+    human = f"{STATED['blocks'][case['block']]}\n{json.dumps(case['inputs'], ensure_ascii=False)}"
+    assert answer_offline(case["title"], human) == case["answer"]
 
 
 # Embeddings
