@@ -331,7 +331,7 @@ def _harmless_id(name: str) -> str:
 def _filled_in(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield line number, and cells by the name of their column, for each row of a sheet that has a label."""
     text = _text(path)
-    delimiter = find_delimiter(text.splitlines(keepends=True)[:1], lambda name: name.strip().lower() == "label")
+    delimiter = find_delimiter(text.splitlines()[:1], lambda name: name.strip().lower() == "label")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         names = [name.strip().lower() for name in next_row(reader) or []]

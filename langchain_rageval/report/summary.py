@@ -172,7 +172,7 @@ class Summary(Analysis[MetricSummary]):
         super().__init__({metric.metric: metric for metric in metrics}, notes)
         names = dict.fromkeys(metric.aspect for metric in self.values())
         self.aspects: Mapping[str, AspectSummary] = {aspect: self._aspect(aspect) for aspect in names}
-        self._has_money = any(metric.money is not None for metric in self.values())
+        self.has_money = any(metric.money is not None for metric in self.values())
 
     def __repr__(self) -> str:
         """Return the summary as text: one line for each metric."""
@@ -186,7 +186,7 @@ class Summary(Analysis[MetricSummary]):
     @property
     def headings(self) -> Sequence[str]:
         """Headings of the columns; with one for money if that of a metric is known."""
-        return (*_HEADINGS, "money") if self._has_money else _HEADINGS
+        return (*_HEADINGS, "money") if self.has_money else _HEADINGS
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return a row for each metric."""
@@ -201,7 +201,7 @@ class Summary(Analysis[MetricSummary]):
                 number_text(one.abstained, "d"),
                 str(one.calls),
                 number_text(one.usage.tokens, "d"),
-                *([format_money(one.money)] if self._has_money else []),
+                *([format_money(one.money)] if self.has_money else []),
             )
             for one in self.values()
         ]

@@ -414,6 +414,7 @@ def test_a_failed_gate_also_fails_the_check():
         (lambda: Precise(0), "half_width must be a number above 0, got 0"),
         (lambda: Precise(float("nan")), "half_width must be a number above 0, got nan"),
         (lambda: Decided({"value": 0.8}, seed="x"), "seed must be a whole number, got 'x'"),
+        (lambda: Decided({"value": 0.8}, seed=0.5), "seed must be a whole number, got 0.5"),
         (lambda: Precise(0.1, seed=None), "seed must be a whole number, got None"),
         (lambda: Decided.against("main.jsonl"), "Decided.against takes a report, got str; Report.load reads one"),
         (

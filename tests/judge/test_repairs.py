@@ -142,7 +142,7 @@ def test_escaped_marks_of_markdown_are_the_marks():
 def test_one_brace_too_many_at_the_end_is_dropped_and_nothing_else():
     for text in ('{"a": 1}}', '```json\n{"a": 1}}\n```', '{"a": 1}\n}'):
         assert json_spans(text) == ['{"a": 1}']
-    for text in ('{"a": 1}}}', '{"a": 1}]', '{"a": 1}}, {"a": 2}', '{"a": 1}} and more'):
+    for text in ('{"a": 1}}}', '{"a": 1}]', '{"a": 1}}, {"a": 2}', '{"a": 1}} and more', '</think>{"a": 1}]'):
         with pytest.raises(CutOff, match="more brackets close than open"):
             json_spans(text)
 

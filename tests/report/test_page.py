@@ -309,10 +309,11 @@ def test_the_page_repeats_no_chunk_in_findings_and_all_other_texts():
         {"kind": kind, "number": 1, "text": "A chunk.", "verdict": "v", "reason": ""}
         for kind in ("context", "statement")
     ]
-    own = sample(0).model_copy(update={"contexts": ["A chunk."]})
+    findings += [{**findings[0], "text": "Another."}]  # the text of the next chunk
+    own = sample(0).model_copy(update={"contexts": ["A chunk.", "Another."]})
     one = Row(index=0, sample=own, scores={"m": Score(metric="m", aspect="answer", value=1.0, findings=findings)})
     shown = sample_view(one, Chunks(), str)["scores"]["m"]["findings"]
-    assert [finding["text"] for finding in shown] == ["", "A chunk."]
+    assert [finding["text"] for finding in shown] == ["", "A chunk.", "Another."]
     other = one.model_copy(update={"sample": sample(0)})  # the metric is of what the retrievers returned
     assert sample_view(other, Chunks(), str)["scores"]["m"]["findings"][0]["text"] == "A chunk."
 

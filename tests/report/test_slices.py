@@ -40,6 +40,8 @@ def test_each_slice_has_its_own_summary_and_rows_without_the_key_come_last(by):
         ([{"a": "x"}, {"a": {"b": "y"}}], "a.b", ["y", "(none)"]),
         ([{"hard": True}, {"hard": None}], "hard", ["true", "(none)"]),
         ([{"tags": ["x", "я"]}, {"tags": []}], "tags", ['["x", "я"]', "[]"]),
+        ([{"a": {"b": 1, "c": 2}}, {"a": {"c": 2, "b": 1}}], "a", ['{"b": 1, "c": 2}']),
+        ([{"a": {1: "x", "b": "y"}}], "a", ["{1: 'x', 'b': 'y'}"]),
         ([{"evolution": "simple"}, {"evolution": "reasoning+conditional"}], "evolution", None),
         ([{"language": "de"}, {}], "language", ["de", "en"]),
     ],

@@ -363,11 +363,12 @@ def from_headers(headers, status=429):
 def test_a_stated_limit_of_tokens_is_a_pace_by_the_tokens_of_a_call():
     meter = UsageMeter()
     meter.add(calls=10, input_tokens=900, output_tokens=100)
-    governor = Governor(meter=meter, limit=4)
-    headers = {"anthropic-ratelimit-requests-limit": "6000", "anthropic-ratelimit-tokens-limit": "6000"}
-    with governor.limiter.slot() as slot:
-        governor.record_rejection(slot, from_headers(headers))
-    assert governor.limiter.pace == pytest.approx(0.98)  # 6,000 tokens are 60 calls a minute
+    for requests, pace in (("6000", 1.0), (None, 1.0), ("30", 0.5)):  # 6,000 tokens are 60 calls a minute
+        governor = Governor(meter=meter, limit=4)
+        headers = {"anthropic-ratelimit-requests-limit": requests, "anthropic-ratelimit-tokens-limit": "6000"}
+        with governor.limiter.slot() as slot:
+            governor.record_rejection(slot, from_headers({name: value for name, value in headers.items() if value}))
+        assert governor.limiter.pace == pytest.approx(0.98 * pace)
 
 
 def test_an_endpoint_that_is_down_is_waited_for_until_the_patience_is_spent(monkeypatch):

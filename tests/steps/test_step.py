@@ -90,8 +90,8 @@ def test_a_step_without_its_judge_is_no_step_of_a_metric():
 
 
 def test_the_fields_are_the_json_inputs_in_order_and_the_contexts_are_numbered():
-    human = message_of(Step(Politeness, prompts=ONE, reads=("answer", "contexts", "question")))
-    assert list(read_inputs(human).items()) == [("answer", "Thank you {name}!"), ("question", "How?")]
+    human = message_of(Step(Politeness, prompts=ONE, reads=("question", "contexts", "answer")))
+    assert list(read_inputs(human).items()) == [("question", "How?"), ("answer", "Thank you {name}!")]
     assert "[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third." in human
 
 

@@ -173,7 +173,8 @@ def test_a_question_that_no_step_wrote_is_filtered_as_well(before):
 def test_a_rejected_question_is_rewritten_by_the_feedback_and_reviewed_again():
     critic = scripted(QuestionReview(feedback=UNCLEAR, standalone=False, answerable=True), FINE)
     writer = scripted(Question(question="Что такое поле по закону?"))
-    made = question_filter(critic, writer, Docstore(["a", "b"])).invoke(ASKED)
+    store = Docstore(["Первый.", "Второй."], splitter=False)
+    made = question_filter(critic, writer, store).invoke(ASKED.replace(passages=store.passages[:1]))
     assert (made.rejected, made.question) == (None, "Что такое поле по закону?")
     assert kinds(made) == [("seed", False), ("rewrite", True)]
     assert writer.inputs[0]["feedback"] == UNCLEAR
@@ -360,8 +361,9 @@ def test_a_blank_answer_that_claims_to_be_one_is_requested_again():
 )
 def test_a_question_that_a_model_answers_from_memory_is_rejected(memory, rejected):
     known = FRESH.with_question("Кто основал Мюнхен?", "seed").replace(reference="Генрих Лев, в 1158 году.")
-    made = closed_book_filter(scripted(DegradedAnswer(answer=memory))).invoke(known)
-    assert made.rejected == rejected
+    for threshold in (0.8, 1):
+        made = closed_book_filter(scripted(DegradedAnswer(answer=memory)), threshold=threshold).invoke(known)
+        assert made.rejected == rejected
     assert closed_book_filter(scripted()).invoke(known.replace(answerable=False)).rejected is None
     with pytest.raises(ConfigError, match=r"^threshold must be a number above 0 and at most 1, got 0$"):
         closed_book_filter(scripted(), threshold=0)
