@@ -2,30 +2,15 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
+from helpers.lives import evaluated_in_batches, exit_code, started
 from helpers.offline import RICH, offline
 from helpers.servers.batches import BatchServer
-from helpers.waiting import PATIENCE
 from langchain_openai import ChatOpenAI
 
 from langchain_rageval import Batch, Judge, Report, evaluate, faithfulness
-
-TESTS = Path(__file__).parents[1]
-SCRIPT = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from helpers.offline import RICH
-from langchain_openai import ChatOpenAI
-from langchain_rageval import Batch, Judge, evaluate, faithfulness
-model = ChatOpenAI(model="m", base_url=sys.argv[2], api_key="sk-test", max_retries=0)
-metrics = [faithfulness(Judge(model))]
-evaluate(RICH, metrics, journal=sys.argv[3], batch=Batch(poll=0.01), progress=False).to_jsonl(sys.argv[4])
-"""
 
 
 class KillAtEachState:
@@ -50,13 +35,13 @@ def test_a_run_that_is_killed_between_every_two_states_pays_for_nothing_twice(tm
         clean = evaluate(RICH, [faithfulness(Judge(model))], batch=Batch(poll=0.01), progress=False)
         calls, batches = server.calls, len(server.batches)
     with BatchServer(offline, polls=2) as server:
-        words = [sys.executable, "-c", SCRIPT, str(TESTS), f"{server.url}/v1", str(tmp_path / "run.db")]
         server.on_state = killer = KillAtEachState(server)
         code = None
         while code != 0:
             assert len(killer.killed) < 30
-            killer.process = subprocess.Popen([*words, str(tmp_path / "out.jsonl")], cwd=TESTS.parent)
-            code = killer.process.wait(PATIENCE)
+            files = tmp_path / "run.db", tmp_path / "out.jsonl"
+            killer.process = started(evaluated_in_batches, server.url, *files, RICH)
+            code = exit_code(killer.process)
             assert code in (0, -signal.SIGKILL)
     report = Report.load(tmp_path / "out.jsonl")
     assert values(report) == values(clean)

@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from helpers.lives import evaluated, exit_code, started
 from helpers.offline import offline as offline_brain
 from helpers.scripted import answering, human_of, offline_reply
 from helpers.waiting import PATIENCE, Connections, until
@@ -179,30 +180,10 @@ def test_a_wrapped_metric_is_journalled(journal):
 
 # Broken off
 
-SCRIPT = """
-import sys
-import textwrap
-sys.path.insert(0, sys.argv[1])
-from langchain_openai import ChatOpenAI
-from langchain_rageval import HashingEmbeddings, evaluate, faithfulness, context_recall, context_relevance
-from evaluation.test_journal import SAMPLES
-model = ChatOpenAI(base_url=sys.argv[2], api_key="sk-test", model="m", max_retries=0)
-metrics = [faithfulness(model), context_recall(model), context_relevance(model)]
-report = evaluate(SAMPLES, metrics, journal=sys.argv[3], progress=False, max_concurrency=4)
-report.to_jsonl(sys.argv[4])
-"""
-
-
-def started(server, journal, out, pythonpath=TESTS):
-    words = [sys.executable, "-c", SCRIPT, str(pythonpath), f"{server.url}/v1", str(journal), str(out)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=TESTS.parent)
-
 
 def undisturbed(openai_server, tmp_path):
     server = openai_server(offline_brain)
-    with started(server, tmp_path / "clean.db", tmp_path / "clean.jsonl") as process:
-        _, complaints = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, complaints.decode()
+    assert exit_code(started(evaluated, server.url, tmp_path / "clean.db", tmp_path / "clean.jsonl", SAMPLES)) == 0
     return Report.load(tmp_path / "clean.jsonl"), server.calls
 
 
@@ -228,15 +209,16 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_scores_of_one_that_w
         reached.clear()
         killed.clear()
         limit = server.calls + chance.randint(6, 30)
-        with started(server, journal, tmp_path / "out.jsonl") as process:
-            until(lambda: reached.is_set() or process.poll() is not None)
-            if process.poll() is not None:
-                break
-            process.kill()
-            killed.set()
+        process = started(evaluated, server.url, journal, tmp_path / "out.jsonl", SAMPLES)
+        until(lambda process=process: reached.is_set() or not process.is_alive())
+        if not process.is_alive():
+            break
+        process.kill()
+        process.join()
+        killed.set()
         kills += 1
         assert kills < 40
-    assert process.returncode == 0
+    assert process.exitcode == 0
     assert kills >= 3
     assert values(Report.load(tmp_path / "out.jsonl"), "instrument") == values(clean, "instrument")
     in_flight_or_unfinished = 4 * 3  # 4 slots; a metric of two calls is one score
@@ -248,16 +230,12 @@ def test_four_processes_share_a_journal(openai_server, tmp_path):
     clean, calls = undisturbed(openai_server, tmp_path)
     server, journal = openai_server(slowly), tmp_path / "run.db"
     outs = [tmp_path / f"out-{n}.jsonl" for n in range(4)]
-    processes = [started(server, journal, out) for out in outs]
-    for process in processes:
-        with process:
-            _, complaints = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, complaints.decode()
+    processes = [started(evaluated, server.url, journal, out, SAMPLES) for out in outs]
+    assert [exit_code(process) for process in processes] == [0] * 4
     assert all(values(Report.load(out), "instrument") == values(clean, "instrument") for out in outs)
     assert calls <= server.calls <= 4 * calls
     before = server.calls
-    with started(server, journal, tmp_path / "again.jsonl") as process:
-        process.communicate(timeout=PATIENCE)
+    assert exit_code(started(evaluated, server.url, journal, tmp_path / "again.jsonl", SAMPLES)) == 0
     assert server.calls == before
 
 
