@@ -4,11 +4,13 @@ The servers do what real ones do: llama-cpp-python's fails on a JSON schema, `tr
 """
 
 import pytest
+from helpers.each import each
 from helpers.offline import offline, rag_samples, says_the_same
 from helpers.servers.chat import Faults
 
 from langchain_rageval import Judge, RetryPolicy, aevaluate, evaluate, faithfulness
 from langchain_rageval.errors import JudgeOutputError
+from langchain_rageval.judge.ladder import RUNGS
 
 CALM = RetryPolicy(initial=0, max_wait=0)
 PROSE = "I think that the answer is fine."
@@ -34,92 +36,61 @@ async def through_aevaluate(metric, samples, **options):
 DOORS = pytest.mark.parametrize("door", [through_evaluate, through_aevaluate])
 
 
-class TestServerErrors:
-    @DOORS
-    async def test_a_server_that_fails_on_a_json_schema_is_called_by_functions(self, openai_server, chat_openai, door):
-        server = openai_server(offline, failing={"json_schema"})
-        judge, samples = Judge(chat_openai(server)), rag_samples(8)
-        report = await door(faithfulness(judge), samples)
-        assert all(map(says_the_same, scores(report), samples))
-        assert server.calls == 2 + 2 * len(samples)
-        assert report.notes == [
-            f"{judge.identity} was called in function_calling mode: it answers json_schema with HTTP 500."
-        ]
+def other_shape(request):
+    return offline(request) if request.rung != "prompt" or request.schema_title else {"facts": ["A.", "B."]}
 
-    @DOORS
-    async def test_each_rung_is_tried(self, openai_server, chat_openai, door):
-        server = openai_server(offline, failing={"json_schema", "function_calling", "json_mode"})
-        samples = rag_samples(2)
-        report = await door(faithfulness(chat_openai(server)), samples)
-        assert all(map(says_the_same, scores(report), samples))
-        assert server.refused == {"json_schema": 2, "function_calling": 1, "json_mode": 1}
 
-    def test_a_server_may_fail_on_one_rung_and_refuse_another(self, openai_server, chat_openai):
-        server = openai_server(offline, failing={"json_schema"}, rungs={"json_schema", "json_mode", "prompt"})
-        judge, samples = Judge(chat_openai(server)), rag_samples(2)
-        report = evaluate(samples, faithfulness(judge), progress=False)
-        assert all(map(says_the_same, scores(report), samples))
-        assert judge._endpoint.capabilities.mode.rung == "json_mode"
+FORMATS = {"json_schema", "function_calling", "json_mode"}
+FAILS = "answers {} with HTTP 500"
+CASES = {  # options of the server, faults in order, number of samples, number of calls, and what the note says
+    "it fails on a JSON schema": ({"failing": {"json_schema"}}, [], 8, 18, "function_calling", [FAILS]),
+    "it fails on each format": ({"failing": FORMATS}, [], 2, 8, "prompt", [FAILS] * 3),
+    "it fails on one rung and refuses another": (
+        *({"failing": {"json_schema"}, "rungs": {"json_schema", "json_mode", "prompt"}}, [], 2, 7),
+        *("json_mode", [FAILS]),
+    ),
+    "a passing server error": ({}, ["500"], 2, 5, "json_schema", []),
+    "an outage on all rungs": ({}, ["500"] * 8, 4, None, "json_schema", []),
+    "server errors after a valid reply": ({}, [None, "500", "500", "500"], 2, 7, "json_schema", []),
+    "a server error after a rate limit": ({"failing": {"json_schema"}}, ["429"], 2, 9, "function_calling", [FAILS]),
+    "it ignores each format": (
+        *({"reply": in_words, "ignored": FORMATS}, [], 8, 18),
+        *("json_mode", ["ignores {}", "ignores {}"]),
+    ),
+    "valid JSON of another shape": (
+        *({"reply": other_shape, "ignored": {"json_schema"}}, [], 3, 7),
+        *("function_calling", ["ignores {}"]),
+    ),
+    "a broken reply": ({}, ["malformed"], 1, 3, "json_schema", []),
+    "a called function with wrong arguments": (
+        *({"rungs": {"function_calling", "prompt"}}, [None, "wrong_type"], 1, 4),
+        *("function_calling", []),
+    ),
+    "a broken reply after a valid one": ({}, [None, "malformed"], 1, 3, "json_schema", []),
+}
 
-    def test_a_passing_server_error_does_not_lower_the_rung(self, openai_server, chat_openai):
-        server = openai_server(offline, faults=Faults.script(["500"]))
-        judge, samples = Judge(chat_openai(server)), rag_samples(2)
-        report = evaluate(samples, faithfulness(judge), progress=False, retry=CALM)
-        assert all(map(says_the_same, scores(report), samples))
-        assert report.notes == [f"{judge.identity} was called in json_schema mode."]
 
-    @DOORS
-    async def test_an_outage_on_all_rungs_does_not_lower_the_rung(self, openai_server, chat_openai, door):
-        server = openai_server(offline, faults=Faults.script(["500"] * 8))
-        judge, samples = Judge(chat_openai(server)), rag_samples(4)
-        report = await door(faithfulness(judge), samples)
-        assert all(map(says_the_same, scores(report), samples))
-        assert report.notes == [f"{judge.identity} was called in json_schema mode."]
+@DOORS
+@each("name", CASES)
+async def test_an_endpoint_is_asked_in_the_best_way_that_it_follows(openai_server, chat_openai, door, name):
+    options, faults, count, calls, rung, reasons = CASES[name]
+    server = openai_server(**{"reply": offline, **options}, faults=Faults.script(faults, retry_after="0"))
+    judge, samples = Judge(chat_openai(server)), rag_samples(count)
+    report = await door(faithfulness(judge), samples, max_concurrency=1)
+    assert all(map(says_the_same, scores(report), samples))
+    left = ", ".join(reason.format(one) for reason, one in zip(reasons, RUNGS, strict=False))
+    assert report.notes == [f"{judge.identity} was called in {rung} mode{f': it {left}' if left else ''}."]
+    assert server.calls == calls or calls is None
 
-    def test_after_a_valid_reply_a_server_error_is_retried_in_the_same_mode(self, openai_server, chat_openai):
-        server = openai_server(offline, faults=Faults.script([None, "500", "500", "500"]))
-        judge, samples = Judge(chat_openai(server)), rag_samples(2)
-        report = evaluate(samples, faithfulness(judge), progress=False, retry=CALM, max_concurrency=1)
-        assert all(map(says_the_same, scores(report), samples))
-        assert judge._endpoint.capabilities.mode.rung == "json_schema"
 
-    def test_a_server_error_after_a_rate_limit_lowers_the_rung(self, openai_server, chat_openai):
-        server = openai_server(offline, failing={"json_schema"}, faults=Faults.script(["429"], retry_after="0"))
-        judge, samples = Judge(chat_openai(server)), rag_samples(2)
-        report = evaluate(samples, faithfulness(judge), progress=False, retry=CALM)
-        assert all(map(says_the_same, scores(report), samples))
-        assert judge._endpoint.capabilities.mode.rung == "function_calling"
-
-    def test_a_rung_that_the_user_chose_is_retried(self, openai_server, chat_openai):
-        server = openai_server(offline, faults=Faults.script(["500", "500", "500"]))
-        samples = rag_samples(1)
-        metric = faithfulness(Judge(chat_openai(server), mode="json_schema"))
-        report = evaluate(samples, metric, progress=False, retry=CALM)
-        assert all(map(says_the_same, scores(report), samples))
+def test_a_rung_that_the_user_chose_is_retried(openai_server, chat_openai):
+    server = openai_server(offline, faults=Faults.script(["500", "500", "500"]))
+    samples = rag_samples(1)
+    report = evaluate(samples, faithfulness(Judge(chat_openai(server), mode="json_schema")), progress=False, retry=CALM)
+    assert all(map(says_the_same, scores(report), samples))
 
 
 class TestIgnoredFormats:
-    @DOORS
-    async def test_a_server_that_ignores_each_format_is_shown_the_schema(self, openai_server, chat_openai, door):
-        server = openai_server(in_words, ignored={"json_schema", "function_calling", "json_mode"})
-        judge, samples = Judge(chat_openai(server)), rag_samples(8)
-        report = await door(faithfulness(judge), samples)
-        assert all(map(says_the_same, scores(report), samples))
-        assert server.calls == 2 + 2 * len(samples)
-        assert report.notes == [
-            f"{judge.identity} was called in json_mode mode: it ignores json_schema, ignores function_calling."
-        ]
-
-    def test_valid_json_of_another_shape_shows_that_a_schema_is_ignored(self, openai_server, chat_openai):
-        def other_shape(request):
-            return offline(request) if request.rung != "prompt" or request.schema_title else {"facts": ["A.", "B."]}
-
-        server = openai_server(other_shape, ignored={"json_schema"})
-        judge, samples = Judge(chat_openai(server)), rag_samples(3)
-        report = evaluate(samples, faithfulness(judge), progress=False)
-        assert all(map(says_the_same, scores(report), samples))
-        assert report.notes == [f"{judge.identity} was called in function_calling mode: it ignores json_schema."]
-
     def test_a_server_that_fills_functions_with_anything_is_asked_in_words(self, openai_server, chat_openai):
         def anything(request):
             return offline(request) if request.rung == "prompt" and request.schema_title else {"foo": 1}
@@ -139,26 +110,6 @@ class TestIgnoredFormats:
             with pytest.raises(JudgeOutputError):
                 metric.invoke(sample)
         assert says_the_same(metric.invoke(samples[2]), samples[2])
-
-    def test_a_broken_reply_does_not_show_that_the_format_is_ignored(self, openai_server, chat_openai):
-        server = openai_server(offline, faults=Faults.script(["malformed"]))
-        judge, (sample,) = Judge(chat_openai(server)), rag_samples(1)
-        assert says_the_same(faithfulness(judge).invoke(sample), sample)
-        assert judge._endpoint.capabilities.mode.rung == "json_schema"
-
-    def test_a_called_function_with_wrong_arguments_is_asked_again_on_the_same_rung(self, openai_server, chat_openai):
-        server = openai_server(
-            offline, rungs={"function_calling", "prompt"}, faults=Faults.script([None, "wrong_type"])
-        )
-        judge, (sample,) = Judge(chat_openai(server)), rag_samples(1)
-        assert says_the_same(faithfulness(judge).invoke(sample), sample)
-        assert judge._endpoint.capabilities.mode.rung == "function_calling"
-
-    def test_after_a_valid_reply_a_wrong_one_is_asked_again_in_the_same_mode(self, openai_server, chat_openai):
-        server = openai_server(offline, faults=Faults.script([None, "wrong_type"]))
-        judge, (sample,) = Judge(chat_openai(server)), rag_samples(1)
-        assert says_the_same(faithfulness(judge).invoke(sample), sample)
-        assert judge._endpoint.capabilities.mode.rung == "json_schema"
 
 
 class TestFallbacks:

@@ -14,8 +14,8 @@ from helpers.waiting import PATIENCE
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval import Budget, BudgetExceeded
-from langchain_rageval.data.schema import Failure
+from langchain_rageval import Budget, BudgetExceeded, ConfigError
+from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.errors import JudgeUnavailable
 from langchain_rageval.run.budget import Cost
 from langchain_rageval.run.governor import Governor, LeasingGovernor, Ledger
@@ -23,6 +23,30 @@ from langchain_rageval.run.usage import UsageMeter
 
 SPENT = "the budget of {} is spent; the score was begun and cannot be finished"
 ENDPOINT, OTHER = object(), object()
+
+
+@each(
+    ("bounds", "message"),
+    [
+        ({}, "a budget must set at least one of calls, tokens, embeddings"),
+        ({"calls": -1}, "a budget's calls must be a whole number of at least 0, got -1"),
+        ({"tokens": 1.5}, "a budget's tokens must be a whole number of at least 0, got 1.5"),
+        ({"embeddings": True}, "a budget's embeddings must be a whole number of at least 0, got True"),
+    ],
+)
+def test_a_budget_without_valid_bounds_is_rejected(bounds, message):
+    with pytest.raises(ConfigError) as caught:
+        Budget(**bounds)
+    assert str(caught.value) == message
+
+
+def test_a_budget_says_its_bounds():
+    assert str(Budget(calls=1000, tokens=5)) == "1,000 calls and 5 tokens"
+
+
+def test_the_cost_of_a_usage_includes_unreported_tokens():
+    usage = Usage(calls=2, input_tokens=10, output_tokens=None, embedded=3)
+    assert Cost.of(usage, unreported=5) == Cost(2, 15, 3)
 
 
 def nothing():

@@ -1,3 +1,4 @@
+import asyncio
 import math
 import socket
 from json import JSONDecodeError
@@ -10,19 +11,25 @@ from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
+from langchain_core.messages import HumanMessage
+from langchain_core.runnables import RunnableLambda
 
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.run.drivers import adrive
+from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import (
     RetryPolicy,
     is_permanent,
     is_rate_limited,
     is_server_error,
+    is_stale_connection,
     is_transient,
     is_unreachable,
     retry_after,
     stated_limits,
     status_of,
 )
+from langchain_rageval.run.run import Run
 
 REQUEST = httpx.Request("POST", "http://judge/v1/chat/completions")
 CALM = RetryPolicy(jitter=False)
@@ -218,3 +225,49 @@ def test_limits_are_read_from_the_headers_of_openai_and_anthropic():
     assert stated_limits(from_openai(429, **limits)) == (50, 4000)
     assert stated_limits(from_openai(429, x_ratelimit_limit_requests="many")) == (None, None)
     assert stated_limits(TimeoutError()) == (None, None)
+
+
+# Connections that belong to another event loop
+
+
+class APIConnectionError(Exception):
+    """As clients of providers raise it."""
+
+
+STALE = [
+    RuntimeError("Event loop is closed"),
+    RuntimeError("<asyncio.locks.Event object at 0x7f> is bound to a different event loop"),
+    RuntimeError("Task <Task pending> got Future <Future pending> attached to a different loop"),
+    caused(APIConnectionError("Connection error."), RuntimeError("Event loop is closed")),
+]
+
+
+@each("error", STALE)
+def test_such_an_error_is_repeated_at_once_whatever_the_policy_allows(error):
+    assert is_stale_connection(error)
+    assert is_transient(error)
+    assert RetryPolicy(attempts=1, initial=30).wait(error, 99) == 0.0
+    assert RetryPolicy(attempts=200).wait(error, 100) is None
+
+
+@each("error", [RuntimeError("loop"), ValueError("Event loop is closed"), TimeoutError()])
+def test_other_errors_are_none(error):
+    assert not is_stale_connection(error)
+
+
+def test_as_many_of_them_as_a_client_keeps_connections_do_not_make_the_judge_unavailable():
+    errors = [RuntimeError("Event loop is closed")] * 99
+
+    async def answer(_messages):
+        if errors:
+            raise errors.pop()
+        return "a"
+
+    run = Run()
+    model = RunnableLambda(lambda _messages: "", answer)
+
+    def ask():
+        return (yield Call(model, [HumanMessage("?")]))
+
+    assert asyncio.run(adrive(ask(), run, {})).text == "a"
+    assert run.meter.usage.calls == 100

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 from helpers.waiting import PATIENCE, until
 
-from langchain_rageval.run.threads import DaemonThreads, shared_threads
+from langchain_rageval.run.threads import DaemonThreads
 
 WHO = ContextVar("WHO", default="nobody")
 
@@ -168,10 +168,6 @@ def test_a_forked_child_has_threads_of_its_own():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout == "in the child\n"
-
-
-def test_all_runs_of_a_process_share_one_pool():
-    assert shared_threads() is shared_threads()
 
 
 def test_a_stream_yields_a_result_before_later_jobs_have_ended():
