@@ -57,12 +57,12 @@ from langchain_rageval._internal.object_parts import (
     serialized_fields,
 )
 from langchain_rageval._internal.redaction import (
+    FREE_OPTIONS,
+    MODEL_NAMES,
     has_key_form,
     has_random_part,
     is_carrier_name,
     is_certain_secret_name,
-    is_free_option,
-    is_model_name,
     is_personal_name,
     is_secret_name,
     is_usual_secret_name,
@@ -236,7 +236,7 @@ class _Describer:
                 yield name, digest_of(self.described(value, inner))
             elif is_carrier_name(name):
                 yield name, self._carrier(value, inner)
-            elif is_free_option(name):
+            elif name in FREE_OPTIONS:
                 yield name, _without_random_texts(self.described(value, inner))
             else:
                 yield name, self.described(value, inner)
@@ -478,7 +478,7 @@ def _without_random_texts(description: Any) -> Any:
             return content_digest(description)
         case dict():
             texts = description.items()
-            return {name: part if is_model_name(name) else _without_random_texts(part) for name, part in texts}
+            return {name: part if name in MODEL_NAMES else _without_random_texts(part) for name, part in texts}
         case list():
             return [_without_random_texts(part) for part in description]
     return description

@@ -61,8 +61,10 @@ _PATH_SEGMENT = re.compile(r"(?<=[^/:]/)[^/?#\s'\"]+")
 _RANDOM = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z\d]{12,}|[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}")
 _KEY_PREFIX = re.compile(r"(?:sk|pk|rk|hf|gsk|ghp|gho|glpat|xox[abps]|AKIA|AIza|eyJ|github_pat)[\w.~+/=-]{12,}")
 _MOST_NAMES = 4096  # of fields, whose meaning is kept: each is met many times in a run
-_MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
-_FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
+MODEL_NAMES = {"model", "model_name", "model_id", "deployment_name", "azure_deployment", "model_path", "repo_id"}
+"""Fields with the name or path of a model, which may look random."""
+FREE_OPTIONS = {"extra_body", "model_kwargs", "kwargs", "client_kwargs", "default_request_options"}
+"""Fields with options under names that the user chooses."""
 _KEY = re.compile(
     r"\b(?:sk|hf|ghp|glpat|xox[abp])[-_][\w-]{16,}|(?<=\bBearer )[\w.~+/=-]{6,}|(?<=\bBasic )[\w+/=-]{6,}"
 )
@@ -95,16 +97,6 @@ def is_personal_name(name: str) -> bool:
 def is_carrier_name(name: str) -> bool:
     """Return True if a field of this name holds headers, cookies or a query, whose values may be secrets."""
     return _CARRIER_NAME.search(name) is not None
-
-
-def is_free_option(name: str) -> bool:
-    """Return True if a field of this name holds options under names that the user chooses."""
-    return name in _FREE_OPTIONS
-
-
-def is_model_name(name: str) -> bool:
-    """Return True if a field of this name holds the name or path of a model, which may look random."""
-    return name in _MODEL_NAMES
 
 
 def has_key_form(text: str) -> bool:
@@ -310,7 +302,7 @@ def find_secrets(owner: Any) -> set[str]:
             seen.add((id(value), kind))
             kept.append(value)
             for name, part in _parts_of(value):
-                if is_model_name(name) and isinstance(part, str):
+                if name in MODEL_NAMES and isinstance(part, str):
                     model_names.add(part)
                 if kind == "secret" or name not in _SKIPPED_NAMES:
                     is_query = type(part).__name__ == "QueryParams"  # of a client of HTTP
@@ -351,7 +343,7 @@ def _kind_of(name: str, parent: _Kind) -> _Kind:
         return "carried"
     if is_personal_name(plain_name):
         return "personal"
-    return "option" if parent == "option" or is_free_option(plain_name) else "plain"
+    return "option" if parent == "option" or plain_name in FREE_OPTIONS else "plain"
 
 
 def _secrets_in(text: str, kind: _Kind) -> Iterator[str]:

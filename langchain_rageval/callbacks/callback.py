@@ -33,7 +33,7 @@ from langchain_rageval.chains.run_trees import RootRun, RunRecord, RunTrees, Run
 from langchain_rageval.chains.sample_reader import enclosing_thread_id, read_chain_run, snapshot, thread_id_in
 from langchain_rageval.data.conversations import CONVERSATION
 from langchain_rageval.data.schema import Sample, without_surrogates
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_number
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.options import STREAM_DEFAULTS, StreamOptions
@@ -119,6 +119,7 @@ class RagEvalCallback(ChainEvents):
     ) -> None:
         options = fill_defaults(RagEvalCallback, options, _DEFAULTS)
         _check(sample_rate, sinks, max_pending, max_per_minute, {"extract": extract, "redact": redact}, callbacks)
+        check_number("seed must be a whole number", seed, whole=True)
         options["retry"] = RetryPolicy(attempts=3) if options["retry"] is None else options["retry"]
         settings: StreamOptions = {**STREAM_DEFAULTS, **options, "callbacks": callbacks, "budget": budget}
         build = partial(Evaluation, metrics, settings)
@@ -137,7 +138,7 @@ class RagEvalCallback(ChainEvents):
             _checked_tags(tags),
         )
         self._sampled_below = int(sample_rate * _ALL)
-        self._salt = _salt_of(seed)
+        self._salt = blake2b(str(seed).encode(), digest_size=16).digest() if seed else b""  # that of 0 is empty
         self._closed = False
         self._reset()
         for sink in sinks:
@@ -307,13 +308,6 @@ def _extract(extract: Extract, record: RunRecord) -> Sample | None:
     return sample if has_id else sample.model_copy(update={"id": record["id"]})
 
 
-def _salt_of(seed: Any) -> bytes:
-    """Return the salt of the hashes that decide what is sampled; that of the seed 0 is empty."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise ConfigError(f"seed must be a whole number, got {seed!r}")
-    return b"" if seed == 0 else blake2b(str(seed).encode(), digest_size=16).digest()
-
-
 def _checked_tags(tags: Any) -> dict[str, str]:
     """Return the tags as a dict, without lone surrogates, which no file could hold.
 
@@ -331,13 +325,12 @@ def _check(
     sample_rate: Any, sinks: Any, max_pending: Any, max_per_minute: Any, functions: dict[str, Any], callbacks: Any
 ) -> None:
     """Raise ConfigError if an option cannot be used."""
-    number = isinstance(sample_rate, int | float) and not isinstance(sample_rate, bool)
-    if not number or not 0 <= sample_rate <= 1:
-        raise ConfigError(f"sample_rate is a share from 0 to 1, got {sample_rate!r}; 0.05 is one run in twenty")
-    for name, most in (("max_pending", max_pending), ("max_per_minute", max_per_minute)):
-        whole = isinstance(most, int) and not isinstance(most, bool) and most >= 1
-        if not whole and not (most is None and name == "max_per_minute"):
-            raise ConfigError(f"{name} must be a whole number of at least 1, got {most!r}")
+    check_number("sample_rate is a share from 0 to 1", sample_rate, lambda rate: 0 <= rate <= 1)
+    for name, most in (
+        ("max_pending", max_pending),
+        ("max_per_minute", 1 if max_per_minute is None else max_per_minute),
+    ):
+        check_number(f"{name} must be a whole number of at least 1", most, lambda number: number >= 1, whole=True)
     _check_sinks(sinks)
     for name, function in functions.items():
         if function is not None and not callable(function):

@@ -184,24 +184,22 @@ class SinkQueue(WorkerQueue[Delivery]):
 
     def _deliver(self, delivery: Delivery) -> None:
         try:
-            self._send(delivery.row)
+            self._is_down = not self._is_sent(delivery.row)
         finally:
             self._on_done(delivery)
 
-    def _send(self, row: Row) -> None:
+    def _is_sent(self, row: Row) -> bool:
         for delay in (None,) if self._is_down else (*_RETRY_DELAYS, None):
             try:
                 _call(self._sink, row)
+                return True
             except BaseException as error:
                 delay = None if _is_permanent(error) else delay
                 self._on_error(error, gave_up=delay is None)
-                if delay is None:
-                    break
-            else:
-                self._is_down = False
-                return
-            time.sleep(delay or 0.0)
-        self._is_down = True
+            if delay is None:
+                break
+            time.sleep(delay)
+        return False
 
 
 def _is_permanent(error: BaseException) -> bool:

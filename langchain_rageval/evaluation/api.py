@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
 from typing import Any, Unpack
@@ -69,8 +69,9 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
     job = _job(samples, metrics, fill_defaults(evaluate, options, EVALUATE_DEFAULTS))
     with job.open_output(samples) as output:
         try:
-            with closing(_with_progress(job)) as rows:
+            with _shown(job) as progress, closing(job.rows(job.samples)) as rows:
                 for row in rows:
+                    progress.advance(sum(score.failure is not None for score in row.scores.values()))
                     job.keep(row, output)
         except KeyboardInterrupt:
             return job.build_report(output, complete=False)
@@ -126,15 +127,8 @@ def _job(samples: Any, metrics: AnyMetric | Sequence[AnyMetric], options: Evalua
     return (Evaluation if options["batch"] is None else BatchedEvaluation)(metrics, options, samples)
 
 
-def _with_progress(job: Evaluation) -> Generator[Row]:
-    """Yield the rows of an evaluation, and show its progress."""
-    with _shown(job) as progress, closing(job.rows(job.samples)) as rows:
-        for row in rows:
-            progress.advance(sum(score.failure is not None for score in row.scores.values()))
-            yield row
-
-
 async def _awith_progress(job: Evaluation) -> AsyncGenerator[Row]:
+    """Yield the rows of an evaluation, and show its progress."""
     with _shown(job) as progress:
         async with aclosing(job.arows(job.samples)) as rows:
             async for row in rows:

@@ -20,7 +20,7 @@ from langsmith.run_helpers import tracing_context
 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample, Score
-from langchain_rageval.errors import ConfigError, JudgeOutputError, RagevalError
+from langchain_rageval.errors import JudgeOutputError, RagevalError
 from langchain_rageval.evaluation.engine import Evaluation
 from langchain_rageval.evaluation.inputs import AnyMetric
 from langchain_rageval.evaluation.options import Batch, EvaluateOptions
@@ -67,9 +67,6 @@ class BatchedEvaluation(Evaluation):
         samples: Any,
         files: tuple[Recorder, FileWaves] | None = None,
     ) -> None:
-        batch = options.get("batch") or Batch()
-        if not isinstance(batch, Batch):
-            raise ConfigError(f"batch must be Batch(), got {type(batch).__name__}")
         super().__init__(metrics, options, samples)
         self.recorder: Recorder
         self.waves: Waves | FileWaves
@@ -78,7 +75,8 @@ class BatchedEvaluation(Evaluation):
         else:
             journal = self.score_store.journal
             self.recorder = Recorder(ReplyStore(journal), [recorded_openai, recorded_anthropic], _SUPPORTED)
-            self.waves = Waves(self.recorder, journal, batch.poll, self.run.stopped, self.run.governor)
+            poll = (options.get("batch") or Batch()).poll
+            self.waves = Waves(self.recorder, journal, poll, self.run.stopped, self.run.governor)
         self._reserved: dict[tuple[int, int], Cost] = {}  # of the tasks that wait for replies
         for judge in self._judges:
             for member in judge.members:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Sample, Score, Usage
@@ -17,7 +17,7 @@ from langchain_rageval.judge.endpoint import model_identity
 from langchain_rageval.judge.judge import Judge
 from langchain_rageval.judge.ladder import inner_models
 from langchain_rageval.metrics.metric import Metric
-from langchain_rageval.metrics.structure import ascore_sample, score_sample
+from langchain_rageval.metrics.structure import ascore_sample, judges_of, score_sample
 from langchain_rageval.metrics.supported import Value
 from langchain_rageval.report.files import Canaries
 from langchain_rageval.run.requests import Operation
@@ -71,9 +71,10 @@ def _is_supported(state: State) -> Value:
     return Value(float(state["answer_verdicts"][0].verdict == "supported"), "")
 
 
-def judges_to_ask(judges: Iterable[Judge]) -> list[Judge]:
+def judges_to_ask(metrics: Iterable[Runnable[Any, Any]]) -> list[Judge]:
     """Return the judges with a language model: not the offline judge, and not one that replays a script."""
-    return [judge for judge in judges if not any(map(_is_canned, judge.asked))]
+    judges = {id(judge): judge for metric in metrics for judge in judges_of(metric)}
+    return [judge for judge in judges.values() if not any(map(_is_canned, judge.asked))]
 
 
 def _is_canned(judge: Judge) -> bool:

@@ -6,6 +6,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -171,7 +172,7 @@ def prepare_samples(
         return _prepare_file(samples, metrics, strict, fields)
     check_fields(fields or {})
     if is_table(samples):
-        samples = _decoded_rows(table_rows(samples), fields or {})
+        samples = [_decoded(index, row, fields or {}) for index, row in enumerate(table_rows(samples))]
     if hasattr(samples, "rows") and hasattr(samples, "to_jsonl") and not hasattr(samples, "to_samples"):  # a Report
         samples = [row.sample for row in samples.rows]
     if hasattr(samples, "to_samples"):  # a Testset: its rows are not samples yet
@@ -289,15 +290,19 @@ def _direct_parts(metrics: Sequence[AnyMetric]) -> list[Metric]:
     return [part for metric in metrics if not isinstance(metric, RunnableSequence) for part in metrics_in(metric)]
 
 
-def _decoded_rows(rows: Sequence[Mapping[Any, Any]], fields: Mapping[str, str]) -> list[Any]:
-    """Return the rows of a DataFrame with lists in place of texts that contain them, as from `pandas.read_csv`."""
-    decoded = []
-    for index, row in enumerate(rows):
-        try:
-            decoded.append(decode_row({str(name): cell for name, cell in row.items()}, fields))
-        except SampleError as error:
-            raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
-    return decoded
+@contextmanager
+def _named(index: int) -> Iterator[None]:
+    """Add the number of a row to a SampleError about it."""
+    try:
+        yield
+    except SampleError as error:
+        raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
+
+
+def _decoded(index: int, row: Mapping[Any, Any], fields: Mapping[str, str]) -> Any:
+    """Return a row of a DataFrame with lists in place of texts that contain them, as from `pandas.read_csv`."""
+    with _named(index):
+        return decode_row({str(name): cell for name, cell in row.items()}, fields)
 
 
 def _with_fields(samples: Any, fields: Mapping[str, str]) -> Any:
@@ -318,10 +323,8 @@ def _with_fields(samples: Any, fields: Mapping[str, str]) -> Any:
 
 def _parse(index: int, item: Any, fields: Mapping[str, str] | None) -> Sample:
     """Return the sample in an item of a list."""
-    try:
+    with _named(index):
         return parse_record(item, fields)
-    except SampleError as error:
-        raise SampleError(f"row {index + 1} (index {index}): {error}", error.field) from None
 
 
 def _check_complete(samples: Sequence[Sample], metrics: Sequence[AnyMetric], strict: bool) -> None:

@@ -32,7 +32,7 @@ from langchain_rageval.evaluation.inputs import (
     prepare_samples,
     size_of,
 )
-from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions, StreamOptions
+from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, Batch, EvaluateOptions, StreamOptions
 from langchain_rageval.evaluation.scheduler import Scheduler
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
@@ -110,9 +110,9 @@ class Job:
         self.metrics = flatten_metrics(metrics)
         update_instruments(self.metrics)
         self.own = len(self.metrics)
-        self.score_store = ScoreStore(self.options["journal"], self.metrics)
         self.source = self._prepared(samples)
         self.drawn = self._with_audit(self.options["audit"])
+        self.score_store = ScoreStore(self.options["journal"], self.metrics)
         warn_of_long_requests(self.source, self.metrics)
         self._set_metrics(self.metrics)
         self.begin()
@@ -135,7 +135,6 @@ class Job:
             return frozenset()
         strong, self._unaudited = audit.metrics(self.metrics)
         self.metrics = [*self.metrics, *strong]
-        self.score_store.add(strong)
         return audit.draw(self.source, exact=self.options["until"] is None)
 
     def _until(self, rule: Until | None) -> SequentialRun | None:
@@ -215,8 +214,7 @@ class Job:
         wanted, until = self.options["canaries"], self.options["until"]
         if not (isinstance(until, Decided) if wanted is None else wanted):
             return []
-        judges = [judge for metric in self.metrics[: self.own] for judge in judges_of(metric)]
-        return judges_to_ask({id(judge): judge for judge in judges}.values())
+        return judges_to_ask(self.metrics[: self.own])
 
     @property
     def _questions(self) -> list[str]:
@@ -261,16 +259,17 @@ class Job:
         count = len(output.indexes if isinstance(output, ReportFile) else {row.index for row in output})
         notes = [] if complete else [Note("interrupted", count=count), *self._interruption_notes()]
         notes += [*stopped, *(sequential.notes if sequential else []), *self._notes(), *changed]
-        if not isinstance(output, ReportFile) and (
-            problem := disjoint_ids((row.sample for row in output), self.metrics)
-        ):
-            notes.append(problem)
+        provenance = Provenance()
+        for name, instrument in (pair for instruments in self._instruments for pair in instruments.items()):
+            provenance = provenance.with_instrument(name, instrument)
+        problem = None if isinstance(output, ReportFile) else disjoint_ids((r.sample for r in output), self.metrics)
+        notes += [problem] if problem else []
         report = Report(
             [],
             notes,
             complete and not stopped,
             sorted([*self.left_out, *self._not_asked, *(sequential.left_out if sequential else [])]),
-            self._provenance,
+            provenance,
             sequential.decisions if sequential else {},
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
             version=__version__,
@@ -289,14 +288,6 @@ class Job:
             raise JudgeUnavailable(note)
         for note in self._budget_notes():
             raise BudgetExceeded(note)
-
-    @property
-    def _provenance(self) -> Provenance:
-        provenance = Provenance()
-        for instruments in self._instruments:
-            for name, instrument in instruments.items():
-                provenance = provenance.with_instrument(name, instrument)
-        return provenance
 
     def notes_on_rows(self) -> Iterator[str]:
         """Yield those notes that a report can also find in its rows."""
@@ -364,19 +355,23 @@ def _unique(notes: Iterable[str | None]) -> list[str]:
     return list(dict.fromkeys(filter(None, notes)))
 
 
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "callbacks": (list | BaseCallbackManager, "a list of handlers"),
+    "until": (Until, "Decided(...) or Precise(...)"),
+    "audit": (Audit, "Audit(judge, share=0.1)"),
+    "batch": (Batch, "Batch()"),
+}
+
+
 def _check(options: Mapping[str, Any]) -> None:
     """Raise ConfigError if an option of `evaluate` is invalid; `build_run` checks those of a run."""
-    on_failure, strict, callbacks, canaries = (options[n] for n in ("on_failure", "strict", "callbacks", "canaries"))
+    on_failure, strict, canaries = (options[name] for name in ("on_failure", "strict", "canaries"))
     if on_failure not in ("record", "raise"):
         raise ConfigError(f"on_failure must be 'record' or 'raise', got {on_failure!r}")
     if not isinstance(strict, bool):
         raise ConfigError(f"strict must be True or False, got {strict!r}")
-    if not isinstance(callbacks, list | BaseCallbackManager | None):
-        raise ConfigError(f"callbacks must be a list of handlers, got {type(callbacks).__name__}")
     if canaries not in (None, True, False):
         raise ConfigError(f"canaries must be True, False or None, got {canaries!r}")
-    until, audit = options["until"], options["audit"]
-    if not isinstance(until, Until | None):
-        raise ConfigError(f"until must be Decided(...) or Precise(...), got {type(until).__name__}")
-    if not isinstance(audit, Audit | None):
-        raise ConfigError(f"audit must be Audit(judge, share=0.1), got {type(audit).__name__}")
+    for name, (kind, expected) in _KINDS.items():
+        if not isinstance(options[name], kind | None):
+            raise ConfigError(f"{name} must be {expected}, got {type(options[name]).__name__}")

@@ -24,7 +24,7 @@ from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metr
 from langchain_rageval.evaluation.options import Batch, EvaluateOptions
 from langchain_rageval.evaluation.score_store import ScoreStore
 from langchain_rageval.evaluation.until import Decided, SequentialRun, Until
-from langchain_rageval.metrics.structure import judges_of, names_of
+from langchain_rageval.metrics.structure import names_of
 from langchain_rageval.report.tables import html_table
 from langchain_rageval.run.budget import PlannedCosts
 from langchain_rageval.run.journal import Journal
@@ -61,8 +61,8 @@ def _expected_samples(
         is_audited = rng.random(len(drawn_rows)) < (share or 0.0)
         for drawn, number, strong in zip(run, drawn_rows, is_audited, strict=False):
             asked += 1
-            row = rows[number]
-            run.add(row.model_copy(update={"index": drawn.index, "audit": row.audit if strong else {}}))
+            row = rows[number].model_copy(update={"index": drawn.index})
+            run.add(row, is_audited=bool(strong and row.audit))
         counts.append(size if asked == _LONGEST else asked)
     return float(np.mean(counts)) if counts else float(size)
 
@@ -262,8 +262,8 @@ def plan(
             notes.append(f"The stopping rule was simulated with the scores of {len(report.rows)} samples.")
     factor, again = asked / max(1, len(drawn)), anchors / max(1, len(drawn))
     waves = None if batch is None else _waves(drawn, [*flat, *strong], count, asked, stops=until is not None)
-    if isinstance(until, Decided) and (judges := {id(one): one for metric in flat for one in judges_of(metric)}):
-        n_canaries = N_FIRST * len(judges_to_ask(judges.values()))
+    if isinstance(until, Decided):
+        n_canaries = N_FIRST * len(judges_to_ask(flat))
         notes += [Note("canaries-planned", count=n_canaries)] if n_canaries else []
     if batch is not None:
         notes.append("Batch APIs bill about half of these tokens' price, and answer each wave within 24 hours.")

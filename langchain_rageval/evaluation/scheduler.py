@@ -185,11 +185,7 @@ class Scheduler:
         for place, item in enumerate(samples):
             if self._stops_reading(samples):
                 return
-            groups = self._groups_of(place, item)
-            if self._is_among_last(place, samples):
-                last += groups
-            else:
-                yield from groups
+            yield from self._ready(place, item, samples, last)
         yield from self._longest_first(last)
 
     async def _atask_groups(self, samples: Any) -> AsyncIterator[TaskGroup]:
@@ -197,22 +193,21 @@ class Scheduler:
         async for item in iterate_samples(samples):
             if self._stops_reading(samples):
                 return
-            place = next(places)
-            groups = self._groups_of(place, item)
-            if self._is_among_last(place, samples):
-                last += groups
-            else:
-                for group in groups:
-                    yield group
+            for group in self._ready(next(places), item, samples, last):
+                yield group
         for group in self._longest_first(last):
             yield group
 
-    def _is_among_last(self, place: int, samples: Any) -> bool:
-        """Return True if all remaining tasks, from this sample on, can be in progress together.
+    def _ready(self, place: int, item: Any, samples: Any, last: list[TaskGroup]) -> Iterable[TaskGroup]:
+        """Return the tasks of a sample; add them to `last` if all tasks from it on can be in progress together.
 
-        False for anything but a sequence: collecting samples from a slow source would keep the workers waiting.
+        Only those of a sequence: collecting samples from a slow source would keep the workers waiting.
         """
-        return isinstance(samples, Sequence) and (len(samples) - place) * len(self._groups) <= self.n_workers(samples)
+        groups = self._groups_of(place, item)
+        if isinstance(samples, Sequence) and (len(samples) - place) * len(self._groups) <= self.n_workers(samples):
+            last += groups
+            return ()
+        return groups
 
     def _longest_first(self, groups: list[TaskGroup]) -> list[TaskGroup]:
         """Sort the last tasks by their number of sequential calls, so that the longest ones start first."""

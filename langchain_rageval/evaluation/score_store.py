@@ -55,10 +55,6 @@ class ScoreStore:
         self.journal = Journal(journal) if isinstance(journal, str | Path) else journal
         self._entries: list[_Entry] = []
         self._unreliable: dict[str, bool] = {}  # by instrument: whether it changed during a run that the journal knows
-        self.add(metrics)
-
-    def add(self, metrics: Sequence[Any]) -> None:
-        """Store the scores of further metrics, too; their numbers follow those of the earlier ones."""
         for metric in metrics:
             reason = _obstacle(metric)
             part, instrument = (None, "") if reason else (metrics_in(metric)[0], _instrument(metric))

@@ -169,8 +169,8 @@ class _Bounds(NamedTuple):
     high: float
     direction: Direction
     instrument: str
-    reads_answer: bool = True
-    audited: float | None = None
+    reads_answer: bool
+    audited: float | None
 
     @property
     def width(self) -> float:
@@ -201,10 +201,7 @@ class _Question(ABC):
     Args:
         metric: name of the metric.
         bounds: its range and direction.
-        ends: lowest and highest value.
-        size: number of samples.
-        errors: probabilities that the lower and the upper end of the interval are ever wrong.
-        watched: means that the question asks about.
+        known: sequence of the known values, without any yet.
 
     Attributes:
         required: text of what is to be decided.
@@ -214,19 +211,10 @@ class _Question(ABC):
     required = ""
     proofs: Mapping[Outcome, Bound] = MappingProxyType({})
 
-    def __init__(
-        self,
-        metric: str,
-        bounds: _Bounds,
-        ends: tuple[float, float],
-        size: int,
-        errors: tuple[float, float],
-        watched: Sequence[float],
-    ) -> None:
+    def __init__(self, metric: str, bounds: _Bounds, known: ConfidenceSequence) -> None:
         self.metric = self.key = metric
         self._bounds, self._tolerated = bounds, _MOST_UNKNOWN if bounds.audited is None else 0.0
-        self._known = ConfidenceSequence(size, *errors, low=ends[0], high=ends[1], watched=watched)
-        self._lowest = self._highest = self._known  # sequences of their own as soon as a value is unknown
+        self._known = self._lowest = self._highest = known  # the last two differ as soon as a value is unknown
         self._asked = self._unknown = self._unscored = 0
 
     def add(self, row: Row, *, is_audited: bool) -> None:
@@ -313,7 +301,8 @@ class _MeanQuestion(_Question):
         if bounds.audited is not None:
             width, size, self._whose = bounds.width / bounds.audited, _ENDLESS, " of the strong judge's mean"
             ends = ends[1] - width, ends[0] + width
-        super().__init__(metric, bounds, ends, size, errors, watched)
+        known = ConfidenceSequence(size, *errors, low=ends[0], high=ends[1], watched=watched)
+        super().__init__(metric, bounds, known)
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -391,7 +380,10 @@ class _PairedGate(_Question):
         self._worse = (-margin - lost * width) / (1 - lost)
         watched = [self._better, self._no_worse, self._worse]
         self._margin, self._error_of_better = margin, errors[1] / 2
-        super().__init__(metric, bounds, (-width, width), len(samples), (errors[0], self._error_of_better), watched)
+        known = ConfidenceSequence(
+            len(samples), errors[0], self._error_of_better, low=-width, high=width, watched=watched
+        )
+        super().__init__(metric, bounds, known)
         self.required = f"gain over the baseline, at least {-margin:g} is no worse"
 
     @property
@@ -470,10 +462,7 @@ class SequentialRun:
         self._waiting: dict[int, tuple[Row, bool]] = {}
         self._counted = 0
         self._names = [name for metric in metrics for name in names_of(metric)]
-        bounds = {
-            name: one._replace(audited=share) if name in audited else one for name, one in _bounds_of(metrics).items()
-        }
-        self._questions = until._questions(bounds, samples) if samples else []
+        self._questions = until._questions(_bounds_of(metrics, audited, share), samples) if samples else []
         self._ended = False
         self._counting, self._was_counted = threading.Condition(), asyncio.Event()
 
@@ -507,15 +496,15 @@ class SequentialRun:
         self._drawn += 1
         return Drawn(index, self._samples[index])
 
-    def add(self, row: Row, *, is_audited: bool | None = None) -> None:
+    def add(self, row: Row, *, is_audited: bool) -> None:
         """Count a finished row as soon as all that were drawn before it are finished.
 
         Args:
             row: the row.
-            is_audited: True if the strong judge should have scored it; by default, if it has.
+            is_audited: True if the strong judge should have scored it.
         """
         with self._counting:
-            self._waiting[self._place[row.index]] = row, bool(row.audit) if is_audited is None else is_audited
+            self._waiting[self._place[row.index]] = row, is_audited
             while self._counted in self._waiting:
                 counted, by_both = self._waiting.pop(self._counted)
                 for question in self._questions:
@@ -560,7 +549,7 @@ class SequentialRun:
         return [first, *filter(None, (question.note for question in self._questions))]
 
 
-def _bounds_of(metrics: Sequence[AnyMetric]) -> dict[str, _Bounds]:
+def _bounds_of(metrics: Sequence[AnyMetric], audited: Collection[str], share: float | None) -> dict[str, _Bounds]:
     """Return the range and direction of each metric; (0, 1) and "higher" for a Runnable that declares none."""
     parts = {part.name: part for metric in metrics for part in metrics_in(metric)}
     bounds = {}
@@ -571,7 +560,8 @@ def _bounds_of(metrics: Sequence[AnyMetric]) -> dict[str, _Bounds]:
             raise ConfigError(f"until= needs metrics with a finite range; that of {name} is {low:g} to {high:g}")
         direction: Direction = getattr(part, "direction", "higher")
         instrument = str(getattr(part, "instrument", "unknown"))
-        bounds[name] = _Bounds(low, high, direction, instrument, "answer" in getattr(part, "reads", {"answer"}))
+        reads_answer = "answer" in getattr(part, "reads", {"answer"})
+        bounds[name] = _Bounds(low, high, direction, instrument, reads_answer, share if name in audited else None)
     return bounds
 
 

@@ -10,26 +10,11 @@ from uuid import UUID, uuid4
 import pytest
 from helpers.doors import EVERY
 from helpers.each import each
-from helpers.samples import (
-    ANSWER,
-    CONTEXTS,
-    DOCUMENTS,
-    QUESTION,
-    Search,
-    Words,
-    joined,
-    rag,
-    watched,
-    watching,
-    with_callback,
-)
+from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION, Search, joined, rag, watched, watching, with_callback
 from helpers.waiting import PATIENCE, auntil
-from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
-from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
@@ -64,44 +49,9 @@ def graph() -> Any:
     return flow.compile()
 
 
-class Agent(Words):
-    """Searches, then answers."""
-
-    def _generate(self, messages, *args, **options):
-        if messages[-1].type == "tool":
-            return super()._generate(messages, *args, **options)
-        self.messages = iter([AIMessage("", tool_calls=[{"name": "look_up", "args": {"query": "Munich"}, "id": "1"}])])
-        return super(Words, self)._generate(messages, *args, **options)
-
-    def _stream(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    disable_streaming: bool = True
-
-
-@tool(response_format="content_and_artifact")
-def look_up(query: str) -> tuple[str, list[Document]]:
-    """Look something up in a store, not through a retriever."""
-    return joined(DOCUMENTS), DOCUMENTS
-
-
-RETRIEVER_TOOL = create_retriever_tool(Search(), "look_up", "Look up.", response_format="content_and_artifact")
-TEXT_TOOL = create_retriever_tool(Search(), "look_up", "Look up.")
-
-
-def agent(search) -> Any:
-    return create_agent(Agent(), [search])
-
-
 def store_search(_: Any) -> list[Document]:
     """As `similarity_search` of a vector store: there is no event of a retriever."""
     return DOCUMENTS
-
-
-def in_the_middle() -> Runnable[Any, Any]:
-    prompt = ChatPromptTemplate([("human", "{context} {question}")])
-    found = {"context": RunnableLambda(store_search) | joined, "question": RunnablePassthrough()}
-    return found | prompt | Words() | RunnableLambda(lambda message: message.text)
 
 
 class Answer(BaseModel):
@@ -120,7 +70,6 @@ CHAINS = {
         {"input": QUESTION},
     ),
     "documents in the input": (RunnableLambda(lambda _: ANSWER), {"question": QUESTION, "context": DOCUMENTS}),
-    "documents between two steps": (in_the_middle(), QUESTION),
     "documents that a function hands to a step": (
         RunnableLambda(lambda question: RunnableLambda(joined).invoke(store_search(question)) and ANSWER),
         QUESTION,
@@ -136,9 +85,6 @@ CHAINS = {
         {"input": QUESTION, "chat_history": [HumanMessage("Hello"), AIMessage("Hello!")]},
     ),
     "a graph": (graph(), {"question": QUESTION}),
-    "an agent whose tool is a retriever": (agent(RETRIEVER_TOOL), {"messages": [("human", QUESTION)]}),
-    "an agent whose retriever gives it text": (agent(TEXT_TOOL), {"messages": [HumanMessage(QUESTION)]}),
-    "an agent whose tool searches by itself": (agent(look_up), {"messages": [{"role": "user", "content": QUESTION}]}),
 }
 
 

@@ -85,25 +85,6 @@ class TestLlamaServer:
             assert judge._endpoint.capabilities.mode.rung == "json_schema"
 
 
-@need("llama_cpp", "sse_starlette", "starlette_context")
-class TestServerOfLlamaCppPython:
-    @pytest.mark.parametrize("mode", ["function_calling", "json_mode", "prompt"])
-    def test_a_mode_that_the_server_knows(self, gguf_file, engine_server, mode):
-        judge = Judge(client(self.server(gguf_file, engine_server), "tiny"), mode=mode)
-        report = evaluate(rag_samples(2), faithfulness(judge), **ONCE)
-        check(report)
-
-    def test_auto(self, gguf_file, engine_server):
-        """The server answers JSON schemas with status 500."""
-        judge = Judge(client(self.server(gguf_file, engine_server), "tiny"))
-        report = evaluate(rag_samples(2), faithfulness(judge), **ONCE)
-        check(report)
-
-    def server(self, gguf_file, engine_server):
-        command = ("{python}", "-m", "llama_cpp.server", "--model", str(gguf_file), "--n_ctx", "8192")
-        return engine_server(*command, "--n_batch", "512", "--port", "{port}")
-
-
 @need("torch", "transformers", "uvicorn", "fastapi")
 class TestTransformers:
     @pytest.mark.parametrize("mode", ["auto", "prompt"])

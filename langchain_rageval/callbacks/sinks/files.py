@@ -13,7 +13,7 @@ from pathlib import Path
 from langchain_rageval._internal.cached import PerProcess
 from langchain_rageval._internal.files import SqliteFile
 from langchain_rageval.data.schema import Row
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_number
 from langchain_rageval.report.files import HEAD, head_line, row_line
 from langchain_rageval.report.score_table import prepare_table, write_scores
 
@@ -57,10 +57,11 @@ class JsonlSink:
         if self.path.exists():
             with self.path.open("rb") as file:
                 self._check_is_report(file.read(len(HEAD)))
-        if max_bytes is not None and max_bytes < 1:
-            raise ConfigError(f"max_bytes must be a whole number of at least 1, or None, got {max_bytes!r}")
-        if backups < 0:
-            raise ConfigError(f"backups must be a whole number of at least 0, got {backups!r}")
+        if max_bytes is not None:
+            check_number(
+                "max_bytes must be a whole number of at least 1, or None", max_bytes, lambda n: n >= 1, whole=True
+            )
+        check_number("backups must be a whole number of at least 0", backups, lambda n: n >= 0, whole=True)
 
     def __repr__(self) -> str:
         """Return the sink as text: its class and the path of the file."""

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from time import time_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import NAMESPACE_OID, uuid5
 from weakref import WeakSet
 
@@ -144,13 +144,6 @@ _OTHER = "other"
 _BOUNDS = [step / 10 for step in range(11)]
 
 
-class Watched(Protocol):
-    """Source of counters: a `RagEvalCallback`."""
-
-    def stats(self) -> dict[str, int]:
-        """Return the counters by name."""
-
-
 class OpenTelemetrySink:
     """Records scores with an OpenTelemetry meter, without any text of the run.
 
@@ -182,7 +175,7 @@ class OpenTelemetrySink:
             hint = "; opentelemetry._logs.get_logger returns one"
             _check(logger, "emit", "logger must be a logger of OpenTelemetry", hint)
         self._logger = logger
-        self._watched: WeakSet[Watched] = WeakSet()
+        self._watched: WeakSet[Any] = WeakSet()  # of `RagEvalCallback`
         self._values: dict[str, set[str]] = {name: set() for name in tags}
         self._lock = PerProcess(threading.Lock)
         self._scores = meter.create_histogram(
@@ -216,7 +209,7 @@ class OpenTelemetrySink:
             if self._logger is not None:
                 self._logger.emit(_event(score, row, tags))
 
-    def watch(self, callback: Watched) -> None:
+    def watch(self, callback: Any) -> None:
         """Include the counters of a callback in `rageval.runs`; `RagEvalCallback` calls this for its sinks."""
         self._watched.add(callback)
 
