@@ -9,7 +9,7 @@ import hashlib
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from importlib.metadata import packages_distributions, version
@@ -121,17 +121,21 @@ def named_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 @functools.lru_cache(maxsize=1024)  # to read the code of a large function takes milliseconds
+def _instructions(code: CodeType) -> Sequence[Sequence[dis.Instruction]]:
+    """Return the instructions of a code and of each code in it, without those that do nothing."""
+    own = [part for part in dis.get_instructions(code) if part.opname not in ("PUSH_NULL", "CACHE")]
+    return [own, *(part for inner in code.co_consts if isinstance(inner, CodeType) for part in _instructions(inner))]
+
+
 def _imported_names(code: CodeType, package: str) -> Set[str]:
     """Return the names of the modules that a function imports when it runs."""
-    instructions = list(dis.get_instructions(code))
     names = set()
-    for place, part in enumerate(instructions):
-        if part.opname == "IMPORT_NAME":
-            level = instructions[place - 2].argval
-            names.add(f"{'.' * level}{part.argval}" if isinstance(level, int) else part.argval)
-    absolute = {importlib.util.resolve_name(name, package) if package else name for name in names}
-    inner = (_imported_names(constant, package) for constant in code.co_consts if isinstance(constant, CodeType))
-    return absolute.union(*inner)
+    for parts in _instructions(code):
+        for place, part in enumerate(parts):
+            if part.opname == "IMPORT_NAME":
+                level = parts[place - 2].argval
+                names.add(f"{'.' * level}{part.argval}" if isinstance(level, int) else part.argval)
+    return {importlib.util.resolve_name(name, package) if package else name for name in names}
 
 
 def _identity_of_import(name: str) -> Any:
@@ -242,34 +246,30 @@ def changed_by(method: Any) -> Set[str]:
 @functools.lru_cache(maxsize=4096)
 def _changed(code: CodeType, stores: tuple[str, ...], loads: tuple[str, ...]) -> Set[str]:
     changed = set()
-    parts = [part for part in dis.get_instructions(code) if part.opname not in ("PUSH_NULL", "CACHE")]
-    for place, part in enumerate(parts):
-        if part.opname in stores:
-            changed.add(part.argval)
-        elif part.opname in loads:
-            after = parts[place + 1 : place + 3]
-            has_method = after and after[0].opname in ("LOAD_ATTR", "LOAD_METHOD") and after[0].argval in _CHANGING
-            if has_method or (after[1:] and after[1].opname in ("STORE_SUBSCR", "COPY")):  # COPY: x[key] += 1
+    for parts in _instructions(code):
+        for place, part in enumerate(parts):
+            if part.opname in stores:
                 changed.add(part.argval)
-    inner = (_changed(constant, stores, loads) for constant in code.co_consts if isinstance(constant, CodeType))
-    return changed.union(*inner)
+            elif part.opname in loads:
+                after = parts[place + 1 : place + 3]
+                has_method = after and after[0].opname in ("LOAD_ATTR", "LOAD_METHOD") and after[0].argval in _CHANGING
+                if has_method or (after[1:] and after[1].opname in ("STORE_SUBSCR", "COPY")):  # COPY: x[key] += 1
+                    changed.add(part.argval)
+    return changed
 
 
-@functools.lru_cache(maxsize=1024)
 def _global_names(code: CodeType) -> Set[str]:
     return _names_of(code, ("LOAD_GLOBAL", "LOAD_NAME"))
 
 
-@functools.lru_cache(maxsize=1024)
 def _attribute_names(code: CodeType) -> Set[str]:
     names = _names_of(code, ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"))
     return names | {constant for constant in code.co_consts if isinstance(constant, str) and constant.isidentifier()}
 
 
-def _names_of(code: CodeType, operations: Collection[str]) -> Set[str]:
-    names = {part.argval for part in dis.get_instructions(code) if part.opname in operations}
-    inner = (_names_of(constant, operations) for constant in code.co_consts if isinstance(constant, CodeType))
-    return names.union(*inner)
+@functools.lru_cache(maxsize=4096)
+def _names_of(code: CodeType, operations: tuple[str, ...]) -> Set[str]:
+    return {part.argval for parts in _instructions(code) for part in parts if part.opname in operations}
 
 
 @functools.lru_cache(maxsize=1024)

@@ -7,7 +7,6 @@ import ssl
 import threading
 import warnings
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
 
 import httpx
 import numpy as np
@@ -57,13 +56,6 @@ class Local(OfflineJudge):
     _calls: list = PrivateAttr(default_factory=list)
 
 
-def warmer(temperature_of_class):
-    class Warm(OfflineJudge):
-        temperature: float = temperature_of_class
-
-    return Warm()
-
-
 def constant(number):
     return lambda messages: number
 
@@ -97,16 +89,11 @@ def above(number):
     return number > THRESHOLD["low"]
 
 
-def cached(number):
-    return lru_cache(constant(number))
-
-
 DIFFERENT = {
     "host with a long path": (
         chat(base_url="http://h/serving/qwen-72b-instruct-awq-v2/v1"),
         chat(base_url="http://h/serving/tiny-1b-instruct-awq-v2x/v1"),
     ),
-    "fallbacks": (chat().with_fallbacks([chat(model="a")]), chat().with_fallbacks([chat(model="b")])),
     "fallback behind a retry": (
         chat().with_fallbacks([chat(model="a")]).with_retry(),
         chat().with_fallbacks([chat(model="b")]).with_retry(),
@@ -132,17 +119,13 @@ DIFFERENT = {
         HuggingFaceEmbeddings.model_construct(model_name="a", encode_kwargs={"prompt": "query: "}),
         HuggingFaceEmbeddings.model_construct(model_name="a", encode_kwargs={}),
     ),
-    "OpenAIEmbeddings": (OpenAIEmbeddings(api_key=SECRET, dimensions=3), OpenAIEmbeddings(api_key=SECRET)),
     "own embeddings with a text key": (Own("a", text_key="title"), Own("a", text_key="body")),
     "numpy state": (Own(np.array([1.0, 2.0])), Own(np.array([1.0, 3.0]))),
     "numpy objects": (np.array(["a", None], dtype=object), np.array(["b", None], dtype=object)),
-    "default of a subclass": (warmer(0.1), warmer(0.9)),
     "class in a function": (class_with(1), class_with(2)),
     "attribute that a caller cannot pass": (prefixed("a"), prefixed("b")),
     "code": (lambda messages: 1, lambda messages: 2),
-    "partial argument": (partial(pow, 1), partial(pow, 2)),
     "method of a builtin": ({"a": 1}.get, {"a": 2}.get),
-    "cached function": (cached(1), cached(2)),
     "itemgetter": (operator.itemgetter("a"), operator.itemgetter("b")),
     "two and its text": (Own(2), Own("2")),
 }
