@@ -28,29 +28,12 @@ def test_a_stable_stream_raises_one_alarm_in_a_year_of_days_at_the_most():
     assert sum(alarm is not None for alarm in alarms) <= 60 * days / 365 + 2 * (60 * days / 365) ** 0.5
 
 
-@pytest.mark.parametrize("before", [0, 500])
-def test_a_fall_is_noticed_and_dated(before):
-    rng = np.random.default_rng(2)
-    found = []
-    for _ in range(20):
-        stream = np.concatenate([shares(rng, before, 0.85), shares(rng, 800, 0.6)])
-        found.append(alarm_of(shares(rng, 200, 0.85), stream))
-    assert all(detector.alarm is not None and detector.alarm > before for detector in found)
-    assert np.median([detector.alarm for detector in found]) <= before + 150
-    assert abs(np.median([detector.change for detector in found]) - before) <= 20
-
-
 @pytest.mark.parametrize(
     ("before", "value", "after"), [(80, 0.9, 0.1), (200, 1.0, 0.0), (33, 0.75, 0.5), (0, 0.9, 0.2)]
 )
 def test_a_fall_without_noise_is_dated_exactly(before, value, after):
     detector = alarm_of([value] * 300, [value] * before + [after] * 300)
     assert detector.change == before
-
-
-def test_a_fall_within_the_margin_raises_no_alarm():
-    rng = np.random.default_rng(3)
-    assert alarm_of(shares(rng, 400, 0.85), shares(rng, 1500, 0.8), margin=0.1).alarm is None
 
 
 def test_each_slice_has_a_baseline_of_its_own_and_unknown_slices_are_ignored():
@@ -120,14 +103,6 @@ def test_about_one_of_twenty_series_without_a_change_has_one(size):
     assert (
         sum(bool(change_points(binary(rng, (size, 0.9)))) for _ in range(400)) <= 28
     )  # 20 are expected, and 28 are two standard deviations more
-
-
-def test_changes_are_found_where_they_are_both_ways():
-    rng = np.random.default_rng(2)
-    found = [change_points(binary(rng, (100, 0.95), (100, 0.3), (100, 0.95))) for _ in range(40)]
-    assert np.median([len(places) for places in found]) == 2
-    assert np.median([min(abs(place - 100) for place in places) for places in found]) <= 3
-    assert np.median([min(abs(place - 200) for place in places) for places in found]) <= 3
 
 
 def test_a_change_without_noise_is_found_exactly():

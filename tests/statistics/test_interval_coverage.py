@@ -42,11 +42,6 @@ def test_no_worse_is_rarely_said_of_a_system_that_breaks_more_than_the_margin(br
     assert benchmark.wrong_no_worse(size, broken, 0.0, 4000) <= 0.025 + 0.005  # noise of 4,000 runs
 
 
-def test_a_small_steady_gain_is_found_from_30_pairs_on():
-    kind = KINDS["continuous, deviation 0.05"]
-    assert benchmark.measure(kind, 30, rare_losses=False, runs=300).significant > 0.9
-
-
 def test_the_tables_of_the_documentation_are_those_of_the_benchmark():
     text = benchmark.DOCUMENT.read_text(encoding="utf-8")
     for rare_losses, part in zip((False, True), text.split("### ")[1:3], strict=True):

@@ -9,7 +9,7 @@ import pytest
 from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, false_discovery_control, permutation_test, ttest_1samp
+from scipy.stats import binomtest, permutation_test, ttest_1samp
 
 from langchain_rageval.statistics import PairedDifference, detectable_difference, holm, paired_difference, sign_flip_p
 
@@ -46,11 +46,6 @@ def test_of_16_to_1000_pairs_it_comes_near_the_exact_value(shift):
     assert sign_flip_p(values) == pytest.approx(exact, abs=0.012)  # three standard errors of 20,000 patterns
 
 
-def test_the_normal_distribution_takes_over_smoothly():
-    values = np.random.default_rng(5).normal(0.016, 0.3, 1000)
-    assert sign_flip_p([*values, 1e-6]) == pytest.approx(sign_flip_p(values.tolist()), abs=0.012)
-
-
 def test_a_pattern_that_no_drawn_one_reaches_counts_itself_only():
     assert sign_flip_p([1 + n / 100 for n in range(40)]) == 1 / 20_001
 
@@ -64,23 +59,6 @@ def test_a_hundred_thousand_pairs_take_no_time_and_a_p_value_is_never_0():
     assert 0 < found.p_value < 1e-100
 
 
-@each(
-    ("values", "p"),
-    [
-        ([], 1.0),
-        ([0.0, 0.0], 1.0),
-        ([1.0], 1.0),
-        ([1.0] * 5, 2 / 32),
-        ([1.0] * 6, 2 / 64),
-        ([0.5, 0.25, 0.25], 2 / 8),
-        ([0.1, 0.2, -0.3], 1.0),  # in floats the sum is no 0
-        ([1.0, 1.0, 1.0, -0.5], 4 / 16),  # 2.5 or 3.5, and both with the signs changed
-    ],
-)
-def test_p_values_worked_out_by_hand(values, p):
-    assert sign_flip_p(values) == pytest.approx(p)
-
-
 @given(many, st.randoms())
 def test_neither_the_order_of_the_pairs_nor_which_run_comes_first_changes_a_number(values, random):
     shuffled = random.sample(values, len(values))
@@ -89,11 +67,6 @@ def test_neither_the_order_of_the_pairs_nor_which_run_comes_first_changes_a_numb
     assert paired_difference(shuffled) == approximately(found)
     assert (mirrored.mean, mirrored.low, mirrored.high) == pytest.approx((-found.mean, -found.high, -found.low))
     assert mirrored.p_value == found.p_value
-
-
-@given(many)
-def test_pairs_that_are_equal_do_not_change_the_p_value(values):
-    assert sign_flip_p([*values, 0.0, 0.0]) == sign_flip_p(values)
 
 
 # Clusters
@@ -107,15 +80,6 @@ def test_a_cluster_is_flipped_as_one(values):
     assert sign_flip_p(values, range(len(values))) == sign_flip_p(values)
     assert paired_difference(doubled, clusters) == approximately(paired_difference(values))
     assert paired_difference(values, range(len(values))) == approximately(paired_difference(values))
-
-
-def test_differences_that_agree_within_documents_are_less_sure():
-    values = [0.5] * 20 + [-0.25] * 10
-    documents = [place // 5 for place in range(30)]
-    assert sign_flip_p(values) < 0.01 < 0.1 < sign_flip_p(values, documents)
-    apart, together = paired_difference(values), paired_difference(values, documents)
-    assert together.low < apart.low < apart.high < together.high
-    assert apart.p_value < 0.01 < 0.1 < together.p_value
 
 
 def test_clusters_of_unequal_size_are_linearised():
@@ -161,37 +125,6 @@ def test_no_end_is_beyond_a_possible_difference(span, difference):
         assert -span <= found.low <= difference * span <= found.high <= span
 
 
-def test_a_small_steady_gain_is_significant_and_its_interval_says_so():
-    found = paired_difference([0.03, 0.04, 0.05] * 10)
-    assert found.p_value == pytest.approx(1.15e-4, rel=0.01)
-    assert (found.low, found.high) == (pytest.approx(0.0202, abs=1e-4), pytest.approx(0.0548, abs=1e-4))
-
-
-def test_30_pairs_without_a_difference_are_equal_within_two_hundredths():
-    found = paired_difference([0.0] * 30)
-    assert (found.low, found.mean, found.high) == (
-        pytest.approx(-0.0167, abs=1e-4),
-        0.0,
-        pytest.approx(0.0167, abs=1e-4),
-    )
-    assert found.p_value == 1.0
-
-
-def test_with_rare_losses_a_few_pairs_are_not_certain():
-    """Ten gains of 0.05 may conceal a loss of 0.95 in one of twenty samples."""
-    found = paired_difference([0.05] * 10, rare_losses=True)
-    assert found.low < 0.0 < found.high
-    assert found.p_value > 0.5
-    more = paired_difference([0.05] * 300, rare_losses=True)
-    assert more.low > 0.0
-
-
-@pytest.mark.parametrize(("pairs", "significant"), [(4, False), (5, True)])
-def test_five_equal_differences_are_the_fewest_that_are_significant(pairs, significant):
-    assert (paired_difference([1.0] * pairs).p_value < 0.05) is significant
-    assert (paired_difference([0.9, *[1.0] * (pairs - 1)]).p_value < 0.05) is significant
-
-
 # Several metrics
 
 
@@ -199,20 +132,6 @@ def test_holm_worked_out_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.9]) == [1.0, 1.0]
     assert holm([]) == []
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_only_raises_keeps_the_order_and_stays_between_the_others(p_values):
-    adjusted = holm(p_values)
-    assert all(raw <= new <= 1 for raw, new in zip(p_values, adjusted, strict=True))
-    assert sorted(range(len(p_values)), key=p_values.__getitem__) == sorted(
-        range(len(p_values)), key=lambda place: (adjusted[place], p_values[place])
-    )
-    bonferroni = [min(1.0, len(p_values) * p) for p in p_values]
-    hochberg = false_discovery_control(p_values)  # a weaker promise, hence never greater
-    assert all(
-        weak - 1e-12 <= new <= strong + 1e-12 for weak, new, strong in zip(hochberg, adjusted, bonferroni, strict=True)
-    )
 
 
 # How much can be seen
@@ -224,17 +143,6 @@ def test_the_detectable_difference_is_the_smallest_significant_one_and_the_noise
     least = detectable_difference(0.2, 16, largest_deviation=float(values.max())) - 0.841621 * 0.2 / 4
     assert paired_difference((values + least + 1e-4).tolist()).p_value < 0.05
     assert paired_difference((values + least - 1e-4).tolist()).p_value > 0.05
-
-
-@each("size", [10, 30, 100])
-@each("spread", [0.05, 0.3])
-def test_a_difference_of_that_size_is_detected_with_the_power_that_was_asked_for(size, spread):
-    rng = np.random.default_rng(size)
-    samples = rng.normal(0, spread, (600, size))
-    deviation = float(np.median(np.abs(samples - samples.mean(axis=1, keepdims=True)).max(axis=1)))
-    shift = detectable_difference(spread, size, power=0.8, largest_deviation=deviation)
-    detected = [paired_difference((sample + shift).tolist()).p_value < 0.05 for sample in samples]
-    assert np.mean(detected) == pytest.approx(0.8, abs=0.05)  # three standard errors of 600 samples
 
 
 def test_four_pairs_detect_no_difference():

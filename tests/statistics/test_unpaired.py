@@ -51,13 +51,6 @@ def test_weights_undo_a_shift_of_the_mix():
     assert weighted.low < 0 < weighted.high
 
 
-def test_clusters_widen_the_interval():
-    values, clusters = binary(40, 50) * 2, [number // 10 for number in range(100)]
-    alone = unpaired_difference([Stratum(values, binary(90, 100))])
-    tied = unpaired_difference([Stratum(values, binary(90, 100), 1.0, clusters)])
-    assert tied.high - tied.low > 1.5 * (alone.high - alone.low)
-
-
 @pytest.mark.gate
 @each("sizes", [(30, 30), (30, 200), (150, 150)])
 @each("share", [0.5, 0.9, 0.97])
