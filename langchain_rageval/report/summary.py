@@ -163,6 +163,7 @@ class Summary(Analysis[MetricSummary]):
 
     Attributes:
         aspects: mapping of aspects to the means over their metrics.
+        has_money: True if the money of a metric is known.
         notes: remarks about the units of the run, such as that some samples lack the id of a conversation.
     """
 

@@ -371,14 +371,6 @@ def test_a_report_of_nothing_has_no_causes():
     assert (dict(Report([]).diagnose().counts), list(Report([]).diagnose())) == ({}, [])
 
 
-def test_a_report_on_disk_has_the_same_diagnosis(tmp_path):
-    case, _ = PLANTED["made up beside what was there"]
-    path = tmp_path / "report.jsonl"
-    report = case.report()
-    report.to_jsonl(path)
-    assert list(Report.load(path, lazy=True).diagnose()) == list(report.diagnose())
-
-
 def cause_of(contexts, retrieved, **fields):
     """Return the cause and the statements that it explains, for two facts of the reference that no context holds."""
     absent = [

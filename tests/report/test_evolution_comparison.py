@@ -5,12 +5,9 @@ from statistics import fmean
 import pytest
 from helpers.reports import failed, row, scored
 from helpers.stored import assert_stored, described, plain
-from matplotlib.figure import Figure
 
 from langchain_rageval import ConfigError, Report
 from langchain_rageval.statistics import holm, paired_difference
-
-HOSTILE = "<script>alert(1)</script>"
 
 
 def tree_row(place, tree, evolution, *scores):
@@ -78,27 +75,13 @@ def test_a_report_without_trees_is_refused_with_the_remedy():
         lone.by_evolution()
 
 
-def test_the_comparison_is_a_table_in_text_html_and_pandas():
+def test_the_comparison_is_a_table_in_html_and_pandas():
     found = forest().by_evolution()
-    lines = repr(found).splitlines()
-    assert lines[0] == "Evolved minus simple question about the same fact, 8 trees, 95% intervals, p Holm-adjusted"
-    assert lines[1].split() == [
-        *("evolution", "metric", "verdict", "simple", "evolved", "difference", "95%", "interval", "p", "trees"),
-        *("+", "−"),
-    ]
-    assert lines[2].split()[:6] == ["reasoning", "faithfulness", "worse", "0.675", "0.175", "-0.500"]
     frame = found.to_pandas()
     assert list(frame.evolution) == ["reasoning"] * 2 + ["conditional"] * 2
     assert list(frame.trees) == [8] * 4
     assert frame.difference[0] == found["reasoning"]["faithfulness"].difference
     assert found._repr_html_().count("<tr>") == 5
-
-
-def test_hostile_names_are_escaped():
-    rows = [tree_row(n, f"t{n // 2}", HOSTILE if n % 2 else "simple", scored(0.5)) for n in range(12)]
-    found = Report(rows).by_evolution()
-    assert HOSTILE not in found._repr_html_()
-    assert isinstance(found.plot(), Figure)
 
 
 @pytest.mark.parametrize(

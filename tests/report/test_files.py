@@ -71,17 +71,6 @@ def test_a_report_comes_back_equal_whatever_stands_in_it(tmp_path, report):
     assert Report.load(tmp_path / "report.jsonl") == report
 
 
-def test_a_real_report_comes_back_equal_with_its_cost_and_notes(tmp_path):
-    sample = {"question": "Где?", "answer": "Мюнхен стоит на Изаре.", "contexts": ["Мюнхен стоит на Изаре."]}
-    report = evaluate([sample, {**sample, "answer": "Не знаю."}], faithfulness(OfflineJudge()), progress=False)
-    report.to_jsonl(str(tmp_path / "report.jsonl"))
-    back = Report.load(str(tmp_path / "report.jsonl"))
-    assert back == report
-    assert back.summary()["faithfulness"] == report.summary()["faithfulness"]
-    assert repr(back) == repr(report)
-    assert "Мюнхен" in (tmp_path / "report.jsonl").read_text(encoding="utf-8")
-
-
 @each("value", [b"\xff", {1, 2}, object(), 1j, float("nan")])
 def test_what_json_cannot_hold_does_not_lose_the_report(tmp_path, value):
     """Parquet files have columns of bytes, and a user's metadata holds anything."""

@@ -6,7 +6,7 @@ from langchain_rageval import Report, leaderboard
 from langchain_rageval.data.schema import Failure, Finding, Row, Sample, Score
 from langchain_rageval.report.markdown import markdown_of
 
-HOSTILE = "a\x1b]0;title\x07\x1b[31m\x9b1m\u202eb\u2066c\u2028d"
+HOSTILE = "<b>a\x1b]0;title\x07\x1b[31m\x9b1m\u202eb\u2066c\u2028d"
 FORBIDDEN = set("\x07\x1b\x9b\u202e\u2066\u2028")
 
 
@@ -48,3 +48,10 @@ def test_what_a_report_shows_as_text_has_no_control_characters(report):
 
 def test_markdown_has_no_control_characters(report):
     assert not FORBIDDEN & set(markdown_of(report, [], report.compare(report)))
+
+
+def test_what_a_notebook_shows_has_no_tags_of_others(report):
+    results = [report, report.summary(), report.compare(report), report.diagnose(), leaderboard(report)]
+    shown = [result._repr_html_() for result in results]
+    assert [html for html in shown if "<b>" in html] == []
+    assert all("&lt;b&gt;" in html for html in (shown[0], shown[2], shown[4]))

@@ -78,18 +78,6 @@ def test_what_the_samples_do_have_is_named_whichever_has_it():
 # Clusters
 
 
-def documents(count, size, values):
-    return report(*({"metadata": {"document": place // size}} for place in range(count * size)), values=values)
-
-
-def test_questions_of_one_document_that_fare_alike_widen_the_interval():
-    told = documents(10, 5, [1.0] * 35 + [0.0] * 15)
-    alone, tied = told.summary()["faithfulness"], told.summary(cluster="metadata.document")["faithfulness"]
-    assert (tied.mean, tied.scored) == (alone.mean, alone.scored) == (0.7, 50)
-    assert tied.low < alone.low - 0.1
-    assert tied.high > alone.high + 0.05
-
-
 def test_a_slice_that_lacks_the_cluster_counts_each_of_its_samples_alone():
     rows = [{"metadata": {"split": "a", "document": place % 3}} for place in range(9)]
     told = report(*rows, *[{"metadata": {"split": "b"}}] * 9)
@@ -110,11 +98,6 @@ def test_each_value_stays_with_its_own_cluster_also_beside_rows_without_one():
     expected = bounded_mean_interval(values, clusters=["1", "1", "1", "2", "2", "alone", "too", "3"])
     assert (told.low, told.high) == expected
     assert expected != bounded_mean_interval(values[::-1], clusters=["1", "1", "1", "2", "2", "alone", "too", "3"])
-
-
-def test_samples_of_one_document_tell_nothing_about_others():
-    alone = documents(1, 20, [1.0] * 20).summary(cluster="document")["faithfulness"]
-    assert (alone.low, alone.high) == (0.0, 1.0)
 
 
 def test_a_value_that_is_called_like_its_absence_loses_no_row():
@@ -154,11 +137,6 @@ def test_turns_of_one_conversation_count_as_one_unless_clusters_are_turned_off()
     assert (given.units, given.unit, given.counted) == (4, "conversation", "7 in 4 conversations")
     assert replace(given, unit="cluster") == told.summary(cluster="conversation")["faithfulness"]
     assert given != alone
-
-
-def test_conversations_with_one_sample_each_are_as_samples_without_a_conversation():
-    told = turns("a", "b", "c", "d")
-    assert told.summary() == told.summary(cluster=None)
 
 
 def test_slices_by_turn_are_in_numeric_order_and_their_samples_independent():

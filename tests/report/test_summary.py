@@ -1,8 +1,10 @@
+"""Summaries: counts, means and intervals of each metric, and what a printed report says about missing scores."""
+
 from statistics import fmean
 
 import pytest
 from helpers.each import each
-from helpers.reports import STATEMENT, failed, paid, report_of, scored, unscored
+from helpers.reports import STATEMENT, failed, paid, report_of, sample, score, scored, unscored
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,11 +15,13 @@ from langchain_rageval import (
     Report,
     Row,
     Sample,
+    Score,
     answer_correctness,
     context_recall,
     evaluate,
     faithfulness,
 )
+from langchain_rageval.data.schema import Failure
 from langchain_rageval.statistics import bounded_mean_interval
 
 MISSED = Finding(kind="reference_statement", number=1, text="Henry did it.", verdict="FN")
@@ -149,3 +153,31 @@ def test_scores_count_under_the_name_that_the_row_has_for_them():
     assert {name: metric.mean for name, metric in report.summary().items()} == {"one": 1.0, "two": 0.5}
     assert [metric.metric for metric in report.summary().values()] == ["one", "two"]
     report.check({"two": 0.4})
+
+
+def failing(number, error, message, metric="faithfulness"):
+    failure = Failure(error=error, message=message, step="verify_statements")
+    return Row(
+        index=number, sample=sample(number), scores={metric: Score(metric=metric, aspect="grounding", failure=failure)}
+    )
+
+
+def test_a_report_without_missing_scores_says_nothing_about_them():
+    whole = Report([Row(index=0, sample=sample(0), scores={"faithfulness": score(1.0)})])
+    assert len(str(whole).splitlines()) == 2
+
+
+def test_the_most_frequent_causes_come_first_and_the_rest_are_counted():
+    rows = [failing(0, "A", "once"), *(failing(n, "B", f"no {n}\nmore") for n in (1, 2)), failing(3, "C", "c")]
+    rows += [failing(4, "D", "d"), failing(5, "B", "again", "context_recall")]
+    assert str(Report(rows)).splitlines()[3:] == [
+        "Failed: 3 of faithfulness, context_recall: B in verify_statements, first in sample 'sample-1': no 1 more",
+        "Failed: 1 of faithfulness: A in verify_statements, first in sample 'sample-0': once",
+        "Failed: 1 of faithfulness: C in verify_statements, first in sample 'sample-3': c",
+        "Failed: 1 for other causes",
+    ]
+
+
+def test_a_long_message_is_cut():
+    line = str(Report([failing(0, "A", "x" * 1000)])).splitlines()[2]
+    assert line.endswith(": " + "x" * 300 + "…")

@@ -42,16 +42,6 @@ def test_the_text_of_a_report():
     """)
 
 
-def test_the_text_of_a_comparison():
-    assert str(LATE.compare(EARLY)).splitlines() == lines(
-        """
-        Candidate minus baseline, 95% intervals, p Holm-adjusted
-        faithfulness inconclusive: -0.250 [-0.478, +0.103], p = 0.174 (6 pairs, 0 better, 4 worse); {0.847}
-        noise inconclusive: +0.250 [-0.035, +0.435], p = 0.174 (8 pairs, 0 better, 5 worse); {0.703}
-    """.replace("{", "a loss up to ").replace("}", " is possible")
-    )
-
-
 def test_the_tables_of_a_notebook():
     def cells(shown):
         return [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in shown.split("</tr>")[:-1]]
@@ -163,3 +153,16 @@ def test_what_follows_from_reports_is_as_stored():
         except BelowThreshold as problem:
             problems.append(str(problem))
     assert_stored("report.txt", "\n".join([*lines, *problems]) + "\n")
+
+
+RIGHT = scored(1.0, reason="all is right")
+BAD, GOOD = (scored(value, "noise", direction="lower", reason=f"noise is {value}") for value in (0.9, 0.0))
+
+
+def test_the_worst_sample_of_a_metric_where_less_is_better_has_the_most_and_good_scores_need_no_comment():
+    shown = markdown_of(report_of([RIGHT, GOOD], [RIGHT, BAD]), [], None)
+    worst = shown.partition("### Worst samples")[2]
+    assert "(q-1)" in worst
+    assert "(q-0)" not in worst
+    assert "- noise: noise is 0.9" in worst
+    assert "all is right" not in worst

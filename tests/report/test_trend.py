@@ -119,19 +119,6 @@ def test_an_alarm_ends_with_since():
         trend(rows, BASELINE, since="yesterday")
 
 
-def test_a_fall_after_a_long_calm_is_dated_where_it_begins():
-    """The calm rows lie a little above the lowest mean that the baseline allows, and prove no fall."""
-    values = [0.9] * 80 + [0.1] * 60
-    rows = [
-        row(n, scored(value), question=f"Q{n}?").model_copy(update={"time": START + timedelta(hours=n)})
-        for n, value in enumerate(values)
-    ]
-    baseline = Report([row(n, scored(0.9), question=f"Q{n}?") for n in range(100)])
-    alarm = trend(Report(rows), baseline).alarms["faithfulness"]
-    assert alarm.since == START + timedelta(hours=80)
-    assert alarm.mean == pytest.approx(0.1)
-
-
 def test_the_turns_of_a_conversation_count_as_one_sample():
     single = stream([0.9] * 10 + [0.6] * 10)
     chats = Report([one.model_copy(update={"sample": turn}) for one in single.rows for turn in turns_of(one.sample)])

@@ -11,6 +11,7 @@ from ir_measures import AP, RR, P, R, Success, nDCG
 from langchain_rageval.statistics.ranking import average_precision, hit_rate, mrr, ndcg, precision, recall
 
 grades = st.lists(st.integers(-1, 4), max_size=12)
+finite = st.lists(st.integers(-20, 20).map(lambda n: n / 4), min_size=1, max_size=12)
 
 
 # Oracles
@@ -83,3 +84,12 @@ def test_numpy_arrays_are_taken_as_they_are():
 
 
 # Mistakes
+
+
+@given(finite, finite, st.none() | st.integers(1, 15), st.sampled_from(["exp2", "linear"]))
+def test_ndcg_lies_between_0_and_1_and_the_best_order_is_exactly_1(found, others, k, gain):
+    value = ndcg(found, found + others, k, gain=gain)
+    assert 0.0 <= value <= 1.0
+    assert value == 0.0 or any(grade > 0 for grade in found)
+    best = ndcg(sorted(found, reverse=True), None, k, gain=gain)
+    assert best == (1.0 if max(found) > 0 else 0.0)

@@ -5,7 +5,6 @@ from helpers.reports import LOST
 
 from langchain_rageval import ConfigError, Finding, Report, Row, Sample, Score, leaderboard
 from langchain_rageval.statistics import bounded_mean_interval, paired_difference
-from langchain_rageval.trust.leaderboard import Leaderboard
 
 
 def score(value, metric="rubric", grade=None, **more):
@@ -131,12 +130,3 @@ def test_samples_without_a_model_are_left_out_and_counted():
     assert leaderboard([*report.rows, nameless]).notes == ["1 samples name no model and are left out."]
     with pytest.raises(ConfigError, match="no sample names its model"):
         leaderboard([nameless])
-
-
-def test_names_are_escaped_in_html():
-    report = report_of(**{"<b>": [1.0, 0.5], "b": [0.0, 0.5]})
-    board = leaderboard(report)
-    assert isinstance(board, Leaderboard)
-    assert "&lt;b&gt;" in board._repr_html_()
-    assert "<b>" not in board._repr_html_()
-    assert str(board).splitlines()[0] == "2 models by rubric, 95% intervals"
