@@ -107,12 +107,6 @@ def _foreign_document(text: str, metadata: Mapping[Any, Any], own_id: Any, extra
     return _document(text, fields, own_id)
 
 
-TREC_SUFFIXES = (".trec", ".trectext", ".sgml", ".sgm")
-"""Suffixes of files that hold documents in TREC's markup."""
-
-_BEIR_CORPUS = "corpus.jsonl"
-_BEIR_QUERIES = "queries.jsonl"
-_BEIR_JUDGMENTS = "qrels"
 _ID_KEYS = ("id", "_id", "doc_id", "docid", "docno", "pid", "chunk_id")
 _DOCUMENT = re.compile(r"<DOC>(.*?)</DOC>", re.DOTALL | re.IGNORECASE)
 _DOCNO = re.compile(r"<DOCNO>\s*(.*?)\s*</DOCNO>", re.DOTALL | re.IGNORECASE)
@@ -149,17 +143,13 @@ def titled(title: Any, text: str) -> str:
 def beir_questions(files: Iterable[Path]) -> list[Path]:
     """Return the files of BEIR data sets that hold no documents: the questions and the relevance judgments."""
     files = list(files)
-    folders = {file.parent for file in files if file.name == _BEIR_CORPUS}
-    return [
-        file
-        for file in files
-        if (file.parent in folders and file.name == _BEIR_QUERIES)
-        or (file.parent.parent in folders and file.parent.name == _BEIR_JUDGMENTS)
-    ]
+    folders = {file.parent for file in files if file.name == "corpus.jsonl"}
+    queries = [file for file in files if file.parent in folders and file.name == "queries.jsonl"]
+    return sorted(queries + [file for file in files if file.parent.parent in folders and file.parent.name == "qrels"])
 
 
-def trec_documents(name: str, file: Path) -> Iterator[tuple[str, str]]:
-    """Yield id and text of each document of a file in TREC's markup: `<DOC>`, `<DOCNO>`, `<TEXT>` and a title.
+def _read_trec(name: str, file: Path) -> Iterator[Document]:
+    """Yield each document of a file in TREC's markup: `<DOC>`, `<DOCNO>`, `<TEXT>` and a title.
 
     Raises:
         ConfigError: if the file holds no such document, as a TREC run.
@@ -171,7 +161,8 @@ def trec_documents(name: str, file: Path) -> Iterator[tuple[str, str]]:
         docno = _DOCNO.search(document)
         title = _TITLE.search(document)
         body = "\n\n".join(_TEXT.findall(document)) or _TITLE.sub("", _DOCNO.sub("", document))
-        yield docno[1] if docno else f"{name}:{number}", titled(_plain(title[2]) if title else "", _plain(body))
+        own_id = docno[1] if docno else f"{name}:{number}"
+        yield _document(titled(_plain(title[2]) if title else "", _plain(body)), {"source": own_id}, own_id)
 
 
 def collection_documents(file: Path) -> Iterator[tuple[str, str]] | None:
@@ -241,8 +232,9 @@ def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
     by_name = {file.relative_to(root).as_posix(): file for file in files}
     readable = {name: file for name, file in by_name.items() if file.suffix.lower() in _READERS}
     for name, file in readable.items():
-        module, package = _PACKAGES.get(file.suffix.lower(), ("json", ""))
+        module = _MODULES.get(file.suffix.lower(), "json")
         if not find_spec(module):
+            package = module.replace("bs4", "beautifulsoup4")
             raise ConfigError(f"{name} needs {package}, which is not installed: pip install {package}")
     _warn_of_unknown_files(by_name.keys() - readable.keys())
     return (document for name, file in readable.items() for document in _read(name, file))
@@ -475,16 +467,7 @@ _READERS: Mapping[str, Callable[[str, Path], Iterator[Document]]] = {
     **dict.fromkeys((".html", ".htm"), _HTML),
     ".docx": _by_loader("Docx2txtLoader"),
     **dict.fromkeys((".csv", ".tsv", ".xlsx"), _read_table),
-    **dict.fromkeys(
-        TREC_SUFFIXES,
-        lambda name, file: (_document(text, {"source": id}, id) for id, text in trec_documents(name, file)),
-    ),
+    **dict.fromkeys((".trec", ".trectext", ".sgml", ".sgm"), _read_trec),
 }
-_PACKAGES: Mapping[str, tuple[str, str]] = {
-    ".pdf": ("pypdf", "pypdf"),
-    ".html": ("bs4", "beautifulsoup4"),
-    ".htm": ("bs4", "beautifulsoup4"),
-    ".docx": ("docx2txt", "docx2txt"),
-    ".xlsx": ("openpyxl", "openpyxl"),
-}
-"""By suffix: the module that the loader needs, and the package that installs it."""
+_MODULES = {".pdf": "pypdf", ".html": "bs4", ".htm": "bs4", ".docx": "docx2txt", ".xlsx": "openpyxl"}
+"""By suffix the module that the loader needs."""

@@ -276,15 +276,10 @@ def _with_numbered(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values with those of `context_1`, `context_2` and so on as one list, if the list itself is missing."""
     groups = _numbered_groups(values)
     used = {own for group in groups.values() for own in group}
-    lists = {
-        name: [
-            number_to_text(item)
-            for own in group
-            if str(values[own]).strip() != "[]"
-            for item in (values[own] if isinstance(values[own], list) else [values[own]])
-        ]
-        for name, group in groups.items()
-    }
+    lists: dict[str, list[Any]] = {}
+    for name, group in groups.items():
+        parts = [values[own] for own in group if str(values[own]).strip() != "[]"]
+        lists[name] = [number_to_text(item) for part in parts for item in (part if isinstance(part, list) else [part])]
     return {own: value for own, value in values.items() if own not in used} | lists if groups else values
 
 

@@ -41,10 +41,31 @@ _RETRIEVER_METHODS = ("retrieve", "_retrieve", "get_relevant_documents", "_get_r
 
 def flatten_record(record: Record) -> Record:
     """Return the fields of a record of another program at the top level; return any other record unchanged."""
-    for matches, convert in _PROGRAMS if _may_be_nested(record) else ():
-        if matches(record):
-            return {name: value for name, value in convert(record).items() if value is not None}
-    return record
+    if (convert := _converter_of(record)) is None:
+        return record
+    return {name: value for name, value in convert(record).items() if value is not None}
+
+
+def _converter_of(record: Record) -> Callable[[Record], Record] | None:
+    """Return the function that converts a record of another program; None for any other record."""
+    programs = _PROGRAMS if _may_be_nested(record) else ()
+    return next((convert for when, convert in programs if _matches(record, when)), None)
+
+
+def _matches(record: Record, when: str | Callable[[Record], Any]) -> bool:
+    """Return True if a record has what a program writes: values at all paths, at one of those with `|` between them.
+
+    `{}` or `[]` after a path demands a mapping or a list.
+    """
+    if not isinstance(when, str):
+        return bool(when(record))
+    return all(any(_has(record, path) for path in one.split("|")) for one in when.split())
+
+
+def _has(record: Record, path: str) -> bool:
+    kind = {"{}": Mapping, "[]": list}.get(path[-2:], object)
+    value = _follow(record, path.rstrip("{}[]"))
+    return value is not None and isinstance(value, kind)
 
 
 def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
@@ -61,7 +82,7 @@ def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     """
     nested = {name: parse_literal(cell.strip()) for name, cell in row.items() if _may_be_literal(cell)}
     decoded = {name: cell if nested.get(name) is None else nested[name] for name, cell in row.items()}
-    if any(nested.values()) and _may_be_nested(decoded) and any(matches(decoded) for matches, _ in _PROGRAMS):
+    if any(nested.values()) and _converter_of(decoded):
         return decoded
     meaning = {name.partition(".")[0]: field for field, name in fields.items()}
     return {name: _decoded_cell(name, cell, nested.get(name), meaning.get(name)) for name, cell in row.items()}
@@ -113,12 +134,14 @@ def _at(record: Any, paths: str) -> Any:
     Args:
         record: a mapping.
         paths: names of nested values with dots between them, where `[]` stands for the values of all mappings in a
-            list; several with `|` between them.
+            list, and `!` after a path decodes a JSON text at its end; several with `|` between them.
     """
     return next((found for path in paths.split(" | ") if (found := _follow(record, path)) is not None), None)
 
 
 def _follow(value: Any, path: str) -> Any:
+    if path.endswith("!"):
+        return _decoded(_follow(value, path[:-1]))
     if isinstance(value, Mapping) and path in value:
         return value[path]
     name, _, rest = path.partition(".")
@@ -134,7 +157,7 @@ def _reader(fields: Mapping[str, str | Callable[[Record], Any]], left_out: str =
         fields: name of `NAMES` to the paths of its value in the record, or a function that finds it.
         left_out: names of the record that are left out, with those that are read; "*" leaves out all.
     """
-    read = {path for paths in fields.values() if isinstance(paths, str) for path in paths.split(" | ")}
+    read = {path.rstrip("!") for paths in fields.values() if isinstance(paths, str) for path in paths.split(" | ")}
     dropped = read | {*left_out.split()}
 
     def convert(record: Record) -> Record:
@@ -279,6 +302,10 @@ def _from_phoenix(record: Record) -> Record:
     return {name: value for name, value in found.items() if "attributes." not in name}
 
 
+def _dify_contexts(record: Record) -> Any:
+    return _at(record, "retriever_resources[].content | metadata.retriever_resources[].content") or []
+
+
 def _braintrust_contexts(record: Record) -> Any:
     metadata = _mapping(record.get("metadata"))
     found = next((metadata[name] for name in metadata if name in NAMES["contexts"]), None)
@@ -303,14 +330,9 @@ def _from_haystack(record: Record) -> Record:
 
 def _is_haystack(record: Record) -> bool:
     parts = [part for part in record.values() if isinstance(part, Mapping)]
-    return any(
-        isinstance(part.get("replies"), list)
-        or (
-            isinstance(part.get("answers"), list)
-            and any({"data", "query"} & one.keys() for one in _mappings(part["answers"]))
-        )
-        for part in parts
-    )
+    answers = [one for part in parts for one in _mappings(part.get("answers"))]
+    has_replies = any(isinstance(part.get("replies"), list) for part in parts)
+    return has_replies or any({"data", "query"} & one.keys() for one in answers)
 
 
 def _supporting_passages(record: Record) -> Any:
@@ -337,24 +359,21 @@ def _from_mlflow(record: Record) -> Record:
         for one in _mappings(_at(record, "assessments | trace.info.assessments | info.assessments"))
         if "value" in _mapping(one.get("expectation"))
     }
-    names = "kind", "span_id | context.span_id", "parent_span_id | parent_id", "outputs"
+    names = _SPAN_KIND, "span_id | context.span_id", "parent_span_id | parent_id", _SPAN_OUTPUTS
     result = {
         "id": _at(record, "trace.info.trace_id | trace.info.request_id | info.trace_id | trace_id | request_id"),
         "metadata": _at(record, "trace.info.tags | info.tags | tags"),
-        "retrieved_docs": _retrieved(spans, *(_SPAN_PATHS.get(name, name) for name in names)),
+        "retrieved_docs": _retrieved(spans, *names),
         "expectations": expected or None,
-        "inputs": _decoded(_at(root, _SPAN_PATHS["inputs"])) or _decoded(record.get("request")),
-        "outputs": _decoded(_at(root, _SPAN_PATHS["outputs"])) or _decoded(record.get("response")),
+        "inputs": _at(root, "attributes.mlflow.spanInputs! | inputs!") or _at(record, "request!"),
+        "outputs": _at(root, _SPAN_OUTPUTS) or _at(record, "response!"),
     }
     given = {name: value for name, value in record.items() if folded(name) in _EXPECTATIONS}
     return given | {name: value for name, value in result.items() if value is not None}
 
 
-_SPAN_PATHS = {
-    "kind": "attributes.mlflow.spanType | span_type",
-    "inputs": "attributes.mlflow.spanInputs | inputs",
-    "outputs": "attributes.mlflow.spanOutputs | outputs",
-}
+_SPAN_KIND = "attributes.mlflow.spanType! | span_type"
+_SPAN_OUTPUTS = "attributes.mlflow.spanOutputs! | outputs!"
 
 
 def _is_mlflow(record: Record) -> bool:
@@ -402,18 +421,12 @@ def has_mappings(record: Record, *names: str) -> bool:
     return all(isinstance(record.get(name), Mapping) for name in names)
 
 
-_PROGRAMS: Collection[tuple[Callable[[Record], Any], Callable[[Record], Record]]] = (
-    (  # a row of a report of this package
-        lambda record: has_mappings(record, "sample", "scores") and "question" in record["sample"],
-        lambda record: record["sample"],
-    ),
-    (
-        lambda record: any(has_mappings(record, "sample", name) for name in ("item", "datasource_item")),
-        _from_openai_item,
-    ),
+_PROGRAMS: Collection[tuple[str | Callable[[Record], Any], Callable[[Record], Record]]] = (
+    ("sample{} scores{} sample.question", lambda record: record["sample"]),  # a row of a report of this package
+    ("sample{} item{}|datasource_item{}", _from_openai_item),
     (_is_mlflow, _from_mlflow),
     (
-        lambda record: "record_id" in record and record.keys() & {"input", "main_input"},
+        "record_id input|main_input",
         _reader(
             {
                 "id": "record_id",
@@ -425,20 +438,17 @@ _PROGRAMS: Collection[tuple[Callable[[Record], Any], Callable[[Record], Record]]
             "record_json app_json cost_json perf_json calls events",
         ),
     ),
-    (
-        lambda record: "run_type" in record and "inputs" in record,
-        _reader({"retrieved_docs": retrieved_by_children}, "child_runs run_type"),
-    ),
-    (lambda record: record.keys() >= {"evolution", "passage_ids", "spans"}, _from_testset_row),
+    ("run_type inputs", _reader({"retrieved_docs": retrieved_by_children}, "child_runs run_type")),
+    ("evolution passage_ids spans", _from_testset_row),
     (is_example, _reader({"reference_outputs": "outputs"})),
     (lambda record: "context.span_id" in record or "attributes.retrieval.documents" in record, _from_phoenix),
     (
-        lambda record: "input" in record and record.keys() & {"observations", "expectedOutput"},
+        "input observations|expectedOutput",
         _reader(
             {
                 "reference": "expectedOutput | reference",
-                "input": lambda record: _decoded(record.get("input")),
-                "output": lambda record: _decoded(record.get("output")),
+                "input": "input!",
+                "output": "output!",
                 "contexts": lambda record: _retrieved(
                     _mappings(record.get("observations")), "type", "id", "parentObservationId", "output"
                 ),
@@ -446,31 +456,18 @@ _PROGRAMS: Collection[tuple[Callable[[Record], Any], Callable[[Record], Record]]
             "observations scores",
         ),
     ),
-    (
-        lambda record: record.keys() >= {"input", "expected"},
-        _reader({"reference": "expected", "contexts": _braintrust_contexts}, "scores"),
-    ),
-    (  # a message of Dify
-        lambda record: "retriever_resources" in {*record, *_mapping(record.get("metadata"))},
-        _reader(
-            {
-                "contexts": lambda record: (
-                    _at(record, "retriever_resources[].content | metadata.retriever_resources[].content") or []
-                )
-            },
-            "retriever_resources",
-        ),
-    ),
+    ("input expected", _reader({"reference": "expected", "contexts": _braintrust_contexts}, "scores")),
+    ("retriever_resources|metadata.retriever_resources", _reader({"contexts": _dify_contexts}, "retriever_resources")),
     (  # a result of promptfoo: its variables, whose answer is the reference, and the output of the provider
-        lambda record: has_mappings(record, "vars") and "question" in record["vars"],
+        "vars{} vars.question",
         lambda record: _expected(record["vars"]) | {"output": _at(record, "response.output")},
     ),
     (  # SQuAD and SberQuAD, whose answers and contexts are those of the reference
-        lambda record: isinstance(_at(record, "answers.text"), list),
+        "answers.text[]",
         _reader({"references": "answers.text", "reference_contexts": _supporting_passages}, "answers context"),
     ),
     (
-        lambda record: record.keys() >= {"supporting_facts", "context"},
+        "supporting_facts context",
         _reader({"references": "answer", "reference_contexts": _supporting_passages}, "context supporting_facts"),
     ),
     (_is_haystack, _from_haystack),

@@ -496,12 +496,9 @@ def _parquet_rows(path: Path, _: IsHead) -> Records:
 
 _OTHERS = {".xls": ".xlsx or .csv", ".ods": ".xlsx or .csv", ".xlsb": ".xlsx or .csv"}
 _FORMATS: Mapping[str, Callable[[Path, IsHead], Records]] = {
-    ".jsonl": records_of_lines,
-    ".ndjson": records_of_lines,
+    **dict.fromkeys((".jsonl", ".ndjson"), records_of_lines),
     ".json": records_of_json,
-    ".csv": table_records,
-    ".tsv": table_records,
-    **dict.fromkeys(WORKBOOKS, table_records),
+    **dict.fromkeys((".csv", ".tsv", *WORKBOOKS), table_records),
     ".parquet": _parquet_rows,
 }
 _TABLES = (".csv", ".tsv", *WORKBOOKS, ".parquet")

@@ -97,12 +97,10 @@ def without_surrogates(value: Any, depth: int = 0) -> Any:
         case list() | tuple():
             return [without_surrogates(item, depth + 1) for item in value]
         case dict() | Mapping():
-            return {
-                without_surrogates(key) if isinstance(key, str) else key: without_surrogates(item, depth + 1)
-                for key, item in value.items()
-            }
+            items = ((_cleaned(key) if isinstance(key, str) else key, item) for key, item in value.items())
+            return {key: without_surrogates(item, depth + 1) for key, item in items}
         case set() | frozenset():
-            return {without_surrogates(item) if isinstance(item, str) else item for item in value}
+            return {_cleaned(item) if isinstance(item, str) else item for item in value}
     return value
 
 
@@ -506,13 +504,8 @@ class Score(_FrozenModel):
         """Return the score as HTML, for notebooks: value, reason and findings."""
         value = "–" if self.value is None else f"{self.value:.3f}"
         head = paragraph(bold(self.metric), value, text(self.comment))
-        rows = [
-            (
-                _MARKS.get(finding.verdict, ""),
-                *map(text, (_shorten_number(finding.verdict), finding.text, finding.reason, ", ".join(finding.cites))),
-            )
-            for finding in self.findings
-        ]
+        cells = [(_shorten_number(one.verdict), one.text, one.reason, ", ".join(one.cites)) for one in self.findings]
+        rows = [(_MARKS.get(verdict, ""), *map(text, (verdict, *others))) for verdict, *others in cells]
         return head + (table(("", "verdict", "what", "why", "cites"), rows) if rows else "")
 
     def feedback(self, sample_id: str | None = None) -> dict[str, Any]:
@@ -524,15 +517,9 @@ class Score(_FrozenModel):
         Returns:
             A dict with "key" (the metric), "score" (the value, or None, never NaN), "comment" and "metadata".
         """
-        metadata = {
-            "sample": sample_id,
-            "aspect": self.aspect,
-            "direction": self.direction,
-            "findings": [finding.model_dump() for finding in self.findings],
-            "failure": self.failure and self.failure.model_dump(),
-            "usage": self.usage.model_dump(),
-            "instrument": self.instrument,
-        }
+        names = ("aspect", "direction", "findings", "failure", "usage", "instrument")
+        fields = self.model_dump(include={*names})
+        metadata = {"sample": sample_id, **{name: fields[name] for name in names}}
         return {"key": self.metric, "score": self.value, "comment": self.comment, "metadata": metadata}
 
 

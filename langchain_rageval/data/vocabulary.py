@@ -173,23 +173,17 @@ def _reading_of(all_names: frozenset[str], all_mapped: frozenset[str]) -> Readin
     mapped = {known_name(name) or folded(name) for name in all_mapped}
     if {"evolutiontype", "episodedone"} <= names:
         if "contexts" in names and names & set(NAMES["answer"]) and "contexts" not in mapped:
-            raise two_readings(
-                "contexts",
-                "contexts",
-                ("contexts", "the retrieved chunks of the answer"),
-                ("reference_contexts", f"the passages of the reference, as in {_RAGAS_TESTSET.library}"),
-            )
+            gold = f"the passages of the reference, as in {_RAGAS_TESTSET.library}"
+            chunks = ("contexts", "the retrieved chunks of the answer")
+            raise two_readings("contexts", "contexts", chunks, ("reference_contexts", gold))
         return _RAGAS_TESTSET
     if names & {"actual_output", "retrieval_context"}:
         return DEEPEVAL
     if "expected_output" in names:
         if "context" in names and "context" not in mapped and names & {"answer", "response", "output", "result"}:
-            raise two_readings(
-                "context",
-                "context",
-                ("contexts", "the retrieved chunks"),
-                ("reference_contexts", "the gold context, as in DeepEval, which also uses the name 'expected_output'"),
-            )
+            gold = "the gold context, as in DeepEval, which also uses the name 'expected_output'"
+            chunks = ("contexts", "the retrieved chunks")
+            raise two_readings("context", "context", chunks, ("reference_contexts", gold))
         return DEEPEVAL
     return USUAL
 

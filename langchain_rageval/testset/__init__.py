@@ -35,17 +35,8 @@ from langchain_rageval.testset.writing import (
 )
 
 __all__ = ["Candidate", "Docstore", "Evolution", "Passage", "Testset", "TestsetGenerator", "TestsetRow", "Trial"]
-__all__ += [
-    "audience",
-    "conditional",
-    "conversational",
-    "evolution",
-    "follow_up",
-    "multi_context",
-    "numbers",
-    "off_topic",
-]
-__all__ += ["persona", "reasoning", "simple", "style", "thematic", "unanswerable"]
+__all__ += ["audience", "conditional", "conversational", "evolution", "follow_up", "multi_context", "numbers"]
+__all__ += ["off_topic", "persona", "reasoning", "simple", "style", "thematic", "unanswerable"]
 __all__ += ["answer", "check_answer", "compress", "find_passages", "keyphrases", "propose_personas", "seed_question"]
 __all__ += ["closed_book_filter", "evolution_filter", "passage_filter", "question_filter"]
 __all__ += ["from_haystack", "load_documents"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.embeddings import Embeddings
@@ -24,12 +24,6 @@ from langchain_rageval.testset.user_step import UserStep, user_step
 from langchain_rageval.testset.writing import answer, check_answer, compress, find_passages, keyphrases, seed_question
 
 UserRunnable = Runnable[Candidate, Candidate] | Callable[[Candidate], Any]
-
-STEP_NAMES = (
-    *("passage_filter", "keyphrases", "seed_question", "question_filter", "compress"),
-    *("evolution_filter", "find_passages", "answer", "check_answer", "closed_book_filter"),
-)
-_KNOWN = f"the steps are {', '.join(STEP_NAMES)}"
 
 
 class GeneratorSettings(Traced[Any, Testset]):
@@ -68,16 +62,28 @@ class GeneratorSettings(Traced[Any, Testset]):
         return [judge for judge in (self.writer, self.critic, self.closed_book) if judge is not None]
 
 
+_BUILDERS: Mapping[str, Callable[[GeneratorSettings, Docstore | None], CandidateStep | None]] = {
+    "passage_filter": lambda given, _: passage_filter(given.critic, threshold=given.passage_threshold),
+    "keyphrases": lambda given, _: keyphrases(given.writer),
+    "seed_question": lambda given, _: seed_question(given.writer),
+    "question_filter": lambda given, store: question_filter(
+        given.critic, given.writer, store, max_rewrites=given.max_rewrites
+    ),
+    "compress": lambda given, _: compress(given.writer),
+    "evolution_filter": lambda given, _: evolution_filter(given.critic),
+    "find_passages": lambda given, _: find_passages(given.critic),
+    "answer": lambda given, _: answer(given.writer),
+    "check_answer": lambda given, _: check_answer(given.critic),
+    "closed_book_filter": lambda given, _: closed_book_filter(given.closed_book) if given.closed_book else None,
+}
+STEP_NAMES = tuple(_BUILDERS)
+_KNOWN = f"the steps are {', '.join(STEP_NAMES)}"
+
+
 def steps_before(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
     """Return the steps up to the reviewed first question, in order."""
     services = _services(settings, docstore)
-    return [
-        _own(settings, "passage_filter", services)
-        or passage_filter(settings.critic, threshold=settings.passage_threshold),
-        _own(settings, "keyphrases", services) or keyphrases(settings.writer),
-        _own(settings, "seed_question", services) or seed_question(settings.writer),
-        services["question_filter"],
-    ]
+    return [*_steps(settings, docstore, STEP_NAMES[:3], services).values(), services["question_filter"]]
 
 
 def steps_of_branch(settings: GeneratorSettings, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
@@ -88,33 +94,22 @@ def steps_of_branch(settings: GeneratorSettings, branch: Branch, docstore: Docst
 
 def steps_after(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
     """Return the steps after the last evolution, in order."""
-    services = _services(settings, docstore)
-    closed_book = _own(settings, "closed_book_filter", services) or (
-        None if settings.closed_book is None else closed_book_filter(settings.closed_book)
-    )
-    return [
-        _own(settings, "find_passages", services) or find_passages(settings.critic),
-        _own(settings, "answer", services) or answer(settings.writer),
-        _own(settings, "check_answer", services) or check_answer(settings.critic),
-        *([] if closed_book is None else [closed_book]),
-    ]
-
-
-def _own(settings: GeneratorSettings, name: str, services: Mapping[str, Any]) -> CandidateStep | None:
-    step = settings.steps.get(name)
-    return step and step.with_services(services)
+    return [*_steps(settings, docstore, STEP_NAMES[6:], _services(settings, docstore)).values()]
 
 
 def _services(settings: GeneratorSettings, docstore: Docstore | None) -> dict[str, Any]:
     """Return what evolutions and user steps receive: models, docstore, and the filters of an evolution."""
     models = {"writer": settings.writer, "critic": settings.critic, "docstore": docstore}
-    review = question_filter(settings.critic, settings.writer, docstore, max_rewrites=settings.max_rewrites)
-    built = {
-        "compress": compress(settings.writer),
-        "question_filter": review,
-        "evolution_filter": evolution_filter(settings.critic),
-    }
-    return models | {name: _own(settings, name, models) or step for name, step in built.items()}
+    return models | _steps(settings, docstore, STEP_NAMES[3:6], models)
+
+
+def _steps(
+    settings: GeneratorSettings, docstore: Docstore | None, names: Iterable[str], services: Mapping[str, Any]
+) -> dict[str, CandidateStep]:
+    """Return the user's own steps of some names, which receive the services, or else the packaged ones."""
+    own = {name: step.with_services(services) for name, step in settings.steps.items()}
+    built = {name: own.get(name) or _BUILDERS[name](settings, docstore) for name in names}
+    return {name: step for name, step in built.items() if step is not None}
 
 
 def steps_of_user(steps: Mapping[str, UserRunnable] | None) -> dict[str, UserStep]:

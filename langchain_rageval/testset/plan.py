@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from math import ceil
 from operator import attrgetter
 from statistics import fmean
@@ -151,11 +152,8 @@ def _money(amount: float | None) -> str:
 def plan_generation(settings: GeneratorSettings, store: Docstore, size: int, seed: int) -> GenerationPlan:
     """Return the plan of a generation; see `TestsetGenerator.plan`."""
     branches = branches_of_tree(settings.distribution) if settings.tree else []
-    rows = Counter(
-        [branches[n % len(branches)] for n in range(size)]
-        if branches
-        else allocate_rows(settings.distribution, size, seed)
-    )
+    of_trees = [branch for _, branch in zip(range(size), cycle(branches), strict=False)]
+    rows = Counter(of_trees or allocate_rows(settings.distribution, size, seed))
     focused = passages_in_focus(store.passages, settings.focus)
     check_stratum(focused, settings.stratify)
     drawn = draw_order(focused, seed, settings.stratify)
@@ -281,27 +279,18 @@ class _Costs:
             for key, count, passages in (("", times * call.expected, shown), ("most_", most * call.most, most_shown)):
                 read = prompt + passages * self._passage
                 money = self._price(call.step, read)
-                sums[f"{key}calls"] += count
-                sums[f"{key}input"] += count * read
-                sums[f"{key}output"] += count * _REPLY
-                sums[f"{key}money"] += count * (money or 0.0)
+                costs = {"calls": 1, "tokens": read + _REPLY, "input_tokens": read, "money": money or 0.0}
+                for what, cost in costs.items():
+                    sums[f"{key}{what}"] += count * cost
                 self._without_money |= {name} if money is None else set()
 
     def planned(self) -> Iterator[PlannedStep]:
         """Yield the cost of each step."""
         for name, sums in self._sums.items():
-            known = name not in self._without_money
-            yield PlannedStep(
-                name,
-                calls=round(sums["calls"]),
-                input_tokens=round(sums["input"]),
-                output_tokens=round(sums["output"]),
-                embedded=0,
-                most_calls=round(sums["most_calls"]),
-                most_tokens=ceil(sums["most_input"] + sums["most_output"]),
-                money=sums["money"] if known else None,
-                most_money=sums["most_money"] if known else None,
-            )
+            calls, most_calls = round(sums["calls"]), round(sums["most_calls"])
+            read, most_tokens = round(sums["input_tokens"]), ceil(sums["most_tokens"])
+            money = (None, None) if name in self._without_money else (sums["money"], sums["most_money"])
+            yield PlannedStep(name, calls, read, calls * _REPLY, 0, most_calls, most_tokens, *money)
 
     def _tokens_of_prompt(self, step: JudgeStep) -> int:
         """Return the tokens of a request without passages: instruction, examples, schema and question."""
