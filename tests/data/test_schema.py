@@ -2,6 +2,7 @@ import json
 import math
 from typing import Any
 
+import pandas as pd
 import pytest
 from helpers.each import each
 from hypothesis import given
@@ -10,8 +11,10 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage
 from pydantic import ValidationError
 
+from langchain_rageval import Report, evaluate, exact_match, load_samples
 from langchain_rageval.data.schema import Failure, Finding, Row, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import SampleError
+from langchain_rageval.sinks import SqliteSink
 
 SURROGATES = st.characters(categories=["Cs"])
 ANY_TEXT = st.text(st.characters() | SURROGATES)
@@ -212,3 +215,44 @@ def test_a_computed_verdict_is_shown_with_three_decimals_and_stored_in_full():
     assert "<bdi>3</bdi>" in shown._repr_html_()
     assert "0.6172133998483678" not in shown._repr_html_()
     assert "0.6172133998483678" in shown.model_dump_json()
+
+
+FIELDS = {"question": "q", "answer": "a", "contexts": ["B"], "retrieved": ["A", "B"], "retrieved_ids": ["1", "2"]}
+
+
+def test_documents_are_read_with_their_ids():
+    documents = [Document("A", id="1"), {"page_content": "B", "id": 2}]
+    assert Sample.parse({**FIELDS, "retrieved": documents, "retrieved_ids": None}) == Sample(**FIELDS)
+
+
+def test_names_of_other_libraries_mean_what_the_model_read():
+    sample = Sample.parse({"user_input": "q", "retrieved_contexts": ["A"], "retrieved_context_ids": ["1"]})
+    assert (sample.contexts, sample.context_ids, sample.retrieved, sample.retrieved_ids) == (["A"], ["1"], None, None)
+
+
+def test_one_text_is_refused():
+    with pytest.raises(SampleError, match="retrieved: expected a list of str, got str 'A'"):
+        Sample.parse({"question": "q", "retrieved": "A"})
+
+
+def test_a_sample_without_them_is_written_as_before():
+    written = Sample(question="q", contexts=["A"]).model_dump()
+    assert not {"retrieved", "retrieved_ids"} & written.keys()
+
+
+def test_files_of_samples_hold_them(tmp_path):
+    (tmp_path / "a.jsonl").write_text(Sample(**FIELDS).model_dump_json() + "\n")
+    pd.DataFrame([FIELDS]).map(lambda cell: json.dumps(cell) if isinstance(cell, list) else cell).to_csv(
+        tmp_path / "a.csv", index=False
+    )
+    for name in ("a.jsonl", "a.csv"):
+        assert list(load_samples(tmp_path / name)) == [Sample(**FIELDS)]
+
+
+def test_reports_and_the_table_of_a_sink_hold_them(tmp_path):
+    report = evaluate([{**FIELDS, "references": ["a"]}], exact_match(), progress=False)
+    report.to_jsonl(tmp_path / "report.jsonl")
+    assert Report.load(tmp_path / "report.jsonl").rows == report.rows
+    sink = SqliteSink(tmp_path / "live.db")
+    sink(report.rows[0])
+    assert Report.load(tmp_path / "live.db").rows[0].sample.retrieved == ["A", "B"]

@@ -1,16 +1,20 @@
-"""Seeded draws: the number of rows for each evolution, and the order of the passages."""
+"""Seeded draws: rows of each evolution, the order of the passages, and those from which questions start."""
 
+import re
 from collections import Counter
 
+import pytest
 from helpers.each import each
 from helpers.texts import corpus
+from helpers.writers import Ring, Writer, generator
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.documents import Document
 
+from langchain_rageval import ConfigError, TestsetGenerator
 from langchain_rageval.testset import Docstore, Passage, conditional, reasoning, simple
 from langchain_rageval.testset.evolutions import EVOLUTIONS, allocate_rows
-from langchain_rageval.testset.sampling import draw_order
+from langchain_rageval.testset.sampling import draw_order, passages_in_focus
 
 WIKI = corpus("ru_wiki")
 
@@ -74,3 +78,94 @@ def test_the_order_depends_on_the_seed_and_not_on_the_order_of_the_documents():
     letters = [Passage(text=letter, source="a", start=0, end=1) for letter in "abcdefgh"]
     firsts = {draw_order(letters, seed)[0].text for seed in range(100)}
     assert firsts == set("abcdefgh")
+
+
+DOCS = [
+    Document(
+        "О бане.", metadata={"source": "полисы/баня.txt", "topic": "дом", "tags": ["полис", "баня"], "year": 2024}
+    ),
+    Document("О доме.", metadata={"source": "полисы/дом.txt", "topic": "дом", "tags": ["полис"], "year": 2025}),
+    Document("О взносах.", metadata={"source": "взносы.txt", "topic": "деньги", "tags": "взнос"}),
+]
+
+
+def focused(focus):
+    return [passage.text for passage in passages_in_focus(Docstore(DOCS, splitter=False).passages, focus)]
+
+
+@each(
+    ("focus", "texts"),
+    [
+        (None, ["О бане.", "О доме.", "О взносах."]),
+        ("взносы.txt", ["О взносах."]),
+        (["взносы.txt", "полисы/дом.txt"], ["О доме.", "О взносах."]),
+        ("полисы/*", ["О бане.", "О доме."]),
+        ({"source": "*.txt", "topic": "дом"}, ["О бане.", "О доме."]),
+        ({"tags": "полис"}, ["О бане.", "О доме."]),
+        ({"tags": ["баня", "взнос"]}, ["О бане.", "О взносах."]),
+        ({"year": 2025}, ["О доме."]),
+        ({"tags": "полис", "year": [2024]}, ["О бане."]),
+    ],
+)
+def test_passages_are_chosen_by_source_or_metadata(focus, texts):
+    assert focused(focus) == texts
+
+
+@each(
+    ("focus", "message"),
+    [
+        ("взнсы.txt", "focus: no passage has the source 'взнсы.txt'; did you mean 'взносы.txt'?"),
+        (
+            ["взносы.txt", "полисы/дом.md"],
+            "focus: no passage has the source 'полисы/дом.md'; did you mean 'полисы/дом.txt'?",
+        ),
+        ("???", "focus: no passage has the source '???'; there are 'взносы.txt', 'полисы/баня.txt', 'полисы/дом.txt'"),
+        ({"topik": "дом"}, "focus: no passage has 'topik' in its metadata; did you mean 'topic'?"),
+        ({"tags": "полиc"}, "focus: no passage has the tags 'полиc'; did you mean 'полис'?"),
+        (
+            {"topic": "деньги", "year": 2024},
+            "focus: no passage has all of {'topic': 'деньги', 'year': 2024}; choose fewer values",
+        ),
+        ([], "focus must name at least one source or value, got []"),
+        ({"topic": []}, "focus must name at least one source or value, got {'topic': []}"),
+    ],
+)
+def test_a_misspelt_focus_is_an_error_that_names_the_nearest(focus, message):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        focused(focus)
+
+
+def test_a_generator_asks_about_the_focus_only_and_before_any_call_refuses_a_wrong_one():
+    writer = Writer()
+    options = {"embeddings": Ring(), "distribution": {"simple": 1}, "progress": False, "size": 2}
+    testset = TestsetGenerator(writer.model, focus={"topic": "дом"}, **options).generate(DOCS)
+    assert {row.contexts[0] for row in testset} == {"О бане.", "О доме."}
+    before = writer.total
+    with pytest.raises(ConfigError, match=r"^focus: no passage has the source 'баня\.txt'; "):
+        TestsetGenerator(writer.model, focus="баня.txt", **options).generate(DOCS)
+    with pytest.raises(ConfigError, match=r"^stratify: no passage has 'theme' in its metadata; there are "):
+        TestsetGenerator(writer.model, stratify="theme", **options).generate(DOCS)
+    assert writer.total == before
+
+
+def test_passages_added_to_a_question_may_come_from_outside_of_the_focus():
+    docs = [
+        Document("Изар течёт через Мюнхен.", metadata={"source": "река.txt"}),
+        Document("Мюнхен основали в 1158 году.", metadata={"source": "город.txt"}),
+    ]
+    writer = Writer(Entities=lambda *_: {"entities": ["Мюнхен"]})
+    (row,) = generator(writer, {"multi_context": 1}, focus="река.txt").generate(docs, size=1)
+    assert [source for source, _, _ in row.spans] == ["река.txt", "город.txt"]
+
+
+def test_each_prefix_of_the_order_holds_its_share_of_every_topic():
+    docs = [
+        Document(f"Запись {n}.", metadata={"source": f"{n}.txt", "topic": "редкая" if n % 4 == 0 else "частая"})
+        for n in range(40)
+    ]
+    passages = Docstore(docs, splitter=False).passages
+    for seed in range(5):
+        order = draw_order(passages, seed, "topic")
+        for length in (8, 20, 40):
+            rare = sum(passage.metadata["topic"] == "редкая" for passage in order[:length])
+            assert abs(rare - length / 4) <= 1

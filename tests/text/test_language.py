@@ -1,9 +1,19 @@
+"""Language of a text and of a page."""
+
 import pytest
 from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langchain_rageval.text.language import _SCRIPT_OF, _SCRIPTS, FUNCTION_WORDS, _possible_scripts, detect_language
+from langchain_rageval import ConfigError
+from langchain_rageval.text.language import (
+    _SCRIPT_OF,
+    _SCRIPTS,
+    FUNCTION_WORDS,
+    _possible_scripts,
+    detect_language,
+    page_language,
+)
 
 QUESTIONS = {
     "ru": ["Что такое RAG pipeline?", "Кто написал War and Peace?", "Столица Франции?", "Сколько стоит iPhone 15?"],
@@ -63,3 +73,20 @@ def test_every_function_word_is_a_word_of_its_languages_script():
 )
 def test_a_word_is_not_cut_at_its_rarer_letters(text, language):
     assert detect_language(text) == language
+
+
+RUSSIAN, ENGLISH, GERMAN = "Когда основан Мюнхен?", "When was Munich founded?", "Wann wurde die Stadt gegründet?"
+
+
+@pytest.mark.parametrize(
+    ("questions", "language"),
+    [([RUSSIAN, RUSSIAN, ENGLISH], "ru"), ([ENGLISH, ENGLISH, RUSSIAN], "en"), ([GERMAN], "en"), ([], "en")],
+)
+def test_it_is_that_of_most_questions(questions, language):
+    assert page_language("auto", questions) == language
+
+
+def test_it_can_be_chosen():
+    assert page_language("ru", [ENGLISH]) == "ru"
+    with pytest.raises(ConfigError, match="language must be one of auto, en, ru, got 'de'"):
+        page_language("de", [])
