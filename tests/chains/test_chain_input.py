@@ -52,33 +52,20 @@ def input_of(sample, kind):
     return given
 
 
-@pytest.mark.parametrize(
+@each(
     ("kind", "with_history", "alone"),
     [
+        (None, {"chat_history": EARLIER}, {}),
+        (WithHistory, {"history": EARLIER}, {"history": []}),
         (
-            None,
-            {"question": CHAT.question, "input": CHAT.question, "chat_history": EARLIER},
-            {"question": ALONE.question, "input": ALONE.question},
-        ),
-        (
-            WithHistory,
-            {"question": CHAT.question, "input": CHAT.question, "history": EARLIER},
-            {"question": ALONE.question, "input": ALONE.question, "history": []},
-        ),
-        (
-            WithTranscript,
-            {
-                "question": CHAT.question,
-                "input": CHAT.question,
-                "chat_history": "User: Кто основал Мюнхен?\nAssistant: Генрих Лев.",
-            },
-            {"question": ALONE.question, "input": ALONE.question, "chat_history": ""},
+            *(WithTranscript, {"chat_history": "User: Кто основал Мюнхен?\nAssistant: Генрих Лев."}),
+            {"chat_history": ""},
         ),
     ],
 )
 def test_a_chain_gets_the_turns_before_the_question_where_it_takes_them(kind, with_history, alone):
-    assert input_of(CHAT, kind) == with_history
-    assert input_of(ALONE, kind) == alone
+    for sample, more in ((CHAT, with_history), (ALONE, alone)):
+        assert input_of(sample, kind) == {"question": sample.question, "input": sample.question, **more}
 
 
 def test_a_list_of_messages_gets_the_turns_before_the_question():
@@ -136,45 +123,41 @@ def graph():
 REMEDY = "pass a function that builds its input, such as lambda question: chain.invoke"
 
 
+NONE = "none of which is known as the question"
+
+
 @each(
-    ("chain", "problem"),
+    ("chain", "names", "problem", "call"),
     [
         (
             ChatPromptTemplate([("human", "{subject} {tone}")]),
-            "the chain takes {subject, tone}, none of which is known as the question: "
-            f"{REMEDY}({{'subject': question, 'tone': ...}})",
+            "subject, tone",
+            NONE,
+            "{'subject': question, 'tone': ...}",
         ),
         (
             ChatPromptTemplate([("human", "{question} {style}")]) | FakeListChatModel(responses=["?"]),
-            f"the chain takes {{question, style}}, and no value is known for {{style}}: "
-            f"{REMEDY}({{'question': question, 'style': ...}})",
+            *("question, style", "and no value is known for {style}", "{'question': question, 'style': ...}"),
         ),
         (
             RunnableParallel(a=itemgetter("subject"), b=itemgetter("style")),
-            "the chain takes {subject, style}, none of which is known as the question: "
-            f"{REMEDY}({{'subject': question, 'style': ...}})",
+            *("subject, style", NONE, "{'subject': question, 'style': ...}"),
         ),
-        (
-            graph(),
-            "the chain takes {subject, style}, none of which is known as the question: "
-            f"{REMEDY}({{'subject': question}})",
-        ),
-        (
-            typed,
-            "the chain takes {question, limit}, and no value is known for {limit}: "
-            f"{REMEDY}(Form(question=question, limit=...))",
-        ),
-        (
-            two,
-            "two takes question, style: pass a function of the question alone, such as lambda question: "
-            "two(question, ...)",
-        ),
+        (graph(), "subject, style", NONE, "{'subject': question}"),
+        (typed, "question, limit", "and no value is known for {limit}", "Form(question=question, limit=...)"),
     ],
 )
-def test_a_chain_whose_input_is_not_known_is_refused_with_what_it_takes(chain, problem):
+def test_a_chain_whose_input_is_not_known_is_refused_with_what_it_takes(chain, names, problem, call):
     with pytest.raises(ConfigError) as refused:
         answered_by(chain, progress=False).invoke([ALONE])
-    assert str(refused.value) == problem
+    assert str(refused.value) == f"the chain takes {{{names}}}, {problem}: {REMEDY}({call})"
+
+
+def test_a_function_of_two_arguments_is_refused():
+    with pytest.raises(ConfigError) as refused:
+        answered_by(two, progress=False).invoke([ALONE])
+    remedy = "pass a function of the question alone, such as lambda question: two(question, ...)"
+    assert str(refused.value) == f"two takes question, style: {remedy}"
 
 
 def test_an_error_about_names_says_what_the_chain_was_given():

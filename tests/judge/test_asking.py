@@ -331,38 +331,29 @@ class Limited(Scripted):
 
 
 def reasoned(tokens, all_tokens):
-    details = {"reasoning": tokens}
-    return {
-        "input_tokens": 9,
-        "output_tokens": all_tokens,
-        "total_tokens": 9 + all_tokens,
-        "output_token_details": details,
-    }
+    counts = {"input_tokens": 9, "output_tokens": all_tokens, "total_tokens": 9 + all_tokens}
+    return {**counts, "output_token_details": {"reasoning": tokens}}
 
 
-@pytest.mark.parametrize(
-    ("model", "message"),
+CUT = [cut('{"statements": ["A."')] * 2
+
+
+@each(
+    ("model", "limit", "name"),
     [
+        (Limited(replies=CUT), ": max_tokens is 200", "max_tokens"),
         (
-            lambda reply: Limited(replies=[reply] * 2),
-            "the reply was cut off at its length limit: max_tokens is 200; raise max_tokens of the judge's model",
+            Scripted(replies=CUT).bind(max_completion_tokens=64),
+            *(": max_completion_tokens is 64", "max_completion_tokens"),
         ),
-        (
-            lambda reply: Scripted(replies=[reply] * 2).bind(max_completion_tokens=64),
-            "the reply was cut off at its length limit: max_completion_tokens is 64; "
-            "raise max_completion_tokens of the judge's model",
-        ),
-        (
-            lambda reply: Scripted(replies=[reply] * 2),
-            "the reply was cut off at its length limit; raise max_tokens of the judge's model",
-        ),
+        (Scripted(replies=CUT), "", "max_tokens"),
     ],
 )
-def test_the_user_reads_which_limit_to_raise_and_the_judge_a_message_of_its_own(model, message):
-    model = model(cut('{"statements": ["A."'))
+def test_the_user_reads_which_limit_to_raise_and_the_judge_a_message_of_its_own(model, limit, name):
     with pytest.raises(JudgeOutputError) as caught:
         asked(Judge(model, attempts=2))
-    assert str(caught.value) == f"extract_statements: {message}"
+    reason = f"the reply was cut off at its length limit{limit}; raise {name} of the judge's model"
+    assert str(caught.value) == f"extract_statements: {reason}"
     assert caught.value.is_cut_off
     scripted_model = getattr(model, "bound", model)
     told = scripted_model.asked[1][3].text

@@ -61,24 +61,21 @@ def test_each_rung_has_its_own_format(model, rung, options):
     ("model", "rungs", "options"),
     [
         (
-            client("ChatAnthropic"),
-            ["json_schema", "function_calling", "prompt"],
+            *(client("ChatAnthropic"), ["json_schema", "function_calling", "prompt"]),
             {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
         ),
         (
-            client("ChatGoogleGenerativeAI"),
-            FULL,
+            *(client("ChatGoogleGenerativeAI"), FULL),
             {"response_mime_type": "application/json", "response_json_schema": SCHEMA},
         ),
-        (client("ChatMistralAI"), FULL, {"response_format": {"type": "json_schema", "json_schema": NAMED}}),
-        (client("ChatGroq"), FULL, {"response_format": {"type": "json_schema", "json_schema": NAMED}}),
-        (client("ChatLiteLLM"), FULL, {"response_format": {"type": "json_schema", "json_schema": NAMED}}),
-        (client("ChatHuggingFace"), FULL, {"response_format": {"type": "json_schema", "json_schema": NAMED}}),
+        *(
+            (client(name), FULL, {"response_format": {"type": "json_schema", "json_schema": NAMED}})
+            for name in ("ChatMistralAI", "ChatGroq", "ChatLiteLLM", "ChatHuggingFace")
+        ),
         (client("ChatLlamaCpp"), FULL, {"response_format": {"type": "json_object", "schema": SCHEMA}}),
         (RESPONSES, FULL, {"text": {"format": {"type": "json_schema", **NAMED}}}),
         (
-            ChatOpenAI(model="m", api_key=KEY, output_version="responses/v1"),
-            FULL,
+            *(ChatOpenAI(model="m", api_key=KEY, output_version="responses/v1"), FULL),
             {"text": {"format": {**NAMED, "type": "json_schema"}}},
         ),
     ],

@@ -6,6 +6,7 @@ import pytest
 from helpers.each import each
 from helpers.offline import METRICS, RICH, offline, rag_samples, says_the_same
 from helpers.servers.endpoints import OpenAIServer
+from helpers.stored import assert_stored
 
 from langchain_rageval import ConfigError, HashingEmbeddings, Judge, evaluate, faithfulness
 from langchain_rageval.judge.parser import strict_schema
@@ -80,22 +81,12 @@ def test_a_server_that_refuses_the_schema_of_a_request_gets_that_of_the_answer_o
         assert caplog.records == []
 
 
-@pytest.mark.parametrize(
+@each(
     "name",
-    sorted(
-        {
-            "context_precision",
-            "context_relevance",
-            "claim_f1",
-            "answer_relevance",
-            "context_entity_recall",
-            "abstention",
-            "rubric",
-            "ndcg@5",
-            "conciseness",
-            "answer_correctness",
-        }
-    ),
+    [
+        *("abstention", "answer_correctness", "answer_relevance", "claim_f1", "conciseness", "context_entity_recall"),
+        *("context_precision", "context_relevance", "ndcg@5", "rubric"),
+    ],
 )
 def test_the_answers_of_each_metric_are_possible_under_its_schemas(chat_openai, name):
     class Checking(OpenAIServer):
@@ -133,33 +124,8 @@ def check(schema, value, definitions):
 
 def test_numbers_are_fixed_item_by_item_and_sentences_are_an_enum():
     limits = AnswerLimits(items=("verdicts", "statement", (1, 2)), values=(("evidence", ("1.1", "2.1")),))
-    text = {"type": "string", "maxLength": 400}
-    references = {"reason": {"$ref": "#/$defs/reason"}, "evidence": {"$ref": "#/$defs/evidence"}}
-    fields = ["statement", "reason", "evidence", "verdict"]
-
-    def item(number):
-        properties = {"statement": {"type": "integer", "const": number}, **references}
-        return {
-            "description": "What the contexts say of one statement.",
-            "properties": properties | {"verdict": {"$ref": "#/$defs/verdict"}},
-            "type": "object",
-            "required": fields,
-            "additionalProperties": False,
-        }
-
-    assert narrow_schema(strict_schema(CLASSES["Verdicts"]), limits) == {
-        "title": "Verdicts",
-        "description": "One verdict for each statement.",
-        "properties": {"verdicts": {"type": "array", "prefixItems": [item(1), item(2)], "minItems": 2, "maxItems": 2}},
-        "type": "object",
-        "required": ["verdicts"],
-        "additionalProperties": False,
-        "$defs": {
-            "reason": text,
-            "evidence": {"type": "array", "items": {"type": "string", "enum": ["1.1", "2.1"]}, "maxItems": 2},
-            "verdict": {"type": "string", "enum": ["supported", "contradicted", "absent"]},
-        },
-    }
+    narrowed = narrow_schema(strict_schema(CLASSES["Verdicts"]), limits)
+    assert_stored("narrowed_verdicts.json", json.dumps(narrowed, indent=1) + "\n")
 
 
 def test_schemas_of_requests_of_one_shape_are_one_object():
