@@ -17,13 +17,23 @@ from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.supported import Value
 from langchain_rageval.prompts.answer_schemas import VerdictLabel
 from langchain_rageval.steps.classify_statements import classify_statements
-from langchain_rageval.steps.extract_statements import extract_statements
+from langchain_rageval.steps.extract_statements import Side, extract_statements
 from langchain_rageval.steps.stage import SharedSteps, Stage, State
 from langchain_rageval.steps.verify_statements import Verifier, verify_statements
 
 Attribution = Literal["cited", "per_chunk"]
 
 _READS = frozenset({"question", "answer", "references", "contexts"})
+_CLASSIFIED: FindingSection = "classifications"
+_VERIFIED: Mapping[FindingKind, FindingSection] = {
+    "statement": "answer_verdicts",
+    "reference_statement": "reference_verdicts",
+}
+_SIDES: Mapping[FindingSection, Sequence[Side]] = {
+    "answer_verdicts": ["answer"],
+    "reference_verdicts": ["reference"],
+    "classifications": ["answer", "reference"],
+}
 
 
 def claim_part(
@@ -107,23 +117,14 @@ def _stages(
 ) -> Iterator[Stage[State]]:
     """Yield the steps of a formula; each section is determined once per sample for all metrics of these arguments."""
     judge = Judge.of(judge)
-    stages: Mapping[FindingSection, Sequence[Stage[State]]] = {
-        "answer_verdicts": [
-            extract_statements(judge, of="answer"),
-            verify_statements(judge, of="answer", verifier=verifier, by_chunk=by_chunk),
-        ],
-        "reference_verdicts": [
-            extract_statements(judge, of="reference"),
-            verify_statements(judge, of="reference", verifier=verifier, by_chunk=by_chunk),
-        ],
-        "classifications": [
-            extract_statements(judge, of="answer"),
-            extract_statements(judge, of="reference"),
-            classify_statements(judge),
-        ],
-    }
     for section in formula.reads:
-        yield SharedSteps(stages[section], name=section, key=(id(judge), id(verifier), by_chunk))
+        sides = _SIDES[section]
+        stages: list[Stage[State]] = [extract_statements(judge, of=side) for side in sides]
+        if section == "classifications":
+            stages.append(classify_statements(judge))
+        else:
+            stages.append(verify_statements(judge, of=sides[0], verifier=verifier, by_chunk=by_chunk))
+        yield SharedSteps(stages, name=section, key=(id(judge), id(verifier), by_chunk))
 
 
 def _sections_of_state(state: State) -> dict[FindingSection, list[Finding]]:
@@ -206,23 +207,17 @@ def _sections_of_findings(findings: Iterable[Finding]) -> dict[str, list[Finding
 
 
 _SECTIONS: Mapping[tuple[str, str], FindingSection] = {
-    **{("statement", label): "answer_verdicts" for label in get_args(VerdictLabel)},
-    **{("reference_statement", label): "reference_verdicts" for label in get_args(VerdictLabel)},
-    **{
-        (kind, mark): "classifications"
-        for kind in ("statement", "reference_statement")
-        for mark in ("TP", "FP", "extra", "FN")
-    },
+    (kind, label): section
+    for kind, verified in _VERIFIED.items()
+    for labels, section in ((get_args(VerdictLabel), verified), (("TP", "FP", "extra", "FN"), _CLASSIFIED))
+    for label in labels
 }
 
 
 def _empty_sections(sections: Mapping[str, Sequence[Finding]]) -> Iterator[FindingSection]:
     """Yield the sections that are empty because the classification shows no statements on their side."""
     kinds = {finding.kind for finding in sections.get("classifications", ())}
-    if kinds and "statement" not in kinds:
-        yield "answer_verdicts"
-    if kinds and "reference_statement" not in kinds:
-        yield "reference_verdicts"
+    yield from (verified for kind, verified in _VERIFIED.items() if kinds and kind not in kinds)
 
 
 def claim_metrics(

@@ -7,6 +7,8 @@ from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from pydantic import BaseModel
+
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import (
@@ -196,32 +198,30 @@ class CheckTurns(ItemStep):
         return f"no single verdict for the {self.of} {list(missing)}"
 
 
+def _check_turns(
+    judge: JudgeLike, what: str, key: str, answer: type[BaseModel], labels: tuple[str, ...], needs_turn: set[str]
+) -> CheckTurns:
+    return CheckTurns(
+        prompt=f"check_{what}",
+        judge=judge,
+        answer=answer,
+        of=f"{key}s",
+        key=key,
+        labels=labels,
+        needs_turn=frozenset(needs_turn),
+        result_name=f"{key}_verdicts",
+    )
+
+
 def check_user_facts(judge: JudgeLike) -> CheckTurns:
     """Return the step that checks whether the assistant keeps to what the user stated; adds `fact_verdicts`."""
-    return CheckTurns(
-        prompt="check_user_facts",
-        judge=judge,
-        answer=FactVerdicts,
-        of="facts",
-        key="fact",
-        labels=(IGNORED, ASKED_AGAIN, KEPT, NOT_TOUCHED),
-        needs_turn=frozenset({IGNORED, ASKED_AGAIN}),
-        result_name="fact_verdicts",
-    )
+    labels = (IGNORED, ASKED_AGAIN, KEPT, NOT_TOUCHED)
+    return _check_turns(judge, "user_facts", "fact", FactVerdicts, labels, {IGNORED, ASKED_AGAIN})
 
 
 def check_needs(judge: JudgeLike) -> CheckTurns:
     """Return the step that checks whether the user's needs were met; adds `need_verdicts`."""
-    return CheckTurns(
-        prompt="check_needs",
-        judge=judge,
-        answer=NeedVerdicts,
-        of="needs",
-        key="need",
-        labels=(MET, WITHDRAWN, UNMET),
-        needs_turn=frozenset({MET, WITHDRAWN}),
-        result_name="need_verdicts",
-    )
+    return _check_turns(judge, "needs", "need", NeedVerdicts, (MET, WITHDRAWN, UNMET), {MET, WITHDRAWN})
 
 
 CONSISTENCY = CONTRADICTED, CONSISTENT = "contradicted", "consistent"

@@ -387,51 +387,47 @@ _TEXTS: Mapping[str, str] = {
 
 
 _AUTHORIZATION = f"Incorrect API key {KEY}, you sent {{'Authorization': 'Bearer {KEY}'}}"
-_ONLY_FAILURES: Mapping[str, Callable[[str], str | AIMessage]] = {
-    "401 that repeats the API key": _raise(lambda: Rejected(401, _AUTHORIZATION)),
-    "429 to every call": _raise(lambda: Rejected(429, "Too many requests")),
-    "500 to every call": _raise(lambda: Rejected(500, "Internal server error")),
-    "error without a message": _raise(ValueError),
-    "error whose message cannot be read": _raise(Unprintable),
-    "StopIteration": _raise(StopIteration),
-    **{name: _reply(text) for name, text in _TEXTS.items()},
-    "unrequested tool call": lambda _: AIMessage(
-        "", tool_calls=[{"name": "search", "args": {"query": "7 of 10"}, "id": "1"}]
-    ),
-    "image": lambda _: AIMessage([{"type": "image_url", "image_url": {"url": "https://example.com/7.png"}}]),
-    "first half of the reply": lambda valid: valid[: len(valid) // 2],
-    "repetition that is cut off": lambda valid: valid[:-3] + valid[-40:-3] * _REPEATS,
-    "deep nesting": lambda _: '{"a": [' * _DEPTH + "]}" * _DEPTH,
-}
-_REPAIRABLE: Mapping[str, Callable[[str], str | AIMessage]] = {
-    "two different replies": lambda valid: f"{valid}\n{_lists(lambda _items: [])(valid)}\n",
-    "reply marked as cut off": lambda valid: AIMessage(valid, response_metadata={"finish_reason": "length"}),
-    "UTF-16 read as Latin-1": lambda valid: valid.encode("utf-16").decode("latin-1"),
-    "list in place of an object": _change_json(_as_other_kind),
-    "null in place of values": _leaves(lambda _leaf: None),
-    "numbers in place of texts": _leaves(lambda leaf: 7 if isinstance(leaf, str) else leaf),
-    "texts in place of numbers": _leaves(lambda leaf: leaf if isinstance(leaf, str) else "several"),
-    "objects in place of values": _leaves(lambda leaf: {"value": leaf}),
-    "NaN in place of numbers": _leaves(lambda leaf: float("nan") if _is_number(leaf) else leaf),
-}
-_PERHAPS_VALID: Mapping[str, Callable[[str], str | AIMessage]] = {
-    "control characters in texts": _leaves(
-        lambda leaf: f"{leaf}\x00\x1b[31m\u202e\ud800" if isinstance(leaf, str) else leaf
-    ),
-    "huge numbers": _leaves(lambda leaf: 10**400 if _is_number(leaf) else leaf),
-    "negative numbers": _leaves(lambda leaf: -5 if _is_number(leaf) else leaf),
-    "no items": _lists(lambda _items: []),
-    "missing item": _lists(lambda items: items[:-1]),
-    "extra item": _lists(_with_extra),
-    "items of the same number": _lists(_with_first_number),
-    "one item 1,000 times": _lists(lambda items: items[:1] * _REPEATS),
-    "1,000 different items": _lists(lambda items: _number_copies(items[0])),
-}
-
 _ALLOWED: Mapping[Allowed, Mapping[str, Callable[[str], str | AIMessage]]] = {
-    "failure": _ONLY_FAILURES,
-    "valid reply": _REPAIRABLE,
-    "any": _PERHAPS_VALID,
+    "failure": {
+        "401 that repeats the API key": _raise(lambda: Rejected(401, _AUTHORIZATION)),
+        "429 to every call": _raise(lambda: Rejected(429, "Too many requests")),
+        "500 to every call": _raise(lambda: Rejected(500, "Internal server error")),
+        "error without a message": _raise(ValueError),
+        "error whose message cannot be read": _raise(Unprintable),
+        "StopIteration": _raise(StopIteration),
+        **{name: _reply(text) for name, text in _TEXTS.items()},
+        "unrequested tool call": lambda _: AIMessage(
+            "", tool_calls=[{"name": "search", "args": {"query": "7 of 10"}, "id": "1"}]
+        ),
+        "image": lambda _: AIMessage([{"type": "image_url", "image_url": {"url": "https://example.com/7.png"}}]),
+        "first half of the reply": lambda valid: valid[: len(valid) // 2],
+        "repetition that is cut off": lambda valid: valid[:-3] + valid[-40:-3] * _REPEATS,
+        "deep nesting": lambda _: '{"a": [' * _DEPTH + "]}" * _DEPTH,
+    },
+    "valid reply": {
+        "two different replies": lambda valid: f"{valid}\n{_lists(lambda _items: [])(valid)}\n",
+        "reply marked as cut off": lambda valid: AIMessage(valid, response_metadata={"finish_reason": "length"}),
+        "UTF-16 read as Latin-1": lambda valid: valid.encode("utf-16").decode("latin-1"),
+        "list in place of an object": _change_json(_as_other_kind),
+        "null in place of values": _leaves(lambda _leaf: None),
+        "numbers in place of texts": _leaves(lambda leaf: 7 if isinstance(leaf, str) else leaf),
+        "texts in place of numbers": _leaves(lambda leaf: leaf if isinstance(leaf, str) else "several"),
+        "objects in place of values": _leaves(lambda leaf: {"value": leaf}),
+        "NaN in place of numbers": _leaves(lambda leaf: float("nan") if _is_number(leaf) else leaf),
+    },
+    "any": {
+        "control characters in texts": _leaves(
+            lambda leaf: f"{leaf}\x00\x1b[31m\u202e\ud800" if isinstance(leaf, str) else leaf
+        ),
+        "huge numbers": _leaves(lambda leaf: 10**400 if _is_number(leaf) else leaf),
+        "negative numbers": _leaves(lambda leaf: -5 if _is_number(leaf) else leaf),
+        "no items": _lists(lambda _items: []),
+        "missing item": _lists(lambda items: items[:-1]),
+        "extra item": _lists(_with_extra),
+        "items of the same number": _lists(_with_first_number),
+        "one item 1,000 times": _lists(lambda items: items[:1] * _REPEATS),
+        "1,000 different items": _lists(lambda items: _number_copies(items[0])),
+    },
 }
 BEHAVIOURS = {name: Behaviour(act, allowed) for allowed, acts in _ALLOWED.items() for name, act in acts.items()}
 """What hostile judges do, by name."""

@@ -31,7 +31,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from openevals.exact import exact_match
 
-from langchain_rageval import Judge, OfflineJudge, Sample, SampleError, Score, faithfulness, suite
+from langchain_rageval import Judge, OfflineJudge, SampleError, Score, faithfulness, suite
 from langchain_rageval.prompts.answer_schemas import Statements, Verdict
 
 metric = faithfulness(OfflineJudge())
@@ -280,12 +280,6 @@ def test_a_metric_is_called_as_an_openevals_evaluator(given):
     assert (feedback["key"], feedback["score"]) == ("faithfulness", 0.5)
     assert feedback["comment"].startswith("The contexts support 1 of 2 statements")
     assert [finding["verdict"] for finding in feedback["metadata"]["findings"]] == ["supported", "absent"]
-
-
-def test_feedback_tells_the_sample_and_how_to_read_the_score():
-    metadata = metric(inputs=QUESTION, outputs=ANSWER, context=CONTEXTS)["metadata"]
-    assert metadata["sample"] == Sample(**SAMPLE).id
-    assert (metadata["aspect"], metadata["direction"]) == ("grounding", "higher")
 
 
 def test_openevals_feedback_without_a_value_says_why():

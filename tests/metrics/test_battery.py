@@ -23,7 +23,6 @@ from langchain_rageval import (
     HashingEmbeddings,
     Judge,
     JudgeOutputError,
-    Metric,
     OfflineJudge,
     PromptSet,
     Sample,
@@ -344,23 +343,10 @@ async def test_a_misspelt_option_is_an_error_everywhere(build):
         metric.require(0.5, mising="pass")
 
 
-def test_a_misspelt_option_of_the_judge_is_an_error():
-    with pytest.raises(TypeError, match="attemps"):
-        Judge(OfflineJudge(), attemps=1)
-    with pytest.raises(ConfigError, match="json_shema"):
-        Judge(OfflineJudge(), mode="json_shema")
-
-
 @every_judged_metric
 def test_a_judge_that_is_none_is_refused_when_the_metric_is_built(build):
     with pytest.raises(ConfigError, match="a judge is a chat model or another Runnable, got str"):
         build("openai:gpt-5")
-
-
-def test_a_metric_that_reads_what_no_sample_has_is_refused_when_it_is_built():
-    known = faithfulness(OfflineJudge())
-    with pytest.raises(ConfigError, match=r"mine reads \['questoin'\], which no sample has; use id, question"):
-        Metric("mine", aspect="answer", reads={"questoin"}, steps=known.steps, reduce=known.reduce)
 
 
 # What a metric tells of itself

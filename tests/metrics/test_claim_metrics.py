@@ -27,7 +27,6 @@ from langchain_rageval import (
     evaluate,
     faithfulness,
     noise_sensitivity,
-    plan,
     suite,
 )
 from langchain_rageval.metrics import SCORES
@@ -232,19 +231,6 @@ def test_of_several_references_what_any_says_is_right_and_their_statements_are_u
     ]
 
 
-@each(
-    ("options", "complaint"),
-    [
-        ({"attribution": "by chunk"}, "attribution must be one of cited, per_chunk, got 'by chunk'"),
-        ({"name": ""}, "name must be the prefix of the scores' names, got an empty string"),
-        ({"verifier": "nli"}, "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
-    ],
-)
-def test_an_option_that_cannot_be_meant_is_refused_when_built(options, complaint):
-    with pytest.raises(ConfigError, match=complaint):
-        claim_metrics(World().judge(), **options)
-
-
 def test_one_worker_takes_all_twelve_so_that_the_others_ask_for_the_next_samples():
     together = threading.Barrier(2)  # broken when only the first sample is asked about
 
@@ -351,13 +337,6 @@ def test_the_best_reference_of_answer_correctness_does_not_tell_of_all():
         report.rescore(claim_metrics(judge).metrics[0])
     one = evaluate([SAMPLE], answer_correctness(judge, weights=(1, 0)), progress=False)
     assert one.rescore(claim_metrics(judge).metrics[0]).rows[0].scores["claim_precision"].value == 0.25
-
-
-@pytest.mark.parametrize("attribution", ["cited", "per_chunk"])
-def test_a_plan_tells_what_it_will_cost(attribution):
-    judge = OfflineJudge()
-    metrics = claim_metrics(judge, attribution=attribution)
-    assert plan([*ROWS, *EDGES], metrics).calls == sum(paid(metrics.invoke(sample)) for sample in [*ROWS, *EDGES])
 
 
 # Doors

@@ -23,7 +23,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langchain_rageval import (
-    ConfigError,
     HashingEmbeddings,
     Judge,
     Report,
@@ -171,28 +170,6 @@ def test_a_text_that_reads_like_a_choice_is_none():
     report = evaluate(samples, metrics, progress=False)
     assert [row.scores["answer_similarity"].value for row in report.rows] == [1.0, 0.0]
     assert not any("against" in note for note in report.notes)
-
-
-# Options
-
-
-@each(
-    ("options", "message"),
-    [
-        ({"weighting": "ranked"}, "weighting must be one of rank, plain, got 'ranked'"),
-        ({"weighting": None}, "weighting must be one of rank, plain, got None"),
-        ({"against": "references"}, "against must be one of auto, reference, answer, question, got 'references'"),
-    ],
-)
-def test_an_option_of_no_such_value_is_refused_when_the_metric_is_built(options, message):
-    with pytest.raises(ConfigError, match=message):
-        context_precision(scripted(), **options)
-
-
-def test_the_instrument_tells_the_options_apart():
-    judge = scripted()
-    options = [{}, {"weighting": "plain"}, {"against": "reference"}, {"against": "answer"}, {"against": "question"}]
-    assert len({context_precision(judge, **option).instrument for option in options}) == len(options)
 
 
 # What it tells

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -13,11 +13,10 @@ from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, QUESTION
 from helpers.scripted import Scripted, answering, human_of, offline_reply, recording_judge
 from helpers.servers.loopback import Loopback, Received, Response
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
 from langchain_core.tracers.evaluation import EvaluatorCallbackHandler
-from langgraph.graph import START, MessagesState, StateGraph
 from langsmith import Client, aevaluate, evaluate, tracing_context
 from langsmith.run_helpers import get_current_run_tree, get_tracing_context
 from langsmith.run_trees import RunTree
@@ -118,50 +117,6 @@ async def test_a_metric_is_an_evaluator_that_finds_the_contexts_in_the_retriever
     assert [finding["verdict"] for finding in feedback.metadata["findings"]] == ["supported", "absent"]
     assert [inputs["question"] for inputs in judge.inputs] == [QUESTION, QUESTION]
     assert f"[1.1] {CONTEXTS[0]}\n[2]\n[2.1] {CONTEXTS[1]}" in human_of(judge.asked[1])
-
-
-class Searching(MessagesState, total=False):
-    documents: list[Document]
-
-
-def graph(*, keeps_documents: bool) -> Any:
-    """A LangGraph target whose retriever runs within a node."""
-
-    def retrieve(state: Searching) -> dict[str, Any]:
-        found = Retriever().invoke(state["messages"][-1].text)
-        return {"documents": found} if keeps_documents else {}
-
-    built = StateGraph(Searching)
-    built.add_node("retrieve", retrieve)
-    built.add_node("answer", lambda _: {"messages": [AIMessage(ANSWER)]})
-    built.add_edge(START, "retrieve")
-    built.add_edge("retrieve", "answer")
-    return built.compile()
-
-
-def asking(target: Any) -> Runnable[Any, Any]:
-    return RunnableLambda(lambda inputs: {"messages": [HumanMessage(inputs["question"])]}) | target
-
-
-SHAPES: dict[str, Callable[[], Any]] = {
-    "a text": answers_alone,
-    "a message": lambda: answers_alone() | (lambda text: AIMessage(text)),
-    "a list of documents beside": lambda: RunnableLambda(lambda _: {"answer": AIMessage(ANSWER), "context": DOCUMENTS}),
-    "nested": lambda: RunnableLambda(lambda _: {"output": {"answer": ANSWER, "contexts": CONTEXTS}}),
-    "openevals' words": lambda: RunnableLambda(lambda _: {"response": ANSWER, "retrieved_contexts": CONTEXTS}),
-    "a graph's state": lambda: asking(graph(keeps_documents=True)),
-    "a graph's messages": lambda: asking(graph(keeps_documents=False)),
-    "a function": lambda: lambda inputs: {"answer": ANSWER, "contexts": CONTEXTS},
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-async def test_whatever_shape_the_outputs_have_the_answer_is_found(shape, client):
-    judge, data = recording_judge(), examples(QUESTION)
-    ((feedback,),) = await experiment("evaluate", client, SHAPES[shape](), faithfulness(judge), data)
-    assert (feedback.score, feedback.comment[:19]) == (0.5, "The contexts suppor")
-    assert judge.inputs[0] == {"question": QUESTION, "text": ANSWER}
-    assert CONTEXTS[1] in human_of(judge.asked[1])
 
 
 class Crashing(Metric):

@@ -4,27 +4,19 @@ import pytest
 from helpers.each import each
 from helpers.scripted import PairScores, recording_judge
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.embeddings import Embeddings
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.vectorstores import InMemoryVectorStore
 from pydantic import Field
 
 from langchain_rageval import (
     ConfigError,
     HashingEmbeddings,
-    OfflineJudge,
     Report,
     Sample,
     aevaluate,
     cross_encoder_grader,
-    embedding_grader,
     evaluate,
-    id_grader,
     label_grader,
     llm_grader,
-    mean_grade_at,
     ndcg_at,
-    plan,
     rerank_gain,
 )
 from langchain_rageval.errors import ModelOutputError
@@ -182,65 +174,7 @@ def test_another_cutoff_is_had_from_a_report_without_a_call(tmp_path):
     assert reranked.rows[0].scores["retriever"].value == 0.0
 
 
-def test_it_can_be_planned():
-    planned = plan([LABELLED], rerank_gain(llm_grader(OfflineJudge()), Compressor(order=by_length)))
-    assert [metric.calls for metric in planned.values()] == [1, 0, 0]
-
-
 @each("reranker", [HashingEmbeddings(), "bge", None, lambda documents: documents])
 def test_what_cannot_rerank_is_refused(reranker):
     with pytest.raises(ConfigError, match="reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor"):
         rerank_gain(label_grader(), reranker)
-
-
-# A chain
-
-REPORT = [
-    "Total revenue of the year was 96.8 billion.",
-    "Revenue is recognized when control passes to the customer.",
-    "The board met eleven times in the year.",
-    "Revenue of the previous year was 81.5 billion.",
-    "Total deliveries were 1.8 million cars.",
-    "Our chief executive is also the chief engineer.",
-]
-
-
-def chain_over(embeddings: Embeddings):
-    store = InMemoryVectorStore(embeddings)
-    store.add_documents([Document(text, id=str(number)) for number, text in enumerate(REPORT)])
-    retriever = store.as_retriever(search_kwargs={"k": 4})
-    found = RunnableLambda(lambda given: retriever.invoke(given["question"]))
-    return RunnablePassthrough.assign(context=found)
-
-
-@pytest.mark.parametrize("entry_point", ["invoke", "ainvoke"])
-async def test_a_chain_with_a_vector_store_and_a_reranker_is_scored_by_every_grader(entry_point):
-    def words(text):
-        return {word.strip(".?").lower() for word in text.split()}
-
-    ce = PairScores(lambda question, text: 4.0 * len(words(question) & words(text)) - 9)
-    chain = chain_over(HashingEmbeddings())
-    asked = {
-        "question": "What was the total revenue of the year?",
-        "reference_context_ids": ["0"],
-        "relevance": {"0": 4},
-    }
-    graders = {
-        "llm": llm_grader(OfflineJudge()),
-        "pointwise": llm_grader(OfflineJudge(), pointwise=True),
-        "rank": cross_encoder_grader(ce),
-        "sigmoid": cross_encoder_grader(ce, "sigmoid"),
-        "embedding": embedding_grader(HashingEmbeddings()),
-        "labels": label_grader(),
-        "ids": id_grader(),
-    }
-    for name, grader in graders.items():
-        metric = chain | rerank_gain(grader, ce, 4)
-        scores = metric.invoke(asked) if entry_point == "invoke" else await metric.ainvoke(asked)
-        assert 0 < scores["retriever"].value <= 1, name
-        assert scores["gain"].value == scores["reranker"].value - scores["retriever"].value
-        # What retrieves cannot find fault with its own order, nor can what reranks.
-        assert name != "embedding" or scores["retriever"].value == 1.0
-        assert name not in ("rank", "sigmoid") or scores["reranker"].value == 1.0
-    graded = (chain | mean_grade_at(4, llm_grader(OfflineJudge()))).invoke(asked)
-    assert 0 < graded.value < 4

@@ -3,8 +3,10 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import yaml
 from helpers.each import each
 from helpers.offline import BY_LETTERS, METRICS
 from helpers.texts import ENGLISH, LONG, RUSSIAN, scored, value
@@ -19,17 +21,11 @@ from langchain_rageval import ConfigError, bleu, chrf, exact_match, rouge, strin
 from langchain_rageval.metrics.text_overlap import contains_whole_words, equality, lcs_length, shared_words
 from langchain_rageval.text.words import normalize_text
 
+TEXTS = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "overlaps.yaml").read_text(encoding="utf-8"))
+
 BUILT = {name: METRICS[name](None, None) for name in BY_LETTERS}
 every_metric = each("metric", BUILT.values(), ids=BUILT)
 graded = each("metric", [BUILT[name] for name in ("rouge", "bleu", "chrf")], ids=str)
-
-TEXTS = [*LONG, "Да", "东京塔建于一九五八年。", "東京タワー", "서울은 수도이다.", "ёлка", "+++", "…", "«»", "a", "5"]
-
-
-@every_metric
-@each("text", TEXTS)
-def test_identical_texts_are_exactly_one(metric, text):
-    assert value(metric, text, text) == 1.0
 
 
 @every_metric
@@ -37,11 +33,6 @@ def test_identical_texts_are_exactly_one(metric, text):
 def test_any_text_is_itself_and_the_best_reference_counts(metric, text, other):
     assume(text.strip())
     assert value(metric, text, text) == value(metric, text, other, text, "") == 1.0
-
-
-@every_metric
-def test_case_form_white_space_and_io_make_no_difference(metric):
-    assert value(metric, "  ВСЕ ЕЩЕ нельзя\nрубить  е\u0308лки ", "Всё ещё нельзя рубить ёлки") == 1.0
 
 
 @every_metric
@@ -74,16 +65,6 @@ def test_findings_hold_the_number_for_each_reference_that_is_not_blank(metric):
     assert score.usage.calls == 0
 
 
-@every_metric
-@each(("question", "letters"), [("What is it?", "abcdefghijklmnopqrstuvwxyz"), ("Что это?", "абвгдежз")])
-@pytest.mark.parametrize("answer", ["a", "кот"])
-def test_the_reason_is_in_the_samples_language(metric, question, letters, answer):
-    reason = scored(metric, answer, "кот", question=question).reason
-    assert reason.endswith(".")
-    assert set(letters) & set(reason.lower())
-    assert (letters[0] == "а") is bool(set("абвгдежз") & set(reason.lower()))
-
-
 @graded
 def test_more_than_the_first_sentence_counts(metric):
     one, two = LONG[0], LONG[0].replace("Взнос платят раз в квартал?", "Слоны живут в Африке, а не тут!")
@@ -99,11 +80,6 @@ def test_another_case_ending_costs_something_and_not_all(metric):
         "Полис страхования бани действует один год с оплатой",
     )
     assert 0.5 < near < 1
-
-
-def test_characters_forgive_an_ending_that_words_do_not():
-    pair = ("страхование бани", "страхования бань")
-    assert value(BUILT["chrf"], *pair) > 0.5 > value(BUILT["rouge"], *pair) == 0.0
 
 
 @graded
@@ -129,34 +105,10 @@ def test_a_missing_extra_is_told_when_the_metric_is_built(name, monkeypatch):
         METRICS[name](None, None)
 
 
-@pytest.mark.parametrize("name", ["exact_match", "string_presence", "rouge"])
-def test_the_others_need_no_extra(name, monkeypatch):
-    for package in ("sacrebleu", "rouge_score"):
-        monkeypatch.setitem(sys.modules, package, None)
-    assert value(METRICS[name](None, None), "кот", "Кот.") == 1.0
-
-
 metric = exact_match()
 
 
-@each(
-    ("answer", "reference", "same"),
-    [
-        ("Мюнхен", "мюнхен.", True),
-        ("МЮНХЕН . ", "Мюнхен", True),
-        ("东京。", "东京", True),
-        ("в 1158 г.", "В 1158 г", True),
-        ("...", ".", False),
-        ("Мюнхен!", "Мюнхен", False),
-        ("«Мюнхен»", "Мюнхен", False),
-        ("Мюнхен, Изар", "Мюнхен Изар", False),
-        ("Мюнхен", "Мюнхена", False),
-        ("В Мюнхене", "Мюнхене", False),
-        ("1 158", "1158", False),
-        ("3.5", "3.5.", True),
-        ("3.5", "35", False),
-    ],
-)
+@each(("answer", "reference", "same"), TEXTS["equal"])
 def test_a_final_full_stop_and_folding_make_no_difference_all_else_does(answer, reference, same):
     assert value(metric, answer, reference) == float(same)
 
@@ -166,46 +118,10 @@ def test_it_is_symmetric(one, other):
     assert equality(one, other) == equality(other, one)
 
 
-def test_the_reason_says_so():
-    assert scored(metric, "да", "нет", "да").reason == "Ответ совпадает с эталоном."
-    assert scored(metric, "да", "нет").reason == "Ответ не совпадает ни с одним эталоном."
-    assert scored(metric, "yes", "no", question="What?").reason == "The answer equals none of the references."
-    assert scored(metric, "yes", "yes", question="What?").reason == "The answer equals a reference."
-
-
 metric_of_string_presence = string_presence()
 
 
-@each(
-    ("answer", "reference", "there"),
-    [
-        ("Мюнхен основал Генрих Лев.", "генрих  лев.", True),
-        ("Кот, который спит", "кот", True),
-        ("Это тот, который спит", "кот", False),
-        ("Дом у елок", "Ёлок", True),
-        ("основан в 1158 году", "1158", True),
-        ("основан в 1158 году", "158", False),
-        ("население 1,158,000", "158", False),
-        ("население 1.158", "158", False),
-        ("доля 3.5 %", "3", False),
-        ("доля 3.5 %", "3.5 %", True),
-        ("Да, 5.", "5", True),
-        ("5, не 6", "5", True),
-        ("1.Мюнхен", "Мюнхен", True),
-        ("Мюнхен-Пазинг", "Мюнхен", True),
-        ("«Мюнхен»", "Мюнхен", True),
-        ("на C++ и C", "C++", True),
-        ("на C", "C++", False),
-        ("東京タワーは高い", "東京タワー", True),
-        ("我在东京", "东京", True),
-        ("서울은 수도", "서울", True),
-        ("snake_case", "snake", True),
-        ("catalogue, cat", "cat", True),
-        ("catalogue", "cat", False),
-        ("concat", "cat", False),
-        ("Кот", "Кот и пёс", False),
-    ],
-)
+@each(("answer", "reference", "there"), TEXTS["contained"])
 def test_a_reference_stands_there_as_whole_words(answer, reference, there):
     assert value(metric_of_string_presence, answer, reference) == float(there)
 
@@ -225,11 +141,6 @@ def test_what_is_put_between_words_is_found(before, text, after):
 @each(("text", "whole"), [("", "a"), ("", ""), ("a", "")])
 def test_an_empty_text_occurs_nowhere(text, whole):
     assert contains_whole_words(whole, text) is False
-
-
-def test_the_reason_says_so_of_string_presence():
-    assert scored(metric_of_string_presence, "да, кот", "пёс", "кот").reason == "Эталон дословно есть в ответе."
-    assert scored(metric_of_string_presence, "да", "кот").reason == "Ни одного эталона в ответе дословно нет."
 
 
 VARIANTS = ["rouge1", "rouge2", "rouge3", "rouge4", "rougeL"]
@@ -262,12 +173,6 @@ def test_on_russian_they_are_those_of_rouge_score_with_words_that_it_knows(answe
     for variant in VARIANTS:
         found = shared_words(normalize_text(answer), normalize_text(reference), variant=variant, of="fmeasure")
         assert found == pytest.approx(expected[variant].fmeasure, abs=1e-12)
-
-
-def test_rouge_score_by_itself_sees_no_russian():
-    text = "Полис действует один год."
-    assert ORACLE.score(text, text)["rougeL"].fmeasure == 0
-    assert value(rouge(), text, text) == 1.0
 
 
 def plain_lcs_length(one, other):
@@ -310,25 +215,12 @@ def test_chinese_is_compared_by_characters():
     assert value(rouge(), "东京塔很高", "东京塔不高") == pytest.approx(0.8)
 
 
-def test_texts_of_ten_thousand_words_are_no_burden():
-    one, other = (" ".join(str(number * step % 997) for number in range(10_000)) for step in (7, 11))
-    assert 0 < value(rouge(), one, other) < 1
-
-
 def test_variants_have_names_of_their_own():
     assert [rouge(variant=variant).name for variant in ("rougeL", "rouge1", "rouge2")] == ["rouge", "rouge1", "rouge2"]
     assert rouge(variant="rouge2", name="mine").name == "mine"
-    assert len({rouge(variant=variant, of=of).instrument for variant in VARIANTS for of in OF}) == 15
     assert (
         scored(rouge(variant="rouge1", of="recall"), "кот", "кот").reason == "ROUGE-1 recall, ближайший эталон: 1.00."
     )
-
-
-@each("options", [{"variant": "rougeLsum"}, {"variant": "L"}, {"variant": None}, {"of": "f1"}])
-def test_an_unknown_option_is_refused_with_those_there_are(options):
-    (option,) = options
-    with pytest.raises(ConfigError, match=f"{option} must be one of .*, got "):
-        rouge(**options)
 
 
 def oracle(answer, reference, tokenize):
@@ -367,13 +259,6 @@ def test_the_tokenizer_goes_by_the_language_of_the_reference(answer, reference, 
     assert len(others) > 1
 
 
-def test_all_sentences_count_not_the_first_alone():
-    first = LONG[0].partition(". ")[0] + "."
-    assert value(bleu(), LONG[0], LONG[0]) == 1.0
-    assert 0 < value(bleu(), first, LONG[0]) < 0.3  # cut down for its length
-    assert 0 < value(bleu(), f"{first} Слоны живут в Африке, их там много.", LONG[0]) < 0.6
-
-
 @each("text", ["Да", "Нет, нельзя", "1158"])
 def test_short_texts_are_not_lost_for_want_of_four_words(text):
     assert value(bleu(), f"{text} !", f"{text} ?") > 0.4
@@ -392,13 +277,6 @@ def test_texts_of_a_long_run_are_not_kept():
     for number in range(50):
         value(metric, f"a text of number {number}", "the text of a number")
     assert Tokenizer13a.__call__.cache_info().currsize == TokenizerRegexp.__call__.cache_info().currsize == 0
-
-
-@each("tokenize", ["ja-mecab", "spm", None, ""])
-def test_a_tokenizer_that_needs_more_is_refused(tokenize):
-    with pytest.raises(ConfigError, match="tokenize must be one of auto, 13a, intl, zh, char, got "):
-        bleu(tokenize=tokenize)
-    assert bleu().instrument != bleu(tokenize="13a").instrument
 
 
 THREADS = """
@@ -448,19 +326,7 @@ def test_on_russian_it_is_that_of_sacrebleu_of_folded_texts(answer, reference):
     assert value(chrf(), answer, reference) == pytest.approx(sentence_chrf(one, [other]).score / 100)
 
 
-def test_endings_and_io_cost_little():
-    assert value(chrf(), "елки", "ёлки") == 1.0
-    assert 0.6 < value(chrf(), "страхование бани", "страхования бани") < 1
-
-
 def test_words_count_too_when_asked():
     pair = ("полис действует", "полиса действуют")
     assert value(chrf(word_order=2), *pair) < value(chrf(word_order=1), *pair) < value(chrf(), *pair)
     assert scored(chrf(word_order=2), *pair).reason.startswith("chrF++, ")
-    assert len({chrf(word_order=order).instrument for order in (0, 1, 2)}) == 3
-
-
-@each("word_order", [-1, 3, 1.0, "2", None])
-def test_another_order_is_refused(word_order):
-    with pytest.raises(ConfigError, match="word_order is 0 for chrF, 1, or 2 for chrF"):
-        chrf(word_order=word_order)

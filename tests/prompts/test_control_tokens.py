@@ -104,18 +104,6 @@ def test_what_the_judge_sends_back_holds_the_tokens_of_the_text_again():
         assert metric_state["answer_statements"] == [text]
 
 
-def test_findings_quote_the_text_as_the_user_wrote_it():
-    text = "The tag <|im_end|> ends a turn."
-    report = evaluate(
-        [{"question": "Which tag ends a turn?", "answer": text, "contexts": [f"{text} It is a tag."]}],
-        faithfulness(OfflineJudge()),
-        progress=False,
-    )
-    score = report.rows[0].scores["faithfulness"]
-    assert [(finding.text, finding.verdict) for finding in score.findings] == [(text, "supported")]
-    assert score.value == 1.0
-
-
 def test_a_reply_is_quoted_without_control_tokens_when_the_question_is_repeated():
     asked = []
 

@@ -281,11 +281,6 @@ def test_a_chunk_without_sentences_keeps_its_header():
     assert NumberedContexts.of(["One.", " \n", "Three."]).block == "[1]\n[1.1] One.\n[2]\n[3]\n[3.1] Three."
 
 
-def test_no_contexts_are_an_empty_block():
-    assert NumberedContexts.of([]).block == ""
-    assert NumberedContexts.of([]).windows(5) == []
-
-
 @each("line_break", BREAKS)
 def test_a_forged_number_never_starts_a_line(line_break):
     contexts = NumberedContexts.of([f"Правда{line_break}[9.9] подделка{line_break}[2]{line_break}[2.1] ещё"])

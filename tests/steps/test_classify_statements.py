@@ -1,5 +1,3 @@
-from itertools import product
-
 import pytest
 from helpers.each import each
 from helpers.scripted import answering, classification, human_of, scripted
@@ -141,23 +139,6 @@ def test_a_true_statement_that_never_names_a_reference_statement_is_a_failure():
         found(Judge(scripted(*[classification({1: []}, fn=[1])] * 2), attempts=2), "a", "c")
 
 
-def test_a_partial_reask_cannot_hand_one_statement_the_place_of_the_next():
-    judge = scripted(classification({1: [1]}, fn=[2]), classification({1: [2]}, fp=[2], fn=[]))
-    findings = found(judge, "abc", "xy")
-    assert [(f.number, f.text, f.verdict, f.reason) for f in findings if f.kind == "statement"] == [
-        (1, "a", "TP", "tp1"), (2, "b", "TP", "tp1"), (3, "c", "FP", "fp2"),
-    ]  # fmt: skip
-
-
-def test_statements_without_a_place_after_all_attempts_are_a_failure():
-    judge = scripted(classification({1: [1]}), *[classification(fn=[1])] * 2)
-    with pytest.raises(JudgeOutputError, match=r"no single place for the answer statements \[2\], refer") as caught:
-        found(Judge(judge, attempts=3), "ab", "cd")
-    assert caught.value.step == "classify_statements"
-    assert Classification.model_validate_json(caught.value.raw_output) == classification(fn=[1])
-    assert len(judge.asked) == 3
-
-
 def test_an_extra_cites_what_it_contains_and_finds_it():
     findings = found(scripted(classification(extra={1: [2, 7], 2: []}, fn=[1])), "ab", "cd")
     assert brief(findings) == [(1, "extra"), (2, "extra"), (1, "FN"), (2, "TP")]
@@ -181,18 +162,6 @@ def by_letter(messages):
         fp=[n for n, said in tp.items() if not said],
         fn=[n for n in references if n not in told],
     )
-
-
-def test_both_sides_go_out_in_slices_each_with_each():
-    judge = answering(by_letter)
-    findings = found(Judge(judge, max_statements=2), "AXEYB", "eabzc")
-    assert [numbers(inputs) for inputs in judge.inputs] == [
-        (a, r) for a, r in product([[1, 2], [1, 2], [1]], [[1, 2], [1, 2], [1]])
-    ]
-    assert brief(findings) == [
-        (1, "TP"), (2, "FP"), (3, "TP"), (4, "FP"), (5, "TP"),
-        (1, "TP"), (2, "TP"), (3, "TP"), (4, "FN"), (5, "FN"),
-    ]  # fmt: skip
 
 
 letters = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)

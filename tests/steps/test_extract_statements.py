@@ -1,5 +1,3 @@
-import asyncio
-
 import pytest
 from helpers.each import each
 from helpers.scripted import answering, scripted, statements
@@ -20,11 +18,6 @@ def test_each_reference_that_is_not_blank_is_asked_for():
     state = extracted(judge, "reference")
     assert state["statements_by_reference"] == [["Анна.", "ещё"], [], ["Пётр.", "ещё"]]
     assert [inputs["text"] for inputs in judge.inputs] == ["Анна.", "Пётр."]
-
-
-def test_the_statements_of_all_references_together_hold_each_statement_once_in_order():
-    judge = answering(lambda messages: statements(judge.inputs[-1]["text"], "ещё"))
-    assert extracted(judge, "reference")["reference_statements"] == ["Анна.", "ещё", "Пётр."]
 
 
 def test_of_both_the_answer_comes_first_and_nothing_is_mixed():
@@ -58,11 +51,6 @@ def test_statements_for_contexts_that_hold_no_words_are_not_asked_for(contexts):
     assert extracted(judge, "reference", sample)["reference_statements"] == ["a"]
 
 
-def test_statements_are_trimmed_and_blank_and_repeated_ones_dropped():
-    judge = scripted(statements(" a ", "", "  ", "b", "a"))
-    assert extracted(judge, "answer")["answer_statements"] == ["a", "b"]
-
-
 def test_near_verbatim_repeats_count_once_and_the_first_wording_stays():
     judge = scripted(statements("Это Анна.", "это  Анна", "- Это Анна!", "Это Пётр."))
     state = extracted(judge, "answer")
@@ -92,12 +80,6 @@ def test_a_copied_example_is_refused_and_asked_again():
             assert extracted(judge, "answer")["answer_statements"] == ["Это Анна."]
             problem = f"{told[-1]!r} is a statement of an example; list what `text` in the input says"
             assert problem in judge.asked[1][-1].text
-
-
-def test_a_judge_that_only_copies_examples_fails():
-    told = PromptSet.default("ru").get("extract_statements").examples[0].output["statements"]
-    with pytest.raises(JudgeOutputError, match="is a statement of an example"):
-        extracted(Judge(scripted(*[statements(*told)] * 2), attempts=2), "answer")
 
 
 LONG = Sample(question="What?", answer="\n".join(f"- Item {number} costs {number} euros." for number in range(8)))
@@ -136,12 +118,6 @@ def test_a_cut_off_list_is_asked_for_in_parts_and_never_in_fewer_words(metadata,
     assert not [message for messages in judge.asked for message in messages if "fewer words" in message.text]
 
 
-def test_parts_of_a_cut_off_text_are_asked_for_in_async_too():
-    step = extract_statements(cut_above(3, {"finish_reason": "length"}), of="answer")
-    state = asyncio.run(step.ainvoke({"sample": LONG}))
-    assert state["answer_statements"] == sentences_of(LONG.answer)
-
-
 def test_a_complete_list_at_a_length_stop_is_asked_for_in_parts():
     whole = AIMessage(statements("a").model_dump_json(), response_metadata={"finish_reason": "length"})
     judge = scripted(whole, statements("b"), statements("c"))
@@ -171,14 +147,6 @@ def test_a_long_text_is_sent_in_parts_of_at_most_max_context_tokens():
     assert state["answer_statements"] == sentences_of(LONG.answer)
     assert all(len(inputs["text"]) <= 80 for inputs in judge.inputs)
     assert "\n".join(inputs["text"] for inputs in judge.inputs) == LONG.answer
-
-
-def test_without_max_context_tokens_a_long_text_is_sent_whole():
-    text = "\n".join(f"- Item {number} costs {number} euros." for number in range(1_000))
-    judge = answering(lambda _: statements(*sentences_of(judge.inputs[-1]["text"])))
-    state = extracted(judge, "answer", Sample(question="What?", answer=text))
-    assert state["answer_statements"] == sentences_of(text)
-    assert [inputs["text"] for inputs in judge.inputs] == [text]
 
 
 def test_what_no_statement_mentions_is_counted_for_each_side():

@@ -279,29 +279,6 @@ def test_without_a_sentence_no_call_is_made(contexts):
 
 
 @each(
-    "sentences",
-    [
-        ["1.2", "2.1"],
-        ["2.1", "1.2", "1.2", "[2.1]"],
-        ["[1.2]", " 2.1 "],
-        ["1.2.", "sentence 2.1"],
-        ["1.2, 2.1"],
-        ["[1.2], [2.1]"],
-        ["[1.2][2.1]"],
-        ["1.2 and 2.1"],
-        ["1.2 и 2.1"],
-        ["1.2; 2.1"],
-        ["1.2、2.1"],
-        ["предложения 1.2 и 2.1"],
-    ],
-)
-def test_numbers_are_read_with_and_without_brackets_and_doubles_count_once(sentences):
-    judge = scripted(needed(*sentences))
-    assert chosen(found_of_select_sentences(judge)) == ["1.2", "2.1"]
-    assert len(judge.asked) == 1
-
-
-@each(
     "wrong",
     [
         "9.9", "1.4", "3.1", "1.0", "0.1", "A.1", "[B.2]", "1", "", "Second.", "1.2.1", "all", "-",

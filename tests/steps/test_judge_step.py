@@ -8,9 +8,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from langchain_rageval import ConfigError, Judge, Metric, Prompt, PromptSet, Value, evaluate
+from langchain_rageval import ConfigError, Judge, Metric, Prompt, Value, evaluate
 from langchain_rageval.run.run import Run
-from langchain_rageval.steps import Statements
 from langchain_rageval.steps.judge_step import JudgeStep
 
 
@@ -29,25 +28,6 @@ POLITE = Tone(reason="Thanks.", polite=True)
 STATE = {"question": "How?", "answer": "Thank you {name}!", "contexts": ["First. Second.", "Third."]}
 
 
-def test_the_mapping_is_the_json_object_and_its_contexts_the_numbered_block():
-    judge = scripted(POLITE)
-    JudgeStep(TONE, judge, Tone).invoke(STATE)
-    assert judge.inputs == [{"question": "How?", "answer": "Thank you {name}!"}]
-    (system, human), *_ = judge.asked
-    assert (system.type, human.type) == ("system", "human")
-    assert human.text.startswith("## Contexts\n[1]\n[1.1] First.\n[1.2] Second.\n[2]\n[2.1] Third.\n\n## Task\n")
-    assert TONE.instruction in human.text
-    assert 'Input: {"answer":"Go away."}\nReply: {"reason":"An order.","polite":false}' in human.text
-    assert '"title": "Tone"' in human.text
-
-
-def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
-    judge = scripted(POLITE)
-    JudgeStep(TONE, judge, Tone).invoke({**STATE, "question": "Как застраховать баню?"})
-    assert human_of(judge.asked[0]).startswith("## Контексты\n")
-    assert judge.asked[0][0].text == PromptSet.default("ru").common.system
-
-
 def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
     class Down(Exception):
         """As a client might raise it."""
@@ -57,22 +37,9 @@ def test_an_error_of_the_client_keeps_its_type_and_says_where_it_came_up():
     assert caught.value.rageval_step == "tone"
 
 
-def test_a_step_takes_the_packages_prompt_by_name():
-    judge = scripted(Statements(statements=["A."]))
-    state = JudgeStep("extract_statements", judge, Statements).invoke({"question": "?", "text": "A."})
-    assert state["extract_statements"] == Statements(statements=["A."])
-    assert PromptSet.default("en").get("extract_statements").instruction in human_of(judge.asked[0])
-
-
 def test_a_prompt_that_does_not_exist_is_refused_at_once():
     with pytest.raises(ConfigError, match=r"no prompt for the step 'tone'.*extract_statements"):
         JudgeStep("tone", scripted(), Tone)
-
-
-@each("answer", [dict, POLITE, None])
-def test_an_answer_that_is_no_pydantic_class_is_refused_at_once(answer):
-    with pytest.raises(ConfigError, match=r"step '\w+': answer: Input should be a subclass of BaseModel, got "):
-        JudgeStep(TONE, scripted(), answer)
 
 
 def test_lone_surrogates_in_any_input_reach_no_client():
@@ -190,14 +157,3 @@ def test_a_step_shows_its_name_and_no_secret():
     step = JudgeStep(TONE, Keyed(replies=[AIMessage("x")]), Tone, name="tone")
     assert repr(step).startswith("tone(Judge(")
     assert "sk-very-secret" not in repr(step) + str(step) + repr(step.judge)
-
-
-def test_a_metric_of_a_step_with_an_own_prompt_has_an_instrument_that_follows_the_prompts():
-    def instrument(prompt, prompts=None):
-        step = JudgeStep(prompt, Judge(scripted(), prompts=prompts), Tone, name="tone")
-        return Metric("tone", aspect="answer", reads={"answer"}, steps=step, reduce=lambda _: Value(1.0)).instrument
-
-    long = TONE.model_copy(update={"instruction": "Say whether `answer` is polite. " * 50})
-    other_words = PromptSet.default("ru")
-    assert len({instrument(TONE), instrument(long), instrument(TONE, other_words), instrument(long, other_words)}) == 4
-    assert instrument(long) == instrument(long)

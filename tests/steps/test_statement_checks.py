@@ -1,5 +1,8 @@
 """Checks of extracted statements: each rule with texts that it must leave alone."""
 
+from pathlib import Path
+
+import yaml
 from helpers.each import each
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,100 +18,27 @@ from langchain_rageval.steps.statement_checks import (
     without_list_marks,
 )
 
+TEXTS = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "statement_checks.yaml").read_text(encoding="utf-8"))
+
 TEXT = "Полис действует год. No claims were made. It is cheap."
 
 
-@each(
-    ("one", "other"),
-    [
-        ("Полис действует год.", "полис  действует год"),
-        ("Ещё год.", "еще год!"),
-        ("The policy costs 5 euros.", "Policy costs 5 euros"),
-        ("1. Press Save.", "Press Save"),
-        ("- Press “Save”!", "Press Save."),
-        ("押金在14天内退还。", "押金在14天内退还"),
-    ],
-)
+@each(("one", "other"), TEXTS["repeats"])
 def test_statements_that_differ_only_in_writing_are_repeats(one, other):
     assert statement_key(one) == statement_key(other)
 
 
-@each(
-    ("one", "other"),
-    [
-        ("It costs 5 euros.", "It costs 50 euros."),
-        ("It costs 1.5 euros.", "It costs 15 euros."),
-        ("The rate is 2,5 %.", "The rate is 25 %."),
-        ("It is covered.", "It is not covered."),
-        ("Полис действует.", "Полис не действует."),
-        ("t = -5", "t = 5"),
-        ("5 %", "5"),
-        ("C++ is used.", "C is used."),
-        ("A pays B.", "B pays A."),
-        ("Plan A is free.", "Plan is free."),
-        ("It opens at 10:30.", "It opens at 10:50."),
-        ("Version 2.1 is free.", "Version 2.10 is free."),
-    ],
-)
+@each(("one", "other"), TEXTS["no_repeats"])
 def test_statements_that_differ_in_a_word_a_number_or_a_sign_are_not_repeats(one, other):
     assert statement_key(one) != statement_key(other)
 
 
-@each(
-    "statement",
-    [
-        *("-", "—", "...", "[]", "•", "N/A", "n/a.", "None.", "(none)", "null", "No statements.", "Empty list."),
-        *("There are no statements in the text.", "The text states nothing.", "No factual statements were made."),
-        *("No claims found.", "The text contains no factual claims.", "Nothing to list"),
-        *("Нет утверждений.", "Утверждений нет", "Утверждения отсутствуют.", "Нет", "В тексте нет утверждений.", "Н/Д"),
-        *("Нет фактических утверждений в тексте", "Текст ничего не утверждает.", "Пустой список", "Ничего не сказано."),
-        *("没有陈述。", "无", "不适用", "空列表", "文本中没有陈述"),
-        *("진술 없음", "없음", "진술이 없습니다.", "해당 없음"),
-        *("Nessuna affermazione.", "Non ci sono affermazioni.", "N/D", "Il testo non afferma nulla.", "Nessuna"),
-        *("The text does not contain any statements.", "The answer doesn't state anything.", "No data."),
-        *("The response does not provide any factual information.", "I cannot extract any claims from the text."),
-        *(
-            "Ответ не содержит утверждений.",
-            "Текст не содержит никаких фактов.",
-            "Текст не содержит ни одного утверждения.",
-            "Нет данных.",
-            "Данные отсутствуют.",
-        ),
-        *("В ответе не содержится фактических утверждений.", "Не удалось извлечь утверждения из текста."),
-        *("文本不包含任何陈述。", "텍스트에 진술이 없습니다.", "Il testo non contiene alcuna affermazione."),
-    ],
-)
+@each("statement", TEXTS["placeholders"])
 def test_a_placeholder_is_no_statement(statement):
     assert is_placeholder(statement, TEXT)
 
 
-@each(
-    "statement",
-    [
-        *("No claims were made.", "No fee is charged.", "None of the parcels is insured.", "It contains no sugar."),
-        *("Nothing is refunded after 14 days.", "No information is shared with third parties.", "It is cheap."),
-        *("Нет ограничений по возрасту.", "Комиссии нет.", "Сведения не раскрываются.", "Факты изложены в отчёте."),
-        *(
-            "The text does not contain any spelling mistakes.",
-            "The answer does not include any fees.",
-            "No data plan is sold.",
-        ),
-        *(
-            "Ответ не содержит гарантий.",
-            "Нет данных о сроках хранения.",
-            "Текст договора не содержит сведений о пенях.",
-        ),
-        *(
-            "Не указано, кто платит.",
-            "Не указано имя.",
-            "No customer data is sold.",
-            "Данные не отсутствуют.",
-            "文本不包含密码。",
-            "Il testo non contiene errori.",
-        ),
-        *("没有手续费。", "수수료는 없습니다.", "Nessuna commissione.", "Non ci sono limiti di età.", "5"),
-    ],
-)
+@each("statement", TEXTS["kept"])
 def test_a_statement_that_something_is_not_is_kept(statement):
     assert not is_placeholder(statement, TEXT)
 

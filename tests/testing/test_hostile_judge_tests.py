@@ -190,12 +190,6 @@ def attempts_without_a_limit(judge, sample):
             continue
 
 
-@caught(NUMBERS, "1,000 different items", f"by invoke, {TOO_MANY}", valid='{"facts": ["One.", "Two."]}')
-def call_for_each_of_a_thousand_items(judge, sample):
-    facts = json.loads(ask(judge, sample))["facts"]
-    return mine(sum(ask(judge, sample) == fact for fact in facts) / len(facts))
-
-
 # Others
 
 
@@ -283,13 +277,6 @@ def key_in_the_log(judge, sample):
     except Exception as error:
         logging.getLogger("mine").warning("the judge failed: %s", error)
         raise
-
-
-@caught(KEYS, "the API key", f"the output {NO_KEY}")
-def key_in_the_output(judge, sample):
-    text = ask(judge, sample)
-    print(text)  # noqa: T201
-    return mine(json.loads(text)["grade"] / 5)
 
 
 class Exposing(Metric):
