@@ -131,3 +131,10 @@ def test_the_page_about_versions_says_what_each_dependency_is_for():
     named = re.findall(r"`([\w-]+)`", PAGES["docs/project/versions.md"])
     packages = {re.match(r"[\w-]+", requirement)[0] for requirement in project["dependencies"]}
     assert packages | project["optional-dependencies"].keys() <= set(named)
+
+
+def test_the_search_has_words_for_pages_that_exist():
+    script = (ROOT / "docs" / "_static" / "scorer.js").read_text(encoding="utf-8")
+    pages = re.findall(r'^  "([^"]+)": "', script, re.MULTILINE)
+    assert len(pages) > 30
+    assert [page for page in pages if f"docs/{page}.md" not in PAGES] == []
