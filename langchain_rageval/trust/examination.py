@@ -300,77 +300,67 @@ def _turn_facts(item: LabelledItem, name: str) -> State:
     return {"turn_facts": TurnFacts(statements=[], facts=[], needs=[]).model_copy(update={name: facts})}
 
 
+def _of(step: Callable[..., Stage[State]], **options: Any) -> Callable[[Any, LabelledItem], Stage[State]]:
+    return lambda judge, _item: step(judge, **options)
+
+
+def _found(name: str, kind: str) -> Callable[[State, LabelledItem], list[CitedVerdict]]:
+    return lambda state, _item: _finding_verdicts(state[name], kind)
+
+
 EXAMINATIONS: Mapping[str, Examination] = {
-    "extract_statements": Examination(lambda judge, _: extract_statements(judge, of="answer"), _extraction_verdict),
+    "extract_statements": Examination(_of(extract_statements, of="answer"), _extraction_verdict),
     "verify_statements": Examination(
-        lambda judge, _: verify_statements(judge, of="answer"),
-        lambda state, _: _finding_verdicts(state["answer_verdicts"], "statement"),
+        _of(verify_statements, of="answer"),
+        _found("answer_verdicts", "statement"),
         lambda item: {"answer_statements": list(item.statements)},
         reverse=True,
         padded=True,
     ),
     "classify_statements": Examination(
-        lambda judge, _: classify_statements(judge),
+        _of(classify_statements),
         _classification_verdicts,
         lambda item: {"answer_statements": list(item.statements), "statements_by_reference": [list(item.references)]},
         reverse=True,
     ),
     "grade_contexts": Examination(
-        lambda judge, _: grade_contexts(judge, against=lambda sample: "\n".join(sample.references)),
-        lambda state, _: _finding_verdicts(state["context_verdicts"], "context"),
+        _of(grade_contexts, against=lambda sample: "\n".join(sample.references)),
+        _found("context_verdicts", "context"),
         reverse=True,
         padded=True,
     ),
-    "select_sentences": Examination(
-        lambda judge, _: select_sentences(judge), _sentence_verdicts, reverse=True, padded=True
-    ),
+    "select_sentences": Examination(_of(select_sentences), _sentence_verdicts, reverse=True, padded=True),
     "regenerate_questions": Examination(
-        lambda judge, _: regenerate_questions(judge, count=_QUESTIONS),
+        _of(regenerate_questions, count=_QUESTIONS),
         lambda state, _: [CitedVerdict("evasive" if state["evasive"] else "answers")],
     ),
-    "critique_aspect": Examination(
-        _critique_aspect, lambda state, _: _finding_verdicts(state["aspect_verdict"], "aspect")
-    ),
-    "detect_abstention": Examination(
-        lambda judge, _: detect_abstention(judge, of="answer"),
-        lambda state, _: _finding_verdicts(state["answer_abstention"], "criterion"),
-    ),
-    "detect_answerable": Examination(
-        lambda judge, _: detect_answerable(judge), lambda state, _: _finding_verdicts(state["answerable"], "criterion")
-    ),
-    "extract_entities": Examination(lambda judge, _: extract_entities(judge), _named_verdicts),
+    "critique_aspect": Examination(_critique_aspect, _found("aspect_verdict", "aspect")),
+    "detect_abstention": Examination(_of(detect_abstention, of="answer"), _found("answer_abstention", "criterion")),
+    "detect_answerable": Examination(_of(detect_answerable), _found("answerable", "criterion")),
+    "extract_entities": Examination(_of(extract_entities), _named_verdicts),
     "find_entities": Examination(
-        lambda judge, _: find_entities(judge),
-        lambda state, _: _finding_verdicts(state["entity_verdicts"], "entity"),
-        lambda item: {"reference_entities": list(item.terms)},
+        _of(find_entities), _found("entity_verdicts", "entity"), lambda item: {"reference_entities": list(item.terms)}
     ),
     "grade_relevance": Examination(
-        lambda judge, _: grade_relevance(judge, scale=_RELEVANCE_SCALE, pointwise=False),
-        lambda state, _: _finding_verdicts(state["grades"], "context"),
+        _of(grade_relevance, scale=_RELEVANCE_SCALE, pointwise=False), _found("grades", "context")
     ),
     "grade_rubric": Examination(
         lambda judge, _: grade_rubric(judge, default_criteria(), DEFAULT_SCALE, with_examples=True, replaceable=True),
-        lambda state, _: _finding_verdicts(state["rubric_grades"], "criterion"),
+        _found("rubric_grades", "criterion"),
     ),
     "rewrite_question": Examination(
-        lambda judge, _: rewrite_question(judge),
+        _of(rewrite_question),
         lambda state, item: _verdicts_on_terms(item.terms, [state["sample"].question], ("named", "not named")),
     ),
-    "list_turn_facts": Examination(lambda judge, _: list_turn_facts(judge), _listed_verdicts),
+    "list_turn_facts": Examination(_of(list_turn_facts), _listed_verdicts),
     "find_contradictions": Examination(
-        lambda judge, _: find_contradictions(judge),
-        lambda state, _: _finding_verdicts(state["consistency_verdicts"], "turn"),
-        lambda item: _turn_facts(item, "statements"),
+        _of(find_contradictions), _found("consistency_verdicts", "turn"), lambda item: _turn_facts(item, "statements")
     ),
     "check_user_facts": Examination(
-        lambda judge, _: check_user_facts(judge),
-        lambda state, _: _finding_verdicts(state["fact_verdicts"], "turn"),
-        lambda item: _turn_facts(item, "facts"),
+        _of(check_user_facts), _found("fact_verdicts", "turn"), lambda item: _turn_facts(item, "facts")
     ),
     "check_needs": Examination(
-        lambda judge, _: check_needs(judge),
-        lambda state, _: _finding_verdicts(state["need_verdicts"], "turn"),
-        lambda item: _turn_facts(item, "needs"),
+        _of(check_needs), _found("need_verdicts", "turn"), lambda item: _turn_facts(item, "needs")
     ),
     "grade_passage": _prompt_examination("grade_passage", lambda item: {"passage": item.contexts[0]}),
     "review_question": _prompt_examination(
@@ -392,7 +382,7 @@ EXAMINATIONS: Mapping[str, Examination] = {
         reverse=True,
     ),
     "answer_check": Examination(
-        lambda judge, _: verify_statements(judge, of="answer"),
+        _of(verify_statements, of="answer"),
         lambda state, _: [
             CitedVerdict("accepted" if state["answer_verdicts"][0].verdict == "supported" else "rejected")
         ],

@@ -247,17 +247,6 @@ def test_what_the_budget_left_out_stays_out():
         assert [list(row.scores) for row in rescored.rows] == [list(row.scores) for row in given.rows]
 
 
-def test_a_report_on_disk_is_rescored_as_one_in_memory(tmp_path):
-    metric = context_precision(OfflineJudge())
-    lazy = scores_of(ONE_REFERENCE, metric, out=tmp_path / "report.jsonl")
-    plain = context_precision(NOBODY, weighting="plain")
-    rescored = lazy.rescore(plain)
-    assert told(rescored) == told(scores_of(ONE_REFERENCE, metric).rescore(plain))
-    rescored.to_jsonl(tmp_path / "report.jsonl")  # over the file that the lazy one reads
-    assert Report.load(tmp_path / "report.jsonl") == rescored
-    assert lazy.rows[0].scores["context_precision"].aspect == "ranking"
-
-
 def test_both_sides_of_a_comparison_can_be_rescored():
     samples = rag_samples(12)
     baseline = scores_of(samples, context_precision(OfflineJudge()))
@@ -277,11 +266,6 @@ def test_rescored_twice_is_rescored_once():
     there = report.rescore(answer_correctness(NOBODY, NO_VECTORS, beta=2.0))
     back = there.rescore(answer_correctness(OfflineJudge(), EMBEDDINGS))
     assert back == report
-
-
-def test_an_empty_report_stays_empty():
-    report = scores_of([], faithfulness(OfflineJudge()))
-    assert report.rescore(context_precision(NOBODY)) == report
 
 
 # By whose findings

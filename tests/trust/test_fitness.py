@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 from helpers.each import each
 
 from langchain_rageval.metrics import BUILDERS
@@ -119,16 +118,3 @@ def test_a_proportion_shows_counts_value_and_interval():
     assert str(share(45, 50).complement) == "5 of 50, 10% [4%, 21%]"
     assert (str(NONE), NONE.complement, NONE.value) == ("–", NONE, None)
     assert Proportion.of_units([(0.5, 0), (1.0, 1)]).hits == 1.5
-
-
-def test_verdicts_of_one_item_are_not_independent():
-    """With the share exactly at the threshold, verdicts as units would call a judge fit in 6.5% of runs."""
-    rng, fit = np.random.default_rng(17), 0
-    for _ in range(400):
-        shares = rng.beta(0.8 * 0.7 / 0.3, 0.2 * 0.7 / 0.3, 29)
-        verdicts = (rng.random((29, 4)) < shares[:, None]) * 1.0
-        found = Proportion.of_units((value, item) for item, own in enumerate(verdicts.tolist()) for value in own)
-        fit += found.low >= 0.8
-        assert (found.units, found.of) == (29, 116)
-    assert fit <= 0.025 * 400 + 1.96 * (0.025 * 400) ** 0.5
-    assert " of 116 in 29 items, " in str(found)

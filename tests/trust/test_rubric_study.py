@@ -81,14 +81,6 @@ def test_the_order_of_the_models_and_its_stability_over_the_rows():
     )
 
 
-def test_ties_between_models_count_as_in_tau_b():
-    level = {sheet: 2 if sheet.endswith(("a", "b")) else 0 for sheet in STRONG}
-    found = study({"strong": judge(STRONG), "level": judge(level)})
-    tau = kendalltau(*[[row.models[model] for model in MODELS] for row in found]).statistic
-    assert 0 < tau < 1
-    assert found["level", "0-3"].stability == pytest.approx(tau)
-
-
 def test_a_tie_does_not_contradict_an_order():
     flat = dict.fromkeys(STRONG, 2)
     found = study({"strong": judge(STRONG), "flat": judge(flat)})
