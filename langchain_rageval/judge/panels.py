@@ -80,10 +80,6 @@ class Cascade(Judge):
         """Return the event that a request was passed on for a reason, or, with "", that it was not."""
         return CascadeEvent(self.cheap.identity, self.strong.identity, reason)
 
-    def with_judges(self, change: Callable[[Judge], Judge]) -> Cascade:
-        """Return a cascade of what a function returns for both judges."""
-        return _cascade_of(change(self.cheap), change(self.strong), self.least_probability)
-
 
 def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0.9) -> Judge:
     """Build a judge of two: the cheap one is asked first, the strong one about what the cheap one is unsure of.
@@ -189,7 +185,8 @@ def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
     if isinstance(judge, Jury):
         return replace(judge, _members=tuple(map_members(member, change) for member in judge.members))
     if isinstance(judge, Cascade):
-        return judge.with_judges(lambda one: map_members(one, change))
+        cheap, strong = (map_members(one, change) for one in (judge.cheap, judge.strong))
+        return _cascade_of(cheap, strong, judge.least_probability)
     return change(judge)
 
 

@@ -344,15 +344,11 @@ def _finite(number: str) -> JsonNumber:
     return value
 
 
-def _plain_finite(number: str) -> float:
-    return float(_finite(number))
-
-
 # strict=False lets a string hold raw line breaks and tabs. The plain decoder reads what a client decoded and the
 # package encoded again: the spelling of its numbers is not the judge's.
-_DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_float=_finite, parse_constant=_finite)
-_PLAIN_DECODER: Final = json.JSONDecoder(
-    strict=False, object_pairs_hook=_unique, parse_float=_plain_finite, parse_constant=_plain_finite
+_DECODER, _PLAIN_DECODER = (
+    json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_float=parse, parse_constant=parse)
+    for parse in (_finite, lambda number: float(_finite(number)))
 )
 
 

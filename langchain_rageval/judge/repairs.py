@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 _QUOTES: Final = {"'": "'", "“": "”", "„": "“”", "«": "»", "‘": "’"}
@@ -400,15 +401,17 @@ def _is_plain(value: Mapping[str, Any], key: str) -> bool:
 
 
 def _same_name(name: object, other: object) -> bool:
-    return isinstance(name, str) and isinstance(other, str) and _simplified(name) == _simplified(other) != ""
+    return isinstance(name, str) and isinstance(other, str) and simplified(name) == simplified(other) != ""
 
 
 def _words(label: str) -> str:
     return re.sub(r"[\s_-]+", "_", label).casefold()
 
 
-def _simplified(name: str) -> str:
-    return re.sub(r"[\s_-]+", "", name).casefold()
+@lru_cache(maxsize=256)  # a provider and a judge send the same keys with each reply
+def simplified(name: object) -> str:
+    """Return a name in lower case, without spaces, hyphens and underscores."""
+    return re.sub(r"[\s_-]+", "", str(name)).casefold()
 
 
 def _with_keys_of(value: Mapping[str, Any], properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -416,10 +419,10 @@ def _with_keys_of(value: Mapping[str, Any], properties: Mapping[str, Any]) -> di
     if value.keys() <= properties.keys():
         return dict(value)
     spelled: dict[str, Any] = {}
-    names = {_simplified(name): name for name in properties}
+    names = {simplified(name): name for name in properties}
     is_ambiguous = len(names) < len(properties)
     for key, inner in value.items():
-        name = key if key in properties or is_ambiguous else names.get(_simplified(key), key)
+        name = key if key in properties or is_ambiguous else names.get(simplified(key), key)
         if name in spelled and repr(spelled[name]) != repr(inner):
             raise ValueError(f"the key {json.dumps(name, ensure_ascii=False)} has two values")
         spelled[name] = inner

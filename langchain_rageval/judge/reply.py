@@ -6,11 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+
+from langchain_rageval.judge.repairs import simplified
 
 _TEXT_BLOCKS: Final = ("text", "output_text")
 _FENCE: Final = re.compile(r"^```\w*\s*+(.*?)\s*```$", re.DOTALL)
@@ -43,8 +44,9 @@ def reply_texts(message: BaseMessage) -> list[ReplyText]:
     if calls := list(_tool_calls(message)):
         return calls
     text = message.content if isinstance(message.content, str) else "".join(_block_texts(message.content))
-    if not text.strip() and len(whole := [thought for thought in thoughts(message) if _is_json(thought)]) == 1:
-        text = whole[0]
+    if not text.strip():
+        whole = [one for one in thoughts(message) if isinstance(_decoded(without_fence(one)), dict | list)]
+        text = whole[0] if len(whole) == 1 else text
     return [ReplyText(text)]
 
 
@@ -82,22 +84,21 @@ def _tool_calls(message: BaseMessage) -> Iterator[ReplyText]:
         calls = message.tool_call_chunks
     elif isinstance(message, AIMessage):
         calls = [*message.tool_calls, *message.invalid_tool_calls]
-    raw = {call.get("id"): call["function"].get("arguments") for call in _raw_calls(message)}
+    raw = message.additional_kwargs.get("tool_calls")
+    functions = {
+        call.get("id"): call["function"]
+        for call in (raw if isinstance(raw, list) else [])
+        if isinstance(call, Mapping) and isinstance(call.get("function"), Mapping)
+    }
     for call in calls:
         arguments = call["args"]
-        spelled = raw.get(call.get("id"))
-        if isinstance(spelled, str) and isinstance(arguments, dict) and _decodes_to(spelled, arguments):
+        spelled = functions.get(call.get("id"), {}).get("arguments")
+        if isinstance(spelled, str) and isinstance(arguments, dict) and _decoded(spelled) == arguments:
             arguments = spelled
         yield _reply_of(call["name"], arguments)
     function = message.additional_kwargs.get("function_call")
     if not calls and isinstance(function, Mapping):
         yield _reply_of(function.get("name"), function.get("arguments"))
-
-
-def _raw_calls(message: BaseMessage) -> list[Any]:
-    calls = message.additional_kwargs.get("tool_calls")
-    calls = calls if isinstance(calls, list) else []
-    return [call for call in calls if isinstance(call, Mapping) and isinstance(call.get("function"), Mapping)]
 
 
 def _reply_of(name: Any, arguments: Any) -> ReplyText:
@@ -106,18 +107,12 @@ def _reply_of(name: Any, arguments: Any) -> ReplyText:
     return ReplyText(json.dumps(arguments, ensure_ascii=False), str(name or ""), is_decoded=True)
 
 
-def _decodes_to(text: str, value: Any) -> bool:
+def _decoded(text: str) -> Any:
+    """Return the value of JSON; None for any other text."""
     try:
-        return bool(json.loads(text) == value)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return False
-
-
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(json.loads(without_fence(text)), dict | list)
-    except (ValueError, RecursionError):
-        return False
+        return None
 
 
 # Keys and reasons are compared in lower case, without spaces, hyphens and underscores.
@@ -196,7 +191,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
     """Return the reasons why a model stopped, without case and separators, such as "maxtokens" and "stop"."""
     reasons: set[str] = set()
     for key, value in metadata.items():
-        name = _simplified(key)
+        name = simplified(key)
         items = value if isinstance(value, list | tuple) else [value]
         if name in _KEYS:
             reasons |= set(map(_reason, items))
@@ -211,7 +206,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
 
 def is_cut_off(metadata: Mapping[str, Any]) -> bool:
     """Return True if other entries of the metadata than the stop reason say that the reply is incomplete."""
-    entries = {_simplified(key): value for key, value in metadata.items()}
+    entries = {simplified(key): value for key, value in metadata.items()}
     return bool(entries.get("truncated") is True or entries.get("stoppedlimit") is True or entries.get("done") is False)
 
 
@@ -220,12 +215,7 @@ def _reason(value: Any) -> str:
         value = value.get("type") or value.get("reason") or value.get("name")
     if isinstance(value, int) and not isinstance(value, Enum):
         return _GEMINI_NUMBERS.get(value, "")  # vLLM gives the number of a stop token
-    return _simplified((value.name if isinstance(value, Enum) else str(value)).rpartition(".")[2])
-
-
-@lru_cache(maxsize=256)  # a provider sends the same keys with each reply
-def _simplified(text: str) -> str:
-    return re.sub(r"[\s_-]+", "", str(text)).casefold()
+    return simplified((value.name if isinstance(value, Enum) else str(value)).rpartition(".")[2])
 
 
 def _cut_off(message: BaseMessage) -> CutOffReply:

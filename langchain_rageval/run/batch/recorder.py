@@ -169,7 +169,7 @@ class ReplyStore:
         with self._lock:
             if self.journal is None or request_id in self._memory:
                 return self._memory.get(request_id)
-            entry = self.journal.get(_key(request_id))
+            entry = self.journal.get(f"reply:{request_id}")
             return StoredReply(**json.loads(entry)) if entry else None
 
     def put(self, request_id: str, reply: StoredReply) -> None:
@@ -179,7 +179,7 @@ class ReplyStore:
             if self.journal is None or request_id in self._memory or not is_lasting:
                 self._memory[request_id] = reply
             else:
-                self.journal.put(_key(request_id), json.dumps(asdict(reply), ensure_ascii=False))
+                self.journal.put(f"reply:{request_id}", json.dumps(asdict(reply), ensure_ascii=False))
 
     def forget(self, request_id: str) -> None:
         """Keep a reply in memory only."""
@@ -187,7 +187,7 @@ class ReplyStore:
             reply = self.get(request_id)
             if reply is not None and self.journal is not None:
                 self._memory[request_id] = reply
-                self.journal.put(_key(request_id), "")
+                self.journal.put(f"reply:{request_id}", "")
 
     def claim(self, request_id: str, owner: str) -> bool:
         """Return True if the usage of the owner includes the reply, which is so for the first one that uses it."""
@@ -197,10 +197,6 @@ class ReplyStore:
                 self.put(request_id, replace(reply, owner=owner))
                 return True
             return reply is not None and reply.owner == owner
-
-
-def _key(request_id: str) -> str:
-    return f"reply:{request_id}"
 
 
 class Unanswered(BaseException):
