@@ -222,7 +222,7 @@ class RankGrader(Grader):
     """Grader by the rank of a cross-encoder's score: `first` for the lowest score, one more for each higher score."""
 
     cross_encoder: Any
-    first: int = 1
+    first: int
     grade_range: tuple[float, float] = (0.0, inf)
 
     @property

@@ -22,7 +22,7 @@ from langsmith import Client
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from langchain_rageval import ConfigError, Report
+from langchain_rageval import ConfigError, Finding, Report
 from langchain_rageval.callbacks.sinks import files
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.sinks import JsonlSink, LangSmithSink, LoggingSink, OpenTelemetrySink, SqliteSink
@@ -287,6 +287,8 @@ def test_its_file_is_a_report_too(tmp_path):
             update={"time": late - timedelta(days=1)}
         ),
     ]
+    finding = Finding(kind="statement", number=1, text="Мюнхен.", verdict="supported")
+    rows[0].scores["faithfulness"] = rows[0].scores["faithfulness"].model_copy(update={"findings": [finding]})
     for one in rows:
         sink(one)
     loaded = Report.load(sink.path)

@@ -39,7 +39,7 @@ from langchain_rageval import (
 from langchain_rageval.cli.main import run as cli
 from langchain_rageval.errors import JournalError, JudgeUnavailable
 from langchain_rageval.run.batch.providers import BatchState
-from langchain_rageval.run.batch.recorder import ReplyStore, StoredReply
+from langchain_rageval.run.batch.recorder import ReplyStore, StoredReply, reported_tokens
 from langchain_rageval.run.batch.waves import SentBatch, Waves
 from langchain_rageval.run.journal import Journal
 
@@ -282,6 +282,12 @@ def test_a_wave_beyond_the_budget_is_not_sent():
     assert server.calls <= 2
     assert calls(report) <= 2
     assert any(note.startswith("The budget of 2 calls is spent") for note in report.notes)
+
+
+def test_a_reply_without_a_usage_reports_no_tokens():
+    usage = '{"usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "input_tokens": null}}'
+    bodies = {"no JSON": 0, "[]": 0, "{}": 0, '{"usage": null}': 0, usage: 7}
+    assert {body: reported_tokens(StoredReply(200, body)) for body in bodies} == bodies
 
 
 def test_a_stopping_rule_draws_samples_in_growing_waves(monkeypatch):

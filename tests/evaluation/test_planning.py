@@ -353,6 +353,7 @@ def test_an_iterator_is_refused_and_not_used_up(samples):
         ({"rehearsed": "all"}, r"rehearsed \(samples to estimate from\) must be a whole number"),
         ({"journal": 5}, "journal must be the path of a file, got 5"),
         ({"no_worse": 0}, r"no_worse \(margin of a comparison\) must be a number between 0 and 1, got 0"),
+        ({"no_worse": 1}, r"no_worse \(margin of a comparison\) must be a number between 0 and 1, got 1"),
         ({"no_worse": "2%"}, r"no_worse \(margin of a comparison\) must be a number between 0 and 1"),
     ],
 )

@@ -112,6 +112,7 @@ def test_tokens_that_begin_a_label_are_added_up_after_russian_text(shape):
         (['"verdict":"', token('supported"}', {'absent"}': 0.1, "con": 0.1}), ""], 0.8),
         (['"verdict" : \n "', token("supported", {"Supported": 0.2, "abs": 0.3}), '" }'], 0.7),
         (['"Verdict": "', token("SUPP", {"ABS": 0.3}), 'ORTED."}'], 0.7),
+        (['"verdict": "', token("supported", {"absents,": 0.3}), '"}'], 1.0),  # another word is no label
     ],
 )
 def test_a_label_is_found_whatever_tokens_and_spaces_it_is_written_with(tokens, supported):

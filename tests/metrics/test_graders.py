@@ -218,6 +218,11 @@ async def test_a_grader_of_ones_own_serves_every_metric():
     assert (await mrr_at(5, Lengths()).ainvoke(sample)).value == 0.5
     assert mean_grade_at(5, Lengths()).invoke(sample).value == 1.5
 
+    class Renamed(Lengths):
+        """Has the instrument of its parent."""
+
+    assert {"step", "class"} <= Renamed(name="renamed").description.keys()  # and not all that the object holds
+
 
 def test_a_judges_finding_is_no_cosine_and_a_cosine_no_judges():
     sample = Sample(question="a b c?", contexts=["a b", "a x"])

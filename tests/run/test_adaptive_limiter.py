@@ -197,6 +197,13 @@ def test_before_the_first_answer_further_calls_wait_after_a_rejection():
     slots.record_success(first[1])
     waiting.join(PATIENCE)
     assert not waiting.is_alive()
+    slots = AdaptiveLimiter(32)
+    first = held(slots, 8)
+    slots.record_rejection(first[0])
+    for call in first:
+        call.__exit__()
+    slots._hold(late := slots.slot())
+    assert slots._first_delay(late) == 0  # no call is under way whose answer could be waited for
 
 
 def test_a_call_that_waited_for_the_first_answer_gives_its_place_back_if_they_become_fewer():
@@ -266,6 +273,15 @@ def test_no_call_is_late_where_none_was_answered(clock):
     with slots.slot():
         clock.seconds += 1000
         assert (slots._late(), slots._patience) == (0, None)
+    for usual, patience in ((0.01, 1.0), (0.5, 5.0)):  # ten times as long as usual, and a second at least
+        slots = AdaptiveLimiter(2)
+        call = held(slots, 2)[0]
+        clock.seconds += usual
+        slots.record_success(call)
+        clock.seconds += patience - usual - 0.001
+        assert (slots._patience, slots._late()) == (pytest.approx(patience), 0)
+        clock.seconds += 0.002
+        assert slots._late() == 1
 
 
 def test_calls_that_are_rejected_one_at_a_time_are_sent_at_the_pace_that_is_answered(clock):
@@ -276,6 +292,13 @@ def test_calls_that_are_rejected_one_at_a_time_are_sent_at_the_pace_that_is_answ
         answer(slots, held(slots, 1), rejected=number % 3 > 0)
         slots._next = 0.0
     assert slots.pace == pytest.approx(1, rel=0.2)
+    slots._many, before = 10.0, slots.pace  # fewer rejections for an answer do not make it measured again
+    slots._begin_measure()
+    for rejected in (0, 1, 1, 1):
+        clock.seconds += 1
+        answer(slots, held(slots, 1), rejected=rejected)
+        slots._next = 0.0
+    assert slots.pace == before
     slots._next = clock.seconds
     assert [round(slots._delay(has_turn=False) * slots.pace) for _ in range(3)] == [0, 1, 2]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, permutation_test, ttest_1samp
 
 from langchain_rageval.statistics import PairedDifference, detectable_difference, holm, paired_difference, sign_flip_p
-from langchain_rageval.statistics.paired import Stratum, unpaired_difference
+from langchain_rageval.statistics.paired import Stratum, largest_loss, unpaired_difference
 
 differences = st.lists(st.sampled_from([step / 8 for step in range(-8, 9)]), min_size=1, max_size=15)
 many = st.lists(st.floats(-1, 1), min_size=1, max_size=60)
@@ -124,6 +124,13 @@ def test_no_end_is_beyond_a_possible_difference(span, difference):
     for count in (1, 2, 30):
         found = paired_difference([difference * span] * count, span=span)
         assert -span <= found.low <= difference * span <= found.high <= span
+
+
+def test_equal_pairs_leave_a_little_more_loss_than_the_exact_bound_of_as_many_pairs_without_one():
+    for size in (20, 50, 200, 1000):
+        exact = 1 - 0.025 ** (1 / size)
+        for span in (1.0, 4.0):
+            assert exact <= largest_loss([0.0] * size, span=span) / span <= 1.15 * exact
 
 
 # Several metrics
