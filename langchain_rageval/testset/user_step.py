@@ -54,8 +54,8 @@ class UserStep(CandidateStep):
     in_traces: ClassVar[bool] = False
 
     step: InstanceOf[Runnable[Any, Any]]
-    evolves: bool = False
-    named: bool = True
+    evolves: bool
+    named: bool
     services: Mapping[str, Any] = Field(default_factory=dict)
 
     def __hash__(self) -> int:

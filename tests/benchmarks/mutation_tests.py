@@ -200,13 +200,14 @@ class Map:
                 if file.startswith(folder)
                 else 2
             )
-            keys[test] = (distance, ranks[file], seconds)
+            idle = site.in_function and test not in covering  # may run the line in a subprocess
+            keys[test] = (idle, distance, ranks[file], seconds)
         chosen: dict[str, list[str]] = {}
         spent = 0.0
         for test in sorted(keys, key=keys.__getitem__):
             if spent < budget:
                 chosen.setdefault(test.partition("::")[0], []).append(test)
-                spent += keys[test][2]
+                spent += keys[test][-1]
         return [test for tests in chosen.values() for test in tests], spent, bool(covering)
 
 

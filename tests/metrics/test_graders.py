@@ -28,6 +28,7 @@ from langchain_rageval import (
     rerank_gain,
     span_grader,
 )
+from langchain_rageval.data.instrument import split_digests
 from langchain_rageval.metrics.grading import Grader
 
 
@@ -217,6 +218,12 @@ async def test_a_grader_of_ones_own_serves_every_metric():
     assert ndcg_at(5, Lengths(), gain="linear").invoke(sample).value == pytest.approx(1 / math.log2(3))
     assert (await mrr_at(5, Lengths()).ainvoke(sample)).value == 0.5
     assert mean_grade_at(5, Lengths()).invoke(sample).value == 1.5
+
+    counted = [
+        split_digests(mrr_at(5, Lengths(name="a", **given)).instrument)[1]
+        for given in ({}, {"threshold": 1.0}, {"lowest": 0.0}, {"meaning": "x"})
+    ]
+    assert len(set(counted)) == 4  # how grades count is in the instrument, beside how they are found
 
     class Renamed(Lengths):
         """Has the instrument of its parent."""

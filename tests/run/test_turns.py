@@ -271,6 +271,12 @@ async def test_the_next_call_waits_for_the_end_of_an_abandoned_one(is_async):
     assert (engine.most, engine.calls) == (1, 2)
 
 
+def test_async_methods_that_only_run_sync_ones_in_threads_are_not_called():
+    models = [(Chat, object(), True), (Chat, Engine(), True), (AsyncChat, Engine(), True), (AsyncChat, object(), False)]
+    for kind, client, sync_only in models:
+        assert Judge(kind(client=client))._endpoint._sync_only is sync_only
+
+
 async def test_a_caller_that_is_cancelled_while_it_waits_leaves_the_turn_to_the_next():
     engine = Engine()
     engine.create_chat_completion = lambda _messages: _entered(engine)

@@ -29,6 +29,7 @@ from langchain_core.runnables import chain as chain_of
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_rageval import (
+    Budget,
     Candidate,
     ConfigError,
     OfflineJudge,
@@ -41,6 +42,7 @@ from langchain_rageval.errors import EmptyTestsetError
 from langchain_rageval.steps import Question
 from langchain_rageval.testset import Docstore, conditional, multi_context, question_filter, reasoning, simple
 from langchain_rageval.testset.generator_steps import STEP_NAMES
+from langchain_rageval.testset.user_step import user_step
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 ASKED = Candidate(passages=[passage(0)]).with_question("Что такое поле?", "seed")
@@ -110,6 +112,17 @@ async def test_a_distribution_is_a_list_of_shares_and_runnables(branch, path, ca
     assert testset.counts == {path: 2}
     assert writer.total == 2 * calls
     assert (await generator(writer, [(1, branch)]).agenerate(documents(9), size=2)).rows == testset.rows
+
+
+def test_a_changed_question_is_in_the_history_once():
+    changes = {
+        "same": (lambda given: given.replace(keyphrase="x"), 0),
+        "other": (lambda given: given.replace(question="Что?"), 1),
+        "own trial": (lambda given: given.with_question("Что?", "mine"), 1),
+        "rejected": (lambda given: given.replace(question="Что?").reject("no"), 0),
+    }
+    trials = {name: len(user_step(change).invoke(ASKED).history) - 1 for name, (change, _) in changes.items()}
+    assert trials == {name: count for name, (_, count) in changes.items()}
 
 
 async def test_the_models_of_an_evolution_come_from_the_config():
@@ -541,6 +554,8 @@ def test_the_result_of_an_own_step_is_taken_from_the_journal_until_the_step_chan
     assert (len(first), len(calls)) == (2, 2)
     assert given.generate(docs) == offline({reasoning | counted(calls): 1}, **kept).generate(docs) == first
     assert len(calls) == 2
+    resumed = offline({reasoning | counted(calls): 1}, budget=Budget(calls=1), **kept)
+    assert resumed.generate(docs).rows == first.rows  # what is in the journal needs no room in the budget
     offline({reasoning | counted(calls, version="2"): 1}, **kept).generate(docs)
     assert len(calls) == 4
 

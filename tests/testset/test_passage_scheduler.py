@@ -118,3 +118,14 @@ def test_a_tree_starts_from_a_passage_that_suits_all_its_evolutions():
     for seed in range(10):
         plan = PassageScheduler(passages, branches, seed, lambda one: one.start >= 300, branches)
         assert drawn(plan.next_round()) == {0: 4}
+
+
+def test_a_row_without_attempts_takes_no_place_in_a_new_tree():
+    branches = [simple, reasoning, numbers]
+    plan = PassageScheduler(
+        [passage(n, "С 1900 по 1950.") for n in range(9)], branches * 2, 0, lambda _: True, branches
+    )
+    plan.next_round()
+    plan.rows[1].attempts, plan.given_up[reasoning] = MAX_ATTEMPTS, MAX_ATTEMPTS
+    assert 4 in plan.next_round()
+    assert (plan.rows[1].evolution, plan.rows[4].evolution) == (reasoning, simple)
