@@ -1,11 +1,10 @@
 """Chats as a callback sees them: turns with their history, and conversations sampled as a whole or not at all."""
 
 import asyncio
-import pickle
 import subprocess
 import sys
 import threading
-from collections import defaultdict
+from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +12,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from helpers.chains import Agent, search, with_history
+from helpers.chains import Agent, search
 from helpers.each import each
 from helpers.samples import ANSWER, CONTEXTS, DOCUMENTS, joined, watched, watching, with_callback
 from helpers.scripted import answering, offline_reply
@@ -47,10 +46,6 @@ def chat_graph() -> Any:
 
 def by_messages(text):
     return {"messages": [("human", text)]}
-
-
-def by_input(text):
-    return {"input": text}
 
 
 def turns(rows):
@@ -93,23 +88,18 @@ def test_a_run_without_a_thread_has_no_conversation():
     assert not {"conversation", "turn"} & rows[0].sample.metadata.keys()
 
 
-def sampled_threads(build, given, key, *, threads=40, copies=1, **options):
-    """Return the numbers of scored turns by thread; each turn of every thread has a copy of the callback in turn."""
-    scored: dict[str, int] = defaultdict(int)
-    callback, rows = watching(METRIC, sample_rate=0.5, **options)
-    callbacks = [callback, *(pickle.loads(pickle.dumps(callback)) for _ in range(copies - 1))]
-    chat = build()
-    for turn in range(3):
-        for number in range(threads):
-            config = {"configurable": {key: f"thread-{number}"}, "callbacks": [callbacks[turn % copies]]}
-            chat.invoke(given(f"{number}?"), config)
-    stats = [one.stats() for one in callbacks]
-    for one in callbacks:
-        one.close(None)
-    for row in rows:
-        scored[row.sample.metadata["conversation"]] += 1
-    assert sum(one["seen"] for one in stats) == 3 * threads
-    return dict(scored), sum(one["sampled"] for one in stats)
+def sampled_threads(seed):
+    """Return the numbers of scored turns by thread, of 3 turns of 10 threads."""
+    callback, rows = watching(METRIC, sample_rate=0.5, seed=seed)
+    chat = chat_graph()
+    for _ in range(3):
+        for number in range(10):
+            config = with_callback(callback, configurable={"thread_id": f"thread-{number}"})
+            chat.invoke(by_messages(f"{number}?"), config)
+    stats = callback.stats()
+    callback.close(None)
+    assert (stats["seen"], stats["sampled"]) == (30, len(rows))
+    return Counter(row.sample.metadata["conversation"] for row in rows)
 
 
 def test_sinks_get_the_turns_of_a_conversation_in_their_order():
@@ -133,27 +123,9 @@ def test_sinks_get_the_turns_of_a_conversation_in_their_order():
         assert [sample.metadata["turn"] for sample in found] == [1, 2, 3, 4, 5, 6]
 
 
-@pytest.mark.gate  # quick, with one kind of chat: test_another_seed_samples_other_threads
-@pytest.mark.parametrize(
-    ("build", "given", "key"),
-    [
-        pytest.param(chat_graph, by_messages, "thread_id", id="a graph with a checkpointer"),
-        pytest.param(with_history, by_input, "session_id", id="a chain with a message history", marks=pytest.mark.gate),
-    ],
-)
-def test_a_thread_is_sampled_as_a_whole_or_not_at_all(build, given, key):
-    scored, sampled = sampled_threads(build, given, key)
-    assert set(scored.values()) == {3}
-    assert 10 < len(scored) < 30
-    assert sampled == 3 * len(scored)
-    again, _ = sampled_threads(build, given, key)
-    assert again == scored
-
-
 def test_another_seed_samples_other_threads():
-    first, _ = sampled_threads(chat_graph, by_messages, "thread_id", threads=10)
-    other, _ = sampled_threads(chat_graph, by_messages, "thread_id", threads=10, seed=1)
-    assert set(other.values()) == {3}
+    first, other = sampled_threads(seed=0), sampled_threads(seed=1)
+    assert {*first.values(), *other.values()} == {3}  # each as a whole
     assert first.keys() != other.keys()
 
 

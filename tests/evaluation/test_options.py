@@ -7,7 +7,6 @@ from typing import get_type_hints
 import pytest
 from helpers.each import each
 from helpers.samples import SAMPLE
-from helpers.scripted import recording_judge
 
 from langchain_rageval import (
     HashingEmbeddings,
@@ -15,7 +14,6 @@ from langchain_rageval import (
     RagEvalCallback,
     RetryPolicy,
     TestsetGenerator,
-    aevaluate,
     astream_evaluate,
     evaluate,
     faithfulness,
@@ -73,13 +71,6 @@ def test_a_misspelled_option_raises_before_anything_is_read(function, names):
         f"{function.__name__}() got an unexpected option 'max_concurency'; did you mean 'max_concurrency'? "
         f"Its options: {names}"
     )
-
-
-async def test_a_misspelled_option_of_aevaluate_raises_before_any_call():
-    judge = recording_judge()
-    with pytest.raises(TypeError, match=r"^aevaluate\(\) got an unexpected option 'jurnal'; did you mean 'journal'\?"):
-        await aevaluate([SAMPLE], faithfulness(judge), jurnal="run.db")
-    assert judge.asked == []
 
 
 def test_an_option_like_no_other_raises_without_a_suggestion():
