@@ -333,7 +333,10 @@ class _Describer:
             reduced = reduce(value) if reduce else value.__reduce_ex__(2)
         except Exception as error:
             raise _unreadable(value, place) from error
-        return reduced if isinstance(reduced, str) else {"made_by": self.described([*map(_listed, reduced)], place)}
+        if isinstance(reduced, str):
+            return reduced
+        parts = [list(part) if isinstance(part, Iterator) else part for part in reduced]  # can be read only once
+        return {"made_by": self.described(parts, place)}
 
     def _class(self, kind: type, place: str, *, as_value: bool) -> Any:
         """Return the name; for a class of the user also its code and attributes, those of its bases included."""
@@ -489,11 +492,6 @@ def _readable(text: str) -> str:
     clean = mask_random_segments(text, lambda segment: f"***{content_digest(segment)[:8]}")
     clean = mask_keys(clean, lambda match: f"***{content_digest(match[0])[:8]}")
     return clean if len(clean) <= _LONGEST_TEXT else f"{clean[:_LONGEST_TEXT]}… ({content_digest(clean)})"
-
-
-def _listed(part: Any) -> Any:
-    """Return an iterator of pickle's, which can be read only once, as a list."""
-    return list(part) if isinstance(part, Iterator) else part
 
 
 def _is_plain_binding(kind: type[BaseModel]) -> bool:

@@ -253,13 +253,23 @@ class RagEvalCallback(ChainEvents):
         return is_sampled
 
     def _end_tree(self, root: RootRun, inputs: Any, outputs: Any, *, is_complete: bool) -> None:
-        """Submit a run that has ended for scoring. Its outputs are copied, since the caller may change them."""
+        """Submit a run that has ended for scoring, if there is room; copy its outputs, which may change."""
         if root.is_undecided and not self._decide(root):
             return
-        if is_complete:
-            _submit(self._pipeline, root, inputs, outputs)
-        else:
+        if not is_complete:
             self._pipeline.count(failed=1, broken_off=1)
+            return
+        seconds, span = round(time.monotonic() - root.started, 6), span_in(root.metadata) or current_span()
+        metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds, **span}
+        if root.thread_id is not None:
+            metadata[CONVERSATION] = root.thread_id
+
+        def prepare() -> Callable[[], Sample | None]:
+            if self._options.extract is not None and root.record is not None:
+                return partial(_extract, self._options.extract, root.record)
+            return partial(read_chain_run, root, snapshot(inputs), snapshot(outputs))
+
+        self._pipeline.submit(metadata, prepare)
 
     def _log_event_error(self, error: Exception) -> None:
         self._pipeline.log_once("an event could not be handled", error)
@@ -281,22 +291,6 @@ _instances: WeakSet[RagEvalCallback] = WeakSet()
 
 if hasattr(os, "register_at_fork"):  # a forked child has none of the parent's threads
     os.register_at_fork(after_in_child=lambda: [*map(RagEvalCallback._reset, list(_instances))])
-
-
-def _submit(pipeline: ScoringPipeline, root: RootRun, inputs: Any, outputs: Any) -> None:
-    """Submit a run that has ended for scoring, if there is room for it."""
-    seconds = round(time.monotonic() - root.started, 6)
-    span = span_in(root.metadata) or current_span()
-    metadata = {"run_id": str(root.run_id), "run_name": root.name, "seconds": seconds, **span}
-    if root.thread_id is not None:
-        metadata[CONVERSATION] = root.thread_id
-
-    def prepare() -> Callable[[], Sample | None]:
-        if pipeline.options.extract is not None and root.record is not None:
-            return partial(_extract, pipeline.options.extract, root.record)
-        return partial(read_chain_run, root, snapshot(inputs), snapshot(outputs))
-
-    pipeline.submit(metadata, prepare)
 
 
 def _extract(extract: Extract, record: RunRecord) -> Sample | None:

@@ -79,7 +79,12 @@ class WorkerQueue(Generic[T]):
             self._n_items += 1
             self._waiting.append(item)
         if needs_worker:
-            self._start_worker()
+            try:
+                Context().run(self._threads.submit, self._work)
+            except RuntimeError as error:  # the system has no more threads, or the interpreter is shutting down
+                with self._changed:
+                    self._n_active -= 1
+                _LOG.warning("no thread could be started to score or deliver: %s", error)
         return True
 
     def clear(self) -> list[T]:
@@ -88,14 +93,6 @@ class WorkerQueue(Generic[T]):
             waiting, self._waiting = list(self._waiting), deque()
             self._n_items -= len(waiting)
             return waiting
-
-    def _start_worker(self) -> None:
-        try:
-            Context().run(self._threads.submit, self._work)
-        except RuntimeError as error:  # the system has no more threads, or the interpreter is shutting down
-            with self._changed:
-                self._n_active -= 1
-            _LOG.warning("no thread could be started to score or deliver: %s", error)
 
     def _work(self) -> None:
         in_worker.set(True)

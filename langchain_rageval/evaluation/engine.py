@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from concurrent.futures import wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -228,28 +228,27 @@ class Evaluation(Job):
         left_out = left_out if task.number < self.own else self._audit_left_out
         left_out.extend((task.pending.index, name) for name in self._names[task.number])
 
-    def _admit(self, task: Task) -> AbstractContextManager[Run | None]:
-        """Return a context manager that gives the run for a task, or None if the task is left out.
+    @contextmanager
+    def _admit(self, task: Task) -> Iterator[Run | None]:
+        """Give the run for a task, or None if the task is left out.
 
         It is left out if its judge is not called any more, or if it does not fit the budget.
         """
+        run = task.pending.run
         if self._is_unavailable(self._endpoints[task.number]):
             self._leave_out(self._not_asked, task)
-            return nullcontext(None)
-        return self._within_budget(task) if self.run.governor.budget else nullcontext(task.pending.run)
-
-    @contextmanager
-    def _within_budget(self, task: Task) -> Iterator[Run | None]:
-        reserved = self._reserve(task)
-        if reserved is None:
+            yield None
+        elif not self.run.governor.budget:
+            yield run
+        elif (reserved := self._reserve(task)) is None:
             self._leave_out(self.left_out, task)
             yield None
-            return
-        run = task.pending.run.metered()
-        try:
-            yield run
-        finally:
-            self._settle(task, reserved, Cost.of(run.meter.usage, run.meter.unreported))
+        else:
+            run = run.metered()
+            try:
+                yield run
+            finally:
+                self._settle(task, reserved, Cost.of(run.meter.usage, run.meter.unreported))
 
     def _reserve(self, task: Task) -> Cost | None:
         """Return the reserved cost of a task; None if it does not fit the budget."""

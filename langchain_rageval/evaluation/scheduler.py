@@ -211,7 +211,8 @@ class Scheduler:
 
     def _longest_first(self, groups: list[TaskGroup]) -> list[TaskGroup]:
         """Sort the last tasks by their number of sequential calls, so that the longest ones start first."""
-        return sorted(groups, key=lambda group: self._depths[group[0].number], reverse=True)
+        depths = [sum(len(sequential_steps(part)) for part in parts) for parts in self._parts]
+        return sorted(groups, key=lambda group: depths[group[0].number], reverse=True)
 
     def _stops_reading(self, samples: Any) -> bool:
         """Return True if the budget is spent or no judge is left, and the source may be endless."""
@@ -254,11 +255,6 @@ class Scheduler:
     def _own_groups(self) -> list[list[int]]:
         """The groups without the metrics of an audit."""
         return [numbers for numbers in self._groups if numbers[0] < self.own]
-
-    @cached_property
-    def _depths(self) -> list[int]:
-        """Number of sequential model calls of each metric."""
-        return [sum(len(sequential_steps(part)) for part in parts) for parts in self._parts]
 
     @cached_property
     def _parts(self) -> list[list[Metric]]:
