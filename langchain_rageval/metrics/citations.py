@@ -180,17 +180,17 @@ def _markers(answer: str, sample: Sample) -> Iterator[tuple[int, int, list[Citat
             names.setdefault(name.casefold(), set()).add(number)
     for match in _IN_BRACKETS.finditer(answer) if names else ():
         inner = match[0].casefold()
-        cites = [frozenset(numbers) for name, numbers in names.items() if _holds_word(inner, name)]
+        cites = [
+            frozenset(numbers)
+            for name, numbers in names.items()
+            if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", inner)
+        ]
         found += [(*match.span(), cites)] if cites else []
     last = 0
     for start, end, cites in sorted(found, key=lambda marker: marker[:2]):
         if start >= last:
             yield start, end, cites
             last = end
-
-
-def _holds_word(text: str, name: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 def _numbered(text: str) -> list[Citation]:

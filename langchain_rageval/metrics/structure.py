@@ -304,7 +304,11 @@ def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]
     """
     parts = {part.name: part.provenance for part in metrics_in(metric)}
     if not parts:
-        return {names_of(metric)[0]: _instrument_of(metric)}
+        try:
+            whole = {"steps": [describe_step(metric)], "package": __version__}  # type: ignore[arg-type]
+        except NotDescribable as error:
+            return {names_of(metric)[0]: Instrument.of(None, None, str(error))}
+        return {names_of(metric)[0]: Instrument.of(whole, whole)}
     in_front, chosen = list(runnables_in_front(metric)), _configurable(metric)
     return {name: _with_front(part, in_front, chosen) for name, part in parts.items()} if in_front or chosen else parts
 
@@ -358,14 +362,6 @@ def runnables_in_front(metric: AnyScorer) -> Iterator[Runnable[Any, Any]]:
     for inner in inner_models(metric):
         if inner is not metric:
             yield from runnables_in_front(inner)
-
-
-def _instrument_of(runnable: Any) -> Instrument:
-    try:
-        whole = {"steps": [describe_step(runnable)], "package": __version__}
-    except NotDescribable as error:
-        return Instrument.of(None, None, str(error))
-    return Instrument.of(whole, whole)
 
 
 def _with_front(instrument: Instrument, in_front: list[Runnable[Any, Any]], chosen: dict[str, Any]) -> Instrument:

@@ -113,7 +113,8 @@ class GradeRelevance(_ChunkStep, GradeStep):
         """
         sample: Sample = state["sample"]
         texts = sample.contexts or []
-        worded = [text for text in sorted({*texts}, key=_digest) if NumberedContexts.of([text]).sentences]
+        by_digest = sorted({*texts}, key=lambda text: hashlib.sha256(text.encode()).digest())
+        worded = [text for text in by_digest if NumberedContexts.of([text]).sentences]
         groups = [[text] for text in worded] if self.pointwise else [worded]
         items = [numbered_items(group, "context", self.labels) for group in groups]
         shown = [NumberedContexts.of(group) for group in groups]
@@ -154,10 +155,6 @@ def grade_relevance(judge: JudgeLike, *, scale: tuple[int, int], pointwise: bool
 def _worded(contexts: NumberedContexts) -> tuple[int, ...]:
     """Return the numbers of the chunks that have sentences."""
     return tuple(dict.fromkeys(line.chunk for line in contexts.lines if line.sentence))
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
 
 
 NEEDED, NOT_NEEDED = "needed", "not needed"

@@ -44,10 +44,8 @@ class CompareTexts(Stage[State]):
         yield from ()
         one, others = self.pairs(state)
         one, others = normalize_text(one), [normalize_text(other) for other in others]
-        return state | {"similarities": [self._similarity(one, other) for other in others]}
-
-    def _similarity(self, one: str, other: str) -> float:
-        return 1.0 if one == other else min(1.0, float(self.measure(one, other)))
+        similarities = [1.0 if one == other else min(1.0, float(self.measure(one, other))) for other in others]
+        return state | {"similarities": similarities}
 
 
 def compare_texts(measure: TextMeasure, pairs: TextSelector, *, source: str) -> Stage[State]:

@@ -57,15 +57,14 @@ def new_facts(question: str, source: str) -> list[str]:
     known_numbers = {"1", *_numbers(source), *numbers_of(source), *in_words}
     numbers = [number for number in _numbers(question) if number not in known_numbers]
     stems = {stem_of(word) for word in words}
-    question = _COMPOUND.sub(lambda match: _joined_if_known(match[0], words), question)
+
+    def joined_if_known(compound: re.Match[str]) -> str:  # "Wi-Fi" beside "wifi"
+        plain = compound[0].replace("-", "")
+        return plain if plain.casefold() in words else compound[0]
+
+    question = _COMPOUND.sub(joined_if_known, question)
     names = [name for name in _names(question, source) if not _is_known(name, words, stems)]
     return list(dict.fromkeys([*names, *numbers]))
-
-
-def _joined_if_known(compound: str, words: set[str]) -> str:
-    """Return a compound without its hyphens if it is among the words: "Wi-Fi" beside "wifi"."""
-    joined = compound.replace("-", "")
-    return joined if joined.casefold() in words else compound
 
 
 def _numbers(text: str) -> list[str]:

@@ -220,7 +220,7 @@ class Step:
         if not (isinstance(answer, type) and issubclass(answer, BaseModel)):
             raise ConfigError(f"a step takes the pydantic class of its answer, got {answer!r}")
         self.answer = answer
-        self.name = _snake_case(answer.__name__) if name is None else name
+        self.name = _WORD_START.sub("_", answer.__name__).strip("_").lower() if name is None else name
         self.result_name = self.name if key is None else key  # the value of an attribute `key` would count as a secret
         if not self.name or not self.result_name:
             raise ConfigError(f"name and key of the step for {answer.__name__} must not be empty")
@@ -457,7 +457,3 @@ def _step_prompts(
     for prompt in own.prompts.values():
         check_examples(name, prompt, answer)
     return own
-
-
-def _snake_case(name: str) -> str:
-    return _WORD_START.sub("_", name).strip("_").lower()

@@ -84,7 +84,12 @@ def _assert_all(
     sample: Sample, scores: Mapping[str, Score], limits: Mapping[str, float], missing: Missing, findings: int
 ) -> None:
     __tracebackhide__ = True
-    passed = {name: _passes(sample, score, limits[name], missing) for name, score in scores.items()}
+    passed = {}
+    for name, score in scores.items():
+        if (value := value_of(sample, score)) is None:
+            passed[name] = missing == "pass" and score.failure is None
+        else:
+            passed[name] = reaches(value, limits[name], score.direction)
     if all(passed.values()):
         return
     failed = len(passed) - sum(passed.values())
@@ -95,23 +100,13 @@ def _assert_all(
     raise AssertionError("\n".join([head, *lines]))
 
 
-def _passes(sample: Sample, score: Score, limit: float, missing: Missing) -> bool:
-    if (value := value_of(sample, score)) is None:
-        return missing == "pass" and score.failure is None
-    return reaches(value, limit, score.direction)
-
-
 def _format_score(score: Score, limit: float, passed: bool, findings: int) -> str:
     value = "no value" if score.value is None else f"{score.value:.3f}"
     threshold = f"at {'least' if score.direction == 'higher' else 'most'} {limit:g}"
     line = f"  {'passed' if passed else 'FAILED'} {score.metric} {value}, {threshold}: {score.comment}"
-    return line if passed else " | ".join([line, *map(_format_finding, _worst_findings(score, findings))])
-
-
-def _worst_findings(score: Score, most: int) -> list[Finding]:
-    """Return at most `most` findings with a bad verdict, worst first."""
     bad = [finding for finding in score.findings if finding.verdict in _WORST_FIRST]
-    return sorted(bad, key=lambda finding: _WORST_FIRST.index(finding.verdict))[:most]
+    worst = sorted(bad, key=lambda finding: _WORST_FIRST.index(finding.verdict))[:findings]
+    return line if passed else " | ".join([line, *map(_format_finding, worst)])
 
 
 def _format_finding(finding: Finding) -> str:

@@ -291,7 +291,10 @@ class _Runs:
         """Score three samples, the first with hostile replies, by the metric and another one."""
         judge = self._hostile_judge(behaviour, marker=_MARKER)
         samples = list(islice(vary_sample(self.sample.model_dump(exclude={"id"}, exclude_none=True)), 3))
-        metrics = [self.build_metric(judge), RunnableLambda(_score_one, name=_OTHER)]
+        other: Runnable[Any, Score] = RunnableLambda(
+            lambda _: Score(metric=_OTHER, aspect="answer", value=1.0), name=_OTHER
+        )
+        metrics = [self.build_metric(judge), other]
         return _run(entry_point, metrics, samples, judge, timeout=_MOST_SECONDS), judge
 
     def problems(self, entry_point: str, behaviour: str, **options: Any) -> Iterator[str]:
@@ -336,18 +339,13 @@ class _Runs:
                 f"{score.metric} {_outcome_in_words(score)} after an invalid reply, but another value or none after a "
                 f"valid one: content was guessed; {_CHECK_THE_REPLY}"
             )
-        low, high = self._range_of(score.metric)
+        parts = metrics_in(self.build_metric(self._hostile_judge("")))
+        low, high = next((part.range for part in parts if part.name == score.metric), (-math.inf, math.inf))
         if score.value is not None and not low <= score.value <= high:
             yield f"{score.metric} {_outcome_in_words(score)}, outside of its range from {low:g} to {high:g}"
 
     def _valid_scores(self) -> list[Score]:
         return self.run("evaluate", "")[0].scores
-
-    def _range_of(self, name: str) -> tuple[float, float]:
-        """Return the range that the metric declares, without bounds if it declares none."""
-        parts = metrics_in(self.build_metric(self._hostile_judge("")))
-        low, high = next((part.range for part in parts if part.name == name), (-math.inf, math.inf))
-        return low, high
 
 
 def _run(entry_point: str, metric: Any, samples: list[Any], judge: HostileJudge, **options: Any) -> _Outcome:
@@ -398,10 +396,6 @@ def _problems_of_failure(metric: str, failure: Failure, judge: HostileJudge) -> 
         yield f"{metric} failed with {shown}, which does not say what the judge did wrong: {_CHECK_THE_REPLY}"
     if not failure.message.strip():
         yield f"{metric} failed with {failure.error} without a message: say what the judge did wrong"
-
-
-def _score_one(_sample: Any) -> Score:
-    return Score(metric=_OTHER, aspect="answer", value=1.0)
 
 
 def _content(score: Score) -> dict[str, Any]:

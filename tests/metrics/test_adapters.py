@@ -31,7 +31,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import END, START, StateGraph
 from openevals.exact import exact_match
 
-from langchain_rageval import Judge, OfflineJudge, SampleError, Score, faithfulness, suite
+from langchain_rageval import Judge, OfflineJudge, SampleError, Score, evaluate, faithfulness, suite
 from langchain_rageval.prompts.answer_schemas import Statements, Verdict
 
 metric = faithfulness(OfflineJudge())
@@ -336,3 +336,11 @@ def test_a_failure_does_not_repeat_the_key_that_a_server_quotes(openai_server, c
     assert feedback["score"] is None
     assert "Incorrect credentials provided" in feedback["comment"]
     assert SECRET not in str(feedback)
+
+
+def test_two_choices_of_one_configurable_judge_do_not_share_their_answers():
+    judge = configurable_judge()
+    kind = faithfulness(judge, name="kind")
+    strict = faithfulness(judge, name="strict").with_config(configurable={"llm": "strict"})
+    scores = evaluate([SAMPLE], [kind, strict], progress=False).rows[0].scores
+    assert {name: score.value for name, score in scores.items()} == {"kind": 1.0, "strict": 0.0}

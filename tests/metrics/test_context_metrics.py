@@ -391,3 +391,9 @@ def test_a_share_counts_the_best_label_and_no_agreement_in_any_order(name, data)
         number = share({"sample": SAMPLE, under: [*found, agreement]}).number
         assert number == given_labels.count(labels[0]) / len(given_labels)
         assert (number == 1.0) is (set(given_labels) == {labels[0]})
+
+
+def test_weighting_by_rank_is_of_the_ranking_and_plain_of_the_context():
+    metrics = [context_precision(scripted(), weighting=weighting) for weighting in ("rank", "plain")]
+    aspects = [(metric.name, metric.aspect, metric.direction) for metric in metrics]
+    assert aspects == [("context_precision", "ranking", "higher"), ("context_precision", "context", "higher")]

@@ -228,3 +228,12 @@ def test_a_journal_finds_the_score_of_a_turn_and_not_that_of_another_history(tmp
     assert REQUESTS == []
     run([SECOND.model_copy(update={"history": SECOND.history[:1]})])
     assert len(rewrites()) == 1
+
+
+def test_the_reducer_gets_the_sample_with_its_own_question(judge):
+    step = Step(Polite, prompts=PROMPT, reads=("question",), offline=lambda _: Polite(polite=True))
+    own = Metric(
+        "own", aspect="x", reads={"question"}, steps=step(judge), reduce=lambda s: Value(1.0, s["sample"].question)
+    )
+    assert own.invoke(SECOND).reason == ORIGINAL
+    assert len(rewrites()) == 1

@@ -257,3 +257,11 @@ def test_a_local_function_is_pickled_with_its_code_by_cloudpickle():
         return len(sample.answer) / 100
 
     assert pickle.loads(cloudpickle.dumps(own)).invoke(ASKED).value == 0.1
+
+
+def test_the_range_is_checked_and_may_be_the_users():
+    assert scored(lambda _: 12, name="words", range=(0, 100)).value == 12.0
+    with pytest.raises(ConfigError) as raised:
+        scored(lambda _: 12, name="words")
+    expected = "words gave 12, not a finite number from 0 to 1"
+    assert str(raised.value) == f"{expected}: correct its function, or declare its range with range=(lowest, highest)"

@@ -18,7 +18,9 @@ from langchain_rageval import (
     chrf,
     claim_metrics,
     context_precision,
+    label_grader,
     noise_sensitivity,
+    rerank_gain,
     rouge,
 )
 
@@ -28,6 +30,7 @@ CORRECTNESS = partial(answer_correctness, JUDGE, VECTORS)
 RELEVANCE = partial(answer_relevance, JUDGE, VECTORS)
 CRITIQUE = partial(aspect_critique, JUDGE)
 CLAIMS = partial(claim_metrics, JUDGE)
+GAIN = partial(rerank_gain, label_grader(), RATER)
 
 WEIGHTS = "weights must be two numbers of at least 0, for F and for the similarity, not both 0; got"
 REFUSED = [
@@ -67,6 +70,8 @@ REFUSED = [
     (CLAIMS, "name", [""], "name must be the prefix of the scores' names, got an empty string"),
     (CLAIMS, "verifier", ["nli"], "a verifier is a BaseCrossEncoder, or an NliVerifier of one; got str"),
     (partial(noise_sensitivity, JUDGE), "mode", ["all"], "mode must be one of relevant, irrelevant, got"),
+    (GAIN, "gain", ["log"], "gain must be one of exp2, linear, got"),
+    (GAIN, "k", [0], "k must be a whole number of at least 1"),
     (rouge, "variant", ["rougeLsum", "L", None], "variant must be one of rougeL, rouge1,"),
     (rouge, "of", ["f1"], "of must be one of fmeasure, precision, recall, got"),
     (bleu, "tokenize", ["ja-mecab", "spm", None, ""], "tokenize must be one of auto, 13a, intl, zh, char, got"),
@@ -92,6 +97,7 @@ APART = [
     (partial(CRITIQUE, "coherence"), [{}, {"definition": "x"}, {"definition": "y"}]),
     (CRITIQUE, [{"aspect": name, "definition": "x"} for name in ("coherence", "tone")]),
     (rouge, [{"variant": f"rouge{n}", "of": of} for n in (*"1234", "L") for of in ("precision", "recall", "fmeasure")]),
+    (partial(noise_sensitivity, JUDGE), [{}, {"mode": "irrelevant"}, {"attribution": "per_chunk"}]),
     (bleu, [{}, {"tokenize": "13a"}]),
     (chrf, [{"word_order": order} for order in (0, 1, 2)]),
 ]
@@ -103,5 +109,6 @@ def test_the_instrument_tells_the_options_of_a_metric_apart(build, options):
     assert build(**options[0]).instrument == build(**options[0]).instrument
 
 
-def test_weights_may_be_a_list():
+def test_weights_may_be_a_list_and_a_part_of_weight_0_needs_no_model():
+    assert answer_correctness(None, VECTORS, weights=(0, 1)).judges == []
     assert CORRECTNESS(weights=[0.75, 0.25]).instrument == CORRECTNESS().instrument

@@ -9,11 +9,13 @@ from pydantic import Field
 from langchain_rageval import (
     ConfigError,
     HashingEmbeddings,
+    OfflineJudge,
     Report,
     Sample,
     aevaluate,
     cross_encoder_grader,
     evaluate,
+    id_grader,
     label_grader,
     llm_grader,
     ndcg_at,
@@ -178,3 +180,21 @@ def test_another_cutoff_is_had_from_a_report_without_a_call(tmp_path):
 def test_what_cannot_rerank_is_refused(reranker):
     with pytest.raises(ConfigError, match="reranker must be a LangChain BaseCrossEncoder or BaseDocumentCompressor"):
         rerank_gain(label_grader(), reranker)
+
+
+def test_equal_scores_keep_the_retrievers_order():
+    scores = rerank_gain(label_grader(), PairScores(lambda *_: 1.0)).invoke(LABELLED)
+    assert scores["gain"].value == 0.0
+
+
+def test_nothing_retrieved_is_zero_without_a_call():
+    compressor = Compressor(order=by_length)
+    scores = rerank_gain(llm_grader(OfflineJudge()), compressor).invoke({"question": "Where is it?", "contexts": []})
+    assert {(score.value, score.reason) for score in scores.values()} == {(0.0, "Nothing was retrieved.")}
+    assert compressor.calls == []
+
+
+def test_a_question_that_no_chunk_answers_is_unscored():
+    sample = LABELLED.model_copy(update={"reference_context_ids": []})
+    scores = rerank_gain(id_grader(), BY_LENGTH).invoke(sample)
+    assert {score.unscored for score in scores.values()} == {"no chunk is known to be relevant"}

@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import MappingProxyType
 
 import pytest
 from helpers.each import each
@@ -384,3 +385,9 @@ def test_contexts_are_numbered_once_for_all_who_read_them_unless_they_are_long()
     long = ["One. " * 10_000]
     assert NumberedContexts.of(long) == NumberedContexts.of(long)
     assert NumberedContexts.of(long) is not NumberedContexts.of(long)
+
+
+def test_inputs_may_be_any_mapping():
+    given = {"question": "Как?", "more": MappingProxyType({"note": "half \ud83d"})}
+    asked = human(request(inputs=MappingProxyType(given)))
+    assert read_inputs(asked) == {"question": "Как?", "more": {"note": "half \ufffd"}}

@@ -186,3 +186,19 @@ def test_the_majority_of_the_draws_holds_for_each_statement_and_its_rate_is_told
     assert [(f.number, f.text, f.verdict) for f in findings if f.kind == "agreement"] == [
         (1, "a", "0.67"), (1, "c", "0.67"), (2, "d", "0.67"),
     ]  # fmt: skip
+
+
+def test_over_slices_a_contained_reference_counts_before_a_contradiction_and_that_before_nothing():
+    nothing, contains = classification(extra={1: []}, fn=[1]), classification(extra={1: [1]})
+    wrong = classification(fp=[1], fn=[1])
+    for by_slice, expected in (
+        ({"c": nothing, "d": wrong}, ("FP", [])),
+        ({"c": wrong, "d": nothing}, ("FP", [])),
+        ({"c": nothing, "d": contains}, ("extra", ["2"])),
+        ({"c": contains, "d": wrong}, ("extra", ["1"])),
+    ):
+        judge = answering(
+            lambda messages, by=by_slice: by[read_inputs(human_of(messages))["reference_statements"][0]["text"]]
+        )
+        first, *_ = found(Judge(judge, max_statements=1), "a", "cd")
+        assert (first.verdict, first.cites) == expected

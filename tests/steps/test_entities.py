@@ -110,3 +110,17 @@ def test_slices_and_windows_find_what_one_call_finds():
     assert verdicts(Judge(parts, max_statements=3, max_context_tokens=5)) == expected
     assert [f.verdict for f in expected] == ["found", "found", "found", "not found"]
     assert (len(whole.asked), len(parts.asked)) == (1, 2 * 3)
+
+
+def test_evidence_of_windows_is_united():
+    sample = SAMPLE_OF_FIND_ENTITIES.model_copy(update={"contexts": ["Anna came. Anna left.", "Anna stayed."]})
+    (finding,) = verdicts(Judge(answering(finding_by_string), max_context_tokens=5), ["Anna"], sample)
+    assert finding.cites == ["1.1", "1.2", "2.1"]
+
+
+def test_each_draw_is_a_call_and_the_majority_holds_with_its_evidence():
+    judge = scripted(found_in({1: ["1.1"]}), found_in({1: ["1.2"], 2: ["1.2"]}), found_in({3: ["2.1"]}))
+    findings = verdicts(Judge(judge, draws=3))
+    assert told(findings) == [("found", ["1.1", "1.2"]), *[("not found", [])] * 3]
+    agreements = [(f.number, f.text, f.verdict) for f in findings if f.kind == "agreement"]
+    assert agreements == [(1, "Anna", "0.67"), (2, "Bert", "0.67"), (3, "Carl", "0.67"), (4, "Dora", "1.00")]

@@ -161,3 +161,8 @@ def test_equal_references_are_extracted_once():
     state = extracted(judge, "reference", Sample(question="?", references=["same", "same"]))
     assert state["statements_by_reference"] == [["a"], ["a"]]
     assert state["reference_statements"] == ["a"]
+
+
+def test_statements_are_trimmed_and_blank_and_repeated_ones_dropped():
+    judge = scripted(statements(" a ", "", "  ", "b", "a"))
+    assert extracted(judge, "answer")["answer_statements"] == ["a", "b"]

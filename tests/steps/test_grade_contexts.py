@@ -198,6 +198,13 @@ def test_a_chunk_without_a_grade_on_the_scale_is_asked_about_again_alone_numbere
 # Votes and windows
 
 
+@each(("votes", "median"), [((0, 3, 2), "2"), ((4, 0, 0), "0"), ((4, 3, 0), "3")])
+def test_of_several_votes_the_median_grade_holds(votes, median):
+    judge = Judge(scripted(*(relevance({1: grade}) for grade in votes)), draws=3)
+    state = {"sample": Sample(question="q", contexts=["One."])}
+    assert llm_grader(judge).invoke(state)["grades"][0].verdict == median
+
+
 def test_a_chunk_cut_by_a_window_gets_the_best_grade_of_its_parts():
     def answer(messages):
         return relevance({1: 4 if "Six" in human_of(messages) else 1})
@@ -320,3 +327,13 @@ def test_long_contexts_go_out_in_windows_and_what_any_of_them_needs_is_needed():
 def test_a_sentence_of_another_window_is_asked_again():
     judge = scripted(needed("2.1"), needed("1.1"), needed())
     assert chosen(found_of_select_sentences(Judge(judge, max_context_tokens=8))) == ["1.1"]
+
+
+def test_the_majority_of_the_draws_holds_for_each_sentence_and_its_rate_is_told():
+    replies = [needed("1.1", "1.2", reason="x"), needed("1.1", reason="y"), needed("1.3", reason="z")]
+    findings = found_of_select_sentences(Judge(scripted(*replies), draws=3), CONTEXTS_OF_SELECT_SENTENCES[:1])
+    assert chosen(findings) == ["1.1"]
+    assert findings[0].reason == "x y"
+    assert [(f.kind, f.number, f.text, f.verdict) for f in findings[3:]] == [
+        ("agreement", 1, "First.", "0.67"), ("agreement", 2, "Second.", "0.67"), ("agreement", 3, "Third.", "0.67"),
+    ]  # fmt: skip

@@ -8,7 +8,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel
 
-from langchain_rageval import ConfigError, Judge, Metric, Prompt, Value, evaluate
+from langchain_rageval import ConfigError, Judge, Metric, Prompt, PromptSet, Value, evaluate
 from langchain_rageval.run.run import Run
 from langchain_rageval.steps.judge_step import JudgeStep
 
@@ -157,3 +157,10 @@ def test_a_step_shows_its_name_and_no_secret():
     step = JudgeStep(TONE, Keyed(replies=[AIMessage("x")]), Tone, name="tone")
     assert repr(step).startswith("tone(Judge(")
     assert "sk-very-secret" not in repr(step) + str(step) + repr(step.judge)
+
+
+def test_what_surrounds_a_users_prompt_is_in_the_language_of_the_question():
+    judge = scripted(POLITE)
+    JudgeStep(TONE, judge, Tone).invoke({**STATE, "question": "Как застраховать баню?"})
+    assert human_of(judge.asked[0]).startswith("## Контексты\n")
+    assert judge.asked[0][0].text == PromptSet.default("ru").common.system

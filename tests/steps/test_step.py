@@ -472,3 +472,10 @@ def test_a_prompt_set_in_a_language_of_the_users_takes_the_steps_prompt_in_it(tm
     (tmp_path / "de" / "common.yaml").unlink()
     prompts = PromptSet.load(tmp_path / "de", steps=[step])
     assert "Bewerte sie." in message_of(step, SAMPLE, prompts=prompts)
+
+
+def test_name_and_key_may_be_given():
+    step = Step(Politeness, prompts=ONE, reads=("answer",), name="rate", key="tone")
+    assert step(scripted(KIND)).invoke({"sample": SAMPLE}) == {"sample": SAMPLE, "tone": KIND}
+    assert step(scripted()).get_name() == "rate"
+    assert Step(Politeness, prompts=ONE, reads=("answer",), name="rate").key == "rate"

@@ -175,3 +175,11 @@ def test_criteria_of_other_names_in_the_prompts_are_refused():
         "the criteria of the judge's prompts must be named correctness, completeness, readability, got tone; pass "
         "other criteria as rubric(judge, criteria=[...])"
     )
+
+
+def test_criteria_of_the_user_are_not_replaced_by_those_of_the_prompts():
+    judge = scripted(graded(tone=3))
+    own = [{"name": "tone", "description": "Whether it is kind.", "grades": {0: "Rude.", 3: "Kind."}}]
+    metric = rubric(Judge(judge, prompts=translate_prompts(translating(), "de")), own)
+    metric.invoke({"question": "Wann?", "answer": "Morgen."})
+    assert [item["description"] for item in judge.inputs[0]["criteria"]] == ["Whether it is kind."]

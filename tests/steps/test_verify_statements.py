@@ -269,3 +269,11 @@ def test_of_chunks_the_strongest_verdict_counts_and_the_lowest_agreement():
     chunks, findings = zip(of(1, "absent", "0.5"), of(2, "absent", "1"), strict=True)
     verdict, agreement = _merge_chunks(chunks, findings)
     assert (verdict.verdict, verdict.cites, agreement.reason) == ("absent", [], "[1] 2 of 3")
+
+
+def test_equal_slices_under_different_numbers_keep_their_numbers():
+    judge = answering(by_text)
+    findings = found(Judge(judge, max_statements=2), *"abab")
+    assert [(finding.number, finding.text, finding.reason) for finding in findings] == [
+        (1, "a", "a"), (2, "b", "b"), (3, "a", "a"), (4, "b", "b"),
+    ]  # fmt: skip
