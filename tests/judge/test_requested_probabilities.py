@@ -94,10 +94,3 @@ def test_a_server_that_refuses_is_asked_without_and_the_report_says_so(status, m
     assert note.endswith(
         " returned no token log-probabilities: its verdicts have no probabilities and count as certain."
     )
-
-
-def test_a_server_that_ignores_the_request_gives_plain_verdicts_and_a_note():
-    with OpenAIServer(offline) as server:
-        report = evaluate([SAMPLE], aspect_critique(judge_of(server), "coherence"), **ONCE)
-    assert report.rows[0].scores["coherence"].findings[0].probability is None
-    assert [note for note in report.notes if "returned no token log-probabilities" in note]

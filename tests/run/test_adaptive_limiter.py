@@ -14,23 +14,6 @@ from helpers.waiting import PATIENCE, auntil, until
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter
 
 
-class Holders:
-    """Who holds a slot now, and the most that ever did."""
-
-    def __init__(self):
-        self._lock = threading.Lock()
-        self.now = self.most = 0
-
-    def come(self):
-        with self._lock:
-            self.now += 1
-            self.most = max(self.most, self.now)
-
-    def go(self):
-        with self._lock:
-            self.now -= 1
-
-
 def test_idle_slots_are_neither_held_nor_waited_for():
     slots = AdaptiveLimiter(2)
     assert slots.idle == 2
@@ -441,23 +424,24 @@ def test_without_a_limit_or_with_a_single_slot_nothing_is_reduced():
 
 
 async def test_threads_and_a_loop_share_slots_that_shrink_and_grow():
-    slots, holders = AdaptiveLimiter(8), Holders()
+    slots, holders, most = AdaptiveLimiter(8), set(), []
 
     def report(call, number):
+        holders.discard(call)
         (slots.record_success if number % 2 else slots.record_rejection)(call)
 
     def in_thread(number):
         with slots.slot() as call:
-            holders.come()
+            holders.add(call)
+            most.append(len(holders))
             time.sleep(0.001)
-            holders.go()
             report(call, number)
 
     async def on_loop(number):
         async with slots.slot() as call:
-            holders.come()
+            holders.add(call)
+            most.append(len(holders))
             await asyncio.sleep(0.001)
-            holders.go()
             report(call, number)
 
     threads = [threading.Thread(target=in_thread, args=(number,)) for number in range(60)]
@@ -466,6 +450,6 @@ async def test_threads_and_a_loop_share_slots_that_shrink_and_grow():
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(on_loop(number) for number in range(60)))
         await asyncio.to_thread(lambda: [thread.join() for thread in threads])
-    assert holders.now == len(slots._holders) == len(slots._waiting) == 0
-    assert holders.most <= 8
+    assert len(holders) == len(slots._holders) == len(slots._waiting) == 0
+    assert max(most) <= 8
     assert slots.lowest_size < 8

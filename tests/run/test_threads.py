@@ -15,6 +15,12 @@ from langchain_rageval.run.threads import DaemonThreads
 WHO = ContextVar("WHO", default="nobody")
 
 
+def printed(code):
+    """Return what a program prints."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+
+
 def test_all_jobs_run_at_once():
     meeting = threading.Barrier(20)
     DaemonThreads().gather([lambda: meeting.wait(PATIENCE)] * 20)
@@ -132,8 +138,7 @@ def test_a_hanging_call_does_not_keep_the_interpreter_alive():
         "except TimeoutError:\n"
         "    print('left behind')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert done.stdout == "left behind\n"
+    assert printed(code) == "left behind\n"
 
 
 @pytest.mark.gate
@@ -146,9 +151,7 @@ def test_many_small_runs_share_their_threads():
         "    evaluate(samples, faithfulness(OfflineJudge()), progress=False, max_concurrency=4)\n"
         "print(threading.active_count() - 1)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
-    workers = 8
-    assert int(done.stdout) <= 2 * workers  # each worker may use a second thread for a call with a timeout
+    assert int(printed(code)) <= 2 * 8  # each worker may use a second thread for a call with a timeout
 
 
 @pytest.mark.gate
@@ -166,8 +169,7 @@ def test_a_forked_child_has_threads_of_its_own():
         "    os._exit(0)\n"
         "os.waitpid(child, 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert done.stdout == "in the child\n"
+    assert printed(code) == "in the child\n"
 
 
 def test_a_stream_yields_a_result_before_later_jobs_have_ended():
