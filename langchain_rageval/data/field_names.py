@@ -107,7 +107,7 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     """
     fields = fields or {}
     check_fields(fields)
-    attributes = _plain(_checked_attributes(obj))
+    attributes = _values(obj)
     values = _without_none(attributes)
     paths = {field: _path_in(values, path) for field, path in fields.items()}
     mapped = {field: _fields_in(field, path, _follow(values, path)).get(field) for field, path in paths.items()}
@@ -188,8 +188,8 @@ def read_run(run: Any, example: Any = None) -> dict[str, Any]:
     Returns:
         The fields found, as by `read_fields`; metadata of the example takes precedence.
     """
-    from_run, _ = _read(_values(run), {})
-    from_example = _read(_values(example), {})[0] if example is not None else {"metadata": {}}
+    from_run, _ = _read(_without_none(_values(run)), {})
+    from_example = _read(_without_none(_values(example)), {})[0] if example is not None else {"metadata": {}}
     preferred = {field: from_example[field] for field in ("id", "question", "references") if field in from_example}
     metadata = from_run["metadata"] | from_example["metadata"]
     return as_sample_fields(from_example | from_run | preferred | {"metadata": metadata})
@@ -202,7 +202,7 @@ def plain_items(items: Iterable[Any]) -> list[Any]:
 
 def conversation_in(obj: Any) -> list[Any]:
     """Return the list of messages or turns that an object holds under a known name; `[]` if there is none."""
-    values = flatten_record(_values(obj))
+    values = flatten_record(_without_none(_values(obj)))
     for name in ("inputs", "outputs"):  # outputs of a chat repeat the messages of the inputs
         if isinstance(inner := values.get(name), Mapping):
             values = {**values, **inner}
@@ -420,16 +420,13 @@ def _split_joined(name: str, value: Any) -> Any:
     )
 
 
-def _values(obj: Any) -> dict[str, Any]:
-    return _without_none(_plain(_checked_attributes(obj)))
-
-
-def _checked_attributes(obj: Any) -> Mapping[Any, Any]:
+def _values(obj: Any) -> Any:
+    """Return the attributes of an object as built-in types."""
     attributes = _attributes(obj)
     if not attributes and not isinstance(obj, Mapping):
         expected = "expected a sample: a mapping, or an object with attributes such as question"
         raise SampleError(f"{expected}; got {type(obj).__name__}: pass one sample")
-    return attributes
+    return _plain(attributes)
 
 
 def _attributes(obj: Any) -> Mapping[Any, Any]:

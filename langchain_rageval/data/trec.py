@@ -61,10 +61,11 @@ def read_trec(
         _LOG.warning("%s: topics without judgments are omitted: %s", run.name, ", ".join(unjudged))
     for topic in dict.fromkeys([*retrieved, *(labels or {})]):
         if topic not in unjudged:
+            scores = [(np.float32(score), own.encode(), own) for own, score in retrieved.get(topic, {}).items()]
             yield Sample(
                 id=topic,
                 question=questions.get(topic, topic),
-                context_ids=_ranked(retrieved.get(topic, {})),
+                context_ids=[document for *_, document in sorted(scores, reverse=True)],
                 relevance=None if labels is None else labels[topic],
                 metadata={"topic": topic},
             )
@@ -105,13 +106,6 @@ def _questions(path: Path, read_lines: _ReadLines) -> dict[str, str]:
             raise ConfigError(f"{path.name}, line {number}: expected id, tab and question, got {line.strip()[:40]!r}")
         questions[topic.strip()] = text.strip()
     return questions
-
-
-def _ranked(scores: Mapping[str, float]) -> list[str]:
-    def sort_key(document: str) -> tuple[np.float32, bytes]:
-        return np.float32(scores[document]), document.encode()
-
-    return sorted(scores, key=sort_key, reverse=True)
 
 
 def _number(text: str, column: str) -> float:

@@ -186,16 +186,14 @@ class QuestionEvolver(CandidateStep):
         inputs: dict[str, Any] = {"question": state.question, "passages": state.shown()}
         choice = Random(f"{state.seed} {state.passages[0].id} audience")
         drawn = {name: choice.choice(choices) for name, choices in self.kind.audience}
+        if drawn:
+            inputs |= {"persona": drawn["persona"], "style": drawn["style"], "words": LENGTHS[drawn["length"]]}
         inputs |= {"persona": self.kind.persona} if self.kind.persona else {}
-        inputs |= (
-            {"persona": drawn["persona"], "style": drawn["style"], "words": LENGTHS[drawn["length"]]} if drawn else {}
-        )
         inputs |= {"earlier": earlier} if self.kind.writes_turns else {}
         inputs |= self._feedback(state)
         objection = objection_to_question(state, strict=self.kind.asks_more)
         turns_objection = partial(_follow_up_objection, state.question)
-        chosen = turns_objection if self.kind.writes_turns else objection
-        answer = yield from self._ask(state, inputs, chosen)
+        answer = yield from self._ask(state, inputs, turns_objection if self.kind.writes_turns else objection)
         if isinstance(answer, Objection):
             return state.refuse(self.kind.name, answer)
         evolved = state.with_evolution(self.kind.name).replace(

@@ -408,11 +408,10 @@ class Generation:
         with self._steps_lock:
             if evolution not in self._steps:
                 settings, store = self.settings, self.store
-                built = (
-                    steps_before(settings, store)
-                    if evolution is None
-                    else [*steps_of_branch(settings, evolution, store), *steps_after(settings, store)]
-                )
+                if evolution is None:
+                    built = steps_before(settings, store)
+                else:
+                    built = [*steps_of_branch(settings, evolution, store), *steps_after(settings, store)]
                 journaled = [self.journaled(step) for step in built]
                 self._not_journaled |= {step.unknown: None for step in journaled if step.unknown and self.journal}
                 self._steps[evolution] = journaled

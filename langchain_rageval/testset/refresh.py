@@ -31,6 +31,7 @@ _MARKS = r"[\s_*`~#>|\"'«»“”„‘’]*"  # what may stand between them
 _MOSTLY_THE_SAME = 0.8  # share from which one passage holds what became of another
 _NEAREST = 3  # passages to a question or to its answer, among which new ones concern it
 _CONCERNS_QUESTION, _CONCERNS_ANSWER = 0.5, 0.4  # shares of these in new sentences, from which they concern the row
+_SAME_FIELDS = ("question", "chat_history", "evolution", "answerable", "reference", "evidence")  # of a candidate
 _MAX_VERSIONS = 3  # passages in which the text of one earlier passage is looked for
 
 
@@ -95,14 +96,9 @@ class RowUpdates:
         return Candidate(
             passages=[*own, *others] if row.answerable else passages,
             nearest=[] if row.answerable else others,
-            question=row.question,
-            chat_history=row.chat_history,
             standalone=row.standalone_question if row.chat_history else "",
-            evolution=row.evolution,
-            answerable=row.answerable,
-            reference=row.reference,
-            evidence=row.evidence,
             seed=seed,
+            **{name: getattr(row, name) for name in _SAME_FIELDS},
         )
 
     def _news_for(self, row: TestsetRow) -> list[Passage]:

@@ -91,12 +91,9 @@ def review_agreement(one: Reviewed, other: Reviewed) -> ReviewAgreement:
         raise ConfigError("there is no row that both reviewers decided about: review copies of one test set")
     kept = [[float(reviews[name][0] != "dropped") for name in both] for reviews in (first, second)]
     rows = [{row.id: row for row in reviewed} for reviewed, _ in (one, other)]
-    differ = [
-        name
-        for name in both
-        if (first[name][0] == "dropped") != (second[name][0] == "dropped")
-        or (name in rows[0] and name in rows[1] and changed_fields(rows[0][name], rows[1][name]))
-    ]
+    shared = rows[0].keys() & rows[1].keys()
+    edited = {name for name in shared if changed_fields(rows[0][name], rows[1][name])}
+    differ = [name for name, own, its in zip(both, *kept, strict=True) if own != its or name in edited]
     return ReviewAgreement(
         rows=len(both),
         same=sum(a == b for a, b in zip(*kept, strict=True)),

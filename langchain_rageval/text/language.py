@@ -76,7 +76,8 @@ def _detected(text: str) -> str:
     sample = text.lower()
     evidence = dict.fromkeys(_LANGUAGES, 0)  # number of function words and marks
     letters = dict.fromkeys(_SCRIPTS, 0.0)
-    for language in _possible_scripts(sample):
+    possible = ["en"] if sample.isascii() else _SCRIPTS if _EASTERN.search(sample) else ["en", "ru"]
+    for language in possible:  # the others need not be searched for
         script = _SCRIPTS[language]
         words = script.words.findall(sample)
         letters[language] = len("".join(words))
@@ -88,17 +89,7 @@ def _detected(text: str) -> str:
                 evidence[marked] += len(marks.findall(sample))
     letters["en"] /= 2  # texts in every language contain Latin terms
 
-    def likelihood(language: str) -> tuple[int, float, bool]:
-        return evidence[language], letters[_SCRIPT_OF.get(language, language)], language in _SCRIPTS
-
-    return max(_LANGUAGES, key=likelihood)
-
-
-def _possible_scripts(sample: str) -> Iterable[str]:
-    """Return the keys of the scripts that a lower-case text may contain; avoids searching for the others."""
-    if sample.isascii():
-        return ["en"]
-    return _SCRIPTS if _EASTERN.search(sample) else ["en", "ru"]
+    return max(_LANGUAGES, key=lambda one: (evidence[one], letters[_SCRIPT_OF.get(one) or one], one in _SCRIPTS))
 
 
 _QUESTIONS = 200
