@@ -184,7 +184,7 @@ def _decorated(module: str, name: str) -> SampleFunction:
     Raises:
         AttributeError: if it is not a metric made of a function.
     """
-    found = attrgetter(name)(import_module(module))
-    if isinstance(found, Metric) and isinstance(found.reduce, SampleFunction):
-        return found.reduce
+    function = attrgetter(f"{name}.reduce")(import_module(module))
+    if isinstance(function, SampleFunction):
+        return function
     raise AttributeError(f"{module}.{name} is not a metric made of a function")

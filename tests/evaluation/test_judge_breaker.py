@@ -17,6 +17,7 @@ from langchain_rageval import (
     context_recall,
     evaluate,
     faithfulness,
+    noise_sensitivity,
 )
 from langchain_rageval.errors import JudgeUnavailable
 
@@ -128,11 +129,12 @@ def test_a_judge_that_has_answered_once_is_asked_to_the_end():
 
 
 def test_replies_to_canaries_are_no_replies_about_samples():
-    judge = BadJudge(Rejected(401), first=8)
-    report = evaluate(SAMPLES, faithfulness(judge.model), progress=False, canaries=True, max_concurrency=1)
-    assert report.canaries.right == 8
-    assert judge.calls == 8 + 20
-    assert report.notes[0].startswith("The run was stopped: RunnableLambda")
+    for answered in (8, 0):
+        judge = BadJudge(Rejected(401), first=answered)
+        report = evaluate(SAMPLES, faithfulness(judge.model), progress=False, canaries=True, max_concurrency=1)
+        assert report.canaries.right == answered
+        assert judge.calls == 8 + 20
+        assert report.notes[0].startswith("The run was stopped: RunnableLambda")
 
 
 def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
@@ -148,6 +150,16 @@ def test_a_judge_with_other_options_on_the_same_model_is_counted_separately():
     assert judge.calls == 20
     assert sum("faithfulness" in row.scores for row in report.rows) == 60
     assert {name for _, name in report.left_out} == {"context_recall"}
+
+
+async def test_a_failed_call_that_two_metrics_share_counts_once():
+    for entry_point in (evaluate, aevaluate):
+        judge = BadJudge(Rejected(401))
+        shared = Judge(judge.model)
+        run = entry_point(SAMPLES, [faithfulness(shared), noise_sensitivity(shared)], progress=False, max_concurrency=1)
+        report = await run if entry_point is aevaluate else run
+        assert judge.calls >= 20
+        assert len(report.failures()) > judge.calls
 
 
 def test_an_error_of_a_metric_is_not_the_judges():

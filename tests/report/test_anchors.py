@@ -72,6 +72,15 @@ def test_a_judge_that_has_moved_alone_makes_its_verdict_undecided():
     assert str(shift) in gate.reason
     assert found.gates(allow={"judge-shift"})[0].verdict == "failed"
     assert [note.code for note in found.notes] == ["judge-shift-found"]
+    new, old = (
+        Report([row(n, scored(value), scored(1 - value, metric="exact_match")) for n, value in enumerate(values)])
+        for values in (HARSHER, GOOD)
+    )
+    asked_about_one = [
+        Report([one.model_copy(update={"asked": ["faithfulness"]}) for one in side.rows]) for side in (new, old)
+    ]
+    both = asked_about_one[0].compare(asked_about_one[1])
+    assert [both[name].verdict for name in ("faithfulness", "exact_match")] == ["undecided", "better"]
     for other in (run(GOOD, anew=False), Report([one.model_copy(update={"asked": []}) for one in run(GOOD).rows])):
         plain = run(HARSHER).compare(other)
         assert (plain["faithfulness"].verdict, dict(plain.judge_shift)) == ("worse", {})

@@ -109,6 +109,8 @@ def test_every_value_lies_in_its_interval_and_nothing_is_nan(pairs):
         ("krippendorff", [0, 0], [0, 0], "all scores and labels are the same value"),
         ("spearman", [1, 1], [0, 1], "every score is the same"),
         ("kendall", [0, 1], [1, 1], "every label is the same"),
+        ("pearson", [0.2, 0.4, 0.9], [0.1, 0.1, 0.1], "every label is the same"),  # whose mean is not 0.1
+        ("pearson", [0.1, 0.1, 0.1], [0.2, 0.4, 0.9], "every score is the same"),
         ("pearson", [0, 0], [1, 1], "every score and every label is the same"),
         ("auc", [0, 1], [1, 1], "every label is the same"),
         ("kappa", [], [], "no sample has both a score and a label"),

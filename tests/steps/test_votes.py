@@ -91,6 +91,7 @@ def items(**verdicts):
         (Color, [Color.RED, Color.GREEN, Color.BLUE], UNDECIDED),
         (Level, [1, 3, 3], Level.HIGH),
         (bool | Literal["unknown"], [True, "unknown", "unknown"], "unknown"),
+        (Item | bool, [False, False, Item(statement=1, ok=True)], False),
         (list[bool], [[True, True, False], [True, False, False], [True, False, False]], [True, False, False]),
         (tuple[bool, bool], [(True, True), (True, False), (True, True)], (True, True)),
         (dict[str, bool], [{"x": True, "y": False}, {"y": False, "x": True}, {"x": False}], {"x": True, "y": False}),
