@@ -115,7 +115,7 @@ def untraceable_calls(function: FunctionType) -> Set[str]:
 
 
 def named_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the globals whose names stand in the code, also where they name an attribute."""
+    """Yield the globals whose names occur in the code, also where they name an attribute."""
     names = function.__code__.co_names
     yield from ((name, function.__globals__[name]) for name in names if name in function.__globals__)
 

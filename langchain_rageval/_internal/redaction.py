@@ -377,7 +377,7 @@ def _is_ordinary(value: str) -> bool:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    """Yield a secret as it may stand in a message: as it is, and quoted for an address, JSON or Python."""
+    """Yield a secret as it may occur in a message: as it is, and quoted for an address, JSON or Python."""
     spellings = (secret, quote(secret, safe=""), quote(secret), unquote(secret), json.dumps(secret)[1:-1])
     yield from (spelling for spelling in (*spellings, repr(secret)[1:-1]) if len(spelling) >= _MIN_LENGTH)
 

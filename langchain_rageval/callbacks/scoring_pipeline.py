@@ -235,7 +235,7 @@ def current_span() -> dict[str, str]:
 
 
 def span_in(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return those of `trace_id` and `span_id` that are in the metadata of a run."""
+    """Return `trace_id` and `span_id` from the metadata of a run; without them, an empty mapping."""
     return {name: str(metadata[name]) for name in (TRACE_ID, SPAN_ID) if metadata.get(name)}
 
 

@@ -1,4 +1,4 @@
-"""Prompt search: the chunks that the model which wrote an answer has read, found in the prompts of a run by their text.
+"""Prompt search: finds the chunks in the prompt of the model that wrote an answer, by their text.
 
 It begins at the model call whose text is the answer. An earlier call whose output that prompt holds, as when an answer
 is refined, translated or checked, is searched too, and so on. A formatter may number, escape, join and cut chunks: so
@@ -150,7 +150,7 @@ class _Block(NamedTuple):
     Attributes:
         start: first offset.
         end: last offset.
-        whole: a chunk that was first seen before this time and stands in the stretch as a whole does not count.
+        whole: a chunk that was first seen before this time and is in the stretch as a whole does not count.
         part: the same for a part of a chunk.
     """
 
@@ -184,15 +184,15 @@ def find_read(
     queries: Iterable[tuple[str, float]],
     examples: Sequence[str] = (),
 ) -> list[Part]:
-    """Return the chunks that the model which wrote an answer has read, in the order of reading, each once.
+    """Return the chunks in the prompt of the model that wrote an answer, in the order of the prompt, each once.
 
     Args:
         answer: the answer.
-        question: the question; a chunk that stands in it only is not read.
+        question: the question; a chunk that occurs in it only is not read.
         chunks: chunks that the run has handled, in any order.
         calls: all model calls of the run.
         queries: what retrievers and tools were asked for, and when. A call that wrote such queries wrote no draft.
-        examples: examples of questions and answers in prompts; a chunk that stands in them only is not read.
+        examples: examples of questions and answers in prompts; a chunk that occurs in them only is not read.
 
     Returns:
         The chunks; `[]` if no call wrote the answer, or no prompt holds a chunk.
@@ -383,7 +383,7 @@ def _place(
     runs = dict(zip(others, _runs(prompt.text, [texts[number] for number in others]), strict=True))
     sizes: dict[int, float] = {number: len(texts[number].text) for number, places in enumerate(exact) if places}
     for number, found in runs.items():
-        if found:  # each word once, also if it stands in several places
+        if found:  # each word once, also if it occurs in several places
             most = len(texts[number].text) * _covered(found) / len(texts[number].words)
             sizes[number] = min(most, sum(run.end - run.start for run in found))
     taken = [*prompt.blocked]
@@ -413,7 +413,7 @@ def _place(
 def _once(runs: Sequence[_Stretch], size: int) -> list[_Stretch]:
     """Return the runs that show words of a text which no longer run shows; of equal ones that near the longest.
 
-    A heading that all chunks have stands in a prompt several times, but each chunk has only one of these places.
+    A heading that all chunks have occurs in a prompt several times, but each chunk has only one of these places.
     """
     longest = max(runs, key=lambda run: run.size, default=None)
     covered, kept = bytearray(size), list[_Stretch]()
@@ -476,7 +476,7 @@ def _places(
     Args:
         prompt: the prompt.
         texts: the texts.
-        chunks: for each text, places of chunks that it may quote. What stands in a larger chunk is not taken for it.
+        chunks: for each text, places of chunks that it may quote. Quotations of larger chunks are not counted.
     """
 
     def is_quoted(number: int, start: int, end: int) -> bool:

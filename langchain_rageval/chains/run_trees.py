@@ -119,7 +119,7 @@ class RootRun:
             self.messages = messages
 
     def see_previous(self) -> None:
-        """Put the messages that an entrypoint of LangGraph saved in the turn before, if any, before the known ones."""
+        """Insert the messages that an entrypoint of LangGraph saved in the previous turn, if any, at the beginning."""
         runtime, config = sys.modules.get("langgraph.runtime"), var_child_runnable_config.get()
         if runtime is None or not config or (config.get("metadata") or {}).get("langgraph_triggers") != ("__start__",):
             return

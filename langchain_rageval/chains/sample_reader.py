@@ -51,9 +51,9 @@ SPANS = "context_spans"
 context whose place is unknown."""
 
 CONTEXTS_FROM = "contexts_from"
-"""Name in the metadata of a sample: where its contexts are from. "prompt": they stand in the prompt of the model that
+"""Name in the metadata of a sample: where its contexts are from. "prompt": they are in the prompt of the model that
 wrote the answer; else "output": the chain states them; "retriever": retrievers or tools returned them, or they passed
-between steps; "given": they stand in the inputs of the chain."""
+between steps; "given": they are in the inputs of the chain."""
 
 NO_CONTEXTS = "no_contexts"
 """Name in the metadata of a sample: why a chain that answered has no contexts."""

@@ -288,7 +288,7 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
     gates = parse_numbers(options.fail_under, "--fail-under")
     for metric in gates:
         if metric not in metrics:
-            raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}")
+            raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}; add it there")
     return gates
 
 

@@ -119,7 +119,7 @@ def build_metrics(
     Optional metrics whose package or embeddings are missing are omitted with a warning.
 
     Args:
-        options: with the options of `add_judge_options`.
+        options: parsed options, of which those of judge and embeddings are read.
         names: as returned by `parse_metric_names`.
         optional: those of them that only presets name.
         grader: value of --grader, for ranking metrics.

@@ -106,7 +106,7 @@ class _KnownTurns:
         """Return the history in the fields of a sample, and its turns as text.
 
         Raises:
-            SampleError: if it is no history.
+            SampleError: if the field holds no list of turns.
         """
         items = fields.get("history") or []
         try:

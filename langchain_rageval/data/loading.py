@@ -123,7 +123,7 @@ def describe_clash(sample: Sample) -> str:
 
 
 def describe_place(index: int, sample: Sample) -> str:
-    """Return where a sample stands in its file, or else its row number and its index, and its question."""
+    """Return the place of a sample in its file, or else its row number and index, and its question."""
     place = vars(sample).get(_PLACE) or f"row {index + 1} (index {index})"
     return f"{place}, question {sample.question!r}"
 
@@ -354,7 +354,7 @@ T = TypeVar("T")
 
 
 def join_chunks(items: Iterable[tuple[T, Any]]) -> Iterator[tuple[T, Any]]:
-    """Yield items with adjacent samples joined that differ in their only context alone, as rows of a table of chunks.
+    """Yield items; adjacent samples that differ only in their single context, as rows of a table of chunks, become one.
 
     Ranks, scores and ids of the chunks may differ, too. A joined sample has the place of the first one, and
     `metadata["rows"]` is their number; a value of the metadata that differs is the list of all.

@@ -497,7 +497,7 @@ class SequentialRun:
         return Drawn(index, self._samples[index])
 
     def add(self, row: Row, *, is_audited: bool) -> None:
-        """Count a finished row as soon as all that were drawn before it are finished.
+        """Count a finished row once all rows that were drawn before it are finished.
 
         Args:
             row: the row.

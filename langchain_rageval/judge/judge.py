@@ -157,7 +157,7 @@ class Judge:
         return {"model": self._model_description, **options, "layout": self._endpoint.layout}
 
     def update_instrument(self) -> None:
-        """Describe the model anew when the instrument is next read, as when a run begins: it may have been changed."""
+        """Compute the instrument again at its next use, as at the start of a run: the model may have been changed."""
         for name in ("identity", "instrument", "_fingerprint_text", "_model_description"):
             vars(self).pop(name, None)
 

@@ -303,7 +303,7 @@ of the answer.
 
 
 def _inputs_of(step: str) -> set[str]:
-    """Return the names of the inputs of a step as they stand in its requests."""
+    """Return the names of the inputs of a step as its requests name them."""
     names = {name.removeprefix("-") for name in _REPLIES[step][1].split()} - {"sentences"}
     return {"passages" if name == "texts" else name for name in names}
 

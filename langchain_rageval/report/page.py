@@ -289,7 +289,7 @@ class Page:
 
     @property
     def policy(self) -> str:
-        """Content-Security-Policy that allows this script and this style only."""
+        """Content-Security-Policy that allows only the script and the style of the page."""
         return content_policy(self.script, self.style)
 
     def parts(self) -> Iterator[tuple[str, str]]:

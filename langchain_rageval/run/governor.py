@@ -264,7 +264,7 @@ class Governor:
                 self._kinds[kind].add(cost)
 
     def begin_call(self) -> None:
-        """Hold room in the budget for a model call; raise BudgetExceeded if there is none, or the tokens are spent."""
+        """Reserve a model call in the budget; raise BudgetExceeded if no call or no token is left."""
         with self._call_lock:
             under_way = Cost(calls=self._under_way)
             if not self._fits(_ONE_CALL, self._spent.plus(under_way)):
@@ -437,7 +437,7 @@ class LeasingGovernor(Governor):
         self._renew(Cost())
 
     def begin_call(self) -> None:
-        """Hold room in the budget for a model call, and renew the lease from time to time."""
+        """Reserve a model call in the budget, and renew the lease from time to time."""
         if time.monotonic() - self._renewed > self._renewal:
             self._renew(Cost())
         super().begin_call()

@@ -78,7 +78,7 @@ class ModelTurn:
         self._held.close()
 
     def hold_for(self, future: Future[Any]) -> None:
-        """Keep the gates until an abandoned call ends in its thread, where it still uses the engine."""
+        """Keep the model locked until a call that was given up ends in its thread: it still uses the engine."""
         held = self._held.pop_all()
         future.add_done_callback(lambda _: held.close())
 

@@ -60,7 +60,7 @@ def compare_texts(measure: TextMeasure, pairs: TextSelector, *, source: str) -> 
 
 
 def rate_pairs(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[NDArray[np.float64]]:
-    """Return the scores of pairs of texts, in order. Equal calls of a run are made once, without pairs none.
+    """Return the scores of pairs of texts, in order. Equal calls within a run are made once.
 
     Raises:
         ModelOutputError: if the scores are not finite numbers.

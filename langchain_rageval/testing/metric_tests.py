@@ -359,7 +359,7 @@ class _WaitForLater(BaseCallbackHandler):
                 event.wait(_TIMEOUT)
 
     def on_chain_end(self, *_: Any, parent_run_id: UUID | None = None, **__: Any) -> None:
-        """Release the sample before."""
+        """Let the previous sample continue."""
         if parent_run_id is None:
             self.finished.append(self.number)
             self.ended[self.number].set()

@@ -62,7 +62,7 @@ class RowUpdates:
                 self._news[passage.id] = " ".join(sentence for number, sentence in sentences if number in new)
 
     def of(self, row: TestsetRow, seed: int) -> tuple[TestsetRow | None, Candidate | None]:
-        """Return a row compared with the documents, and its question if the critic and the writer must be asked.
+        """Compare a row with the documents; return it, and a candidate if the models must check its answer again.
 
         Args:
             row: the row.

@@ -178,7 +178,7 @@ def read_items(records: Iterable[Mapping[str, Any] | LabelledItem], source: str)
 
 
 def expand_record(record: Mapping[str, Any], world: Mapping[str, Any] | None = None) -> Iterator[LabelledItem]:
-    """Yield the item of a record, or both items of a pair, whose fields are those of the record and of its member.
+    """Yield the labelled item of a record, or both items of a pair: each has the common fields and those of its member.
 
     Args:
         record: an item in the form in which items are written.

@@ -190,7 +190,7 @@ class ReplyStore:
                 self.journal.put(f"reply:{request_id}", "")
 
     def claim(self, request_id: str, owner: str) -> bool:
-        """Return True if the usage of the owner includes the reply, which is so for the first one that uses it."""
+        """Charge a reply to an owner unless another one is charged for it; return True if this owner is charged."""
         with self._lock:
             reply = self.get(request_id)
             if reply is not None and reply.owner is None:
@@ -278,7 +278,7 @@ class Recorder:
         raise ConfigError(f"{model_label(model)} has no supported batch API: {self._supported}")
 
     def records(self, model: Any) -> bool:
-        """Return True if the class of a model is supported."""
+        """Return True if the requests of this class of model can be recorded."""
         try:
             self.model_of(model)
         except ConfigError:
