@@ -265,12 +265,5 @@ class _Tally:
 
 def _scaled(usage: Usage, factor: float) -> Usage:
     """Return the usage of `factor` times as many samples."""
-    tokens = [None if count is None else round(count * factor) for count in (usage.input_tokens, usage.output_tokens)]
-    return Usage(
-        calls=round(usage.calls * factor),
-        input_tokens=tokens[0],
-        output_tokens=tokens[1],
-        seconds=usage.seconds * factor,
-        embedded=round(usage.embedded * factor),
-        money=None if usage.money is None else usage.money * factor,
-    )
+    scaled = {name: count * factor for name, count in usage if count is not None}
+    return Usage(**{name: count if name in ("seconds", "money") else round(count) for name, count in scaled.items()})

@@ -285,30 +285,33 @@ def requirement_of(require: Require, margin: float) -> str:
     return f"{'no worse than the baseline' if require == 'no worse' else 'no regression found'}{within}"
 
 
+_GATES: Mapping[Verdict, tuple[str, GateVerdict]] = {
+    "better": ("", "passed"),
+    "no worse": ("", "passed"),
+    "inconclusive": ("inconclusive", "passed"),
+    "worse": ("worse", "failed"),
+}
+"""Code of the reason, "" for none, and verdict of a gate, by the verdict of the pairs; the others are too few pairs."""
+_CONFIRMED: Mapping[bool | None, tuple[str, GateVerdict]] = {
+    True: ("", "passed"),
+    False: ("contradicted", "failed"),
+    None: ("not-confirmed", "undecided"),
+}
+
+
 def _gate_of(metric: MetricComparison, require: Require, margin: float, allow: Collection[str]) -> Gate:
-    reasons = [reason for reason in metric.lost_coverage if reason.code not in allow]
-    verdict = "lost coverage" if reasons else metric.pairs_verdict
-    required = requirement_of(require, margin)
-    if verdict == "lost coverage":
-        return Gate.of(metric.metric, required, "failed", reasons)
-    finding = replace(metric, verdict=verdict)
-    if require == "confirmed" and verdict not in ("worse", "too few pairs"):
-        code = "not-confirmed" if metric.confirmed is None else "contradicted"
-        if metric.confirmed or code in allow:
-            return Gate(metric.metric, required, "passed")
-        note = Note(code, metric=metric.metric, finding=finding)
-        return Gate.of(metric.metric, required, "undecided" if metric.confirmed is None else "failed", [note])
-    if verdict in ("better", "no worse"):
-        return Gate(metric.metric, required, "passed")
-    if verdict == "inconclusive":
-        note = Note("inconclusive", metric=metric.metric, finding=finding)
-        passed = require != "no worse" or note.code in allow
-        return Gate.of(metric.metric, required, "passed" if passed else "undecided", [note])
-    code = "worse" if verdict == "worse" else "too-few-pairs"
-    if code in allow:
-        return Gate(metric.metric, required, "passed")
-    note = Note(code, metric=metric.metric, finding=finding, least=LEAST_PAIRS)
-    return Gate.of(metric.metric, required, "failed" if verdict == "worse" else "undecided", [note])
+    name, required = metric.metric, requirement_of(require, margin)
+    if reasons := [reason for reason in metric.lost_coverage if reason.code not in allow]:
+        return Gate.of(name, required, "failed", reasons)
+    code, found = _GATES.get(metric.pairs_verdict, ("too-few-pairs", "undecided"))
+    if require == "confirmed" and code not in ("worse", "too-few-pairs"):
+        code, found = _CONFIRMED[metric.confirmed]
+    if code == "inconclusive" and require == "no worse" and code not in allow:
+        found = "undecided"
+    if not code or (found != "passed" and code in allow):
+        return Gate(name, required, "passed")
+    note = Note(code, metric=name, finding=replace(metric, verdict=metric.pairs_verdict), least=LEAST_PAIRS)
+    return Gate.of(name, required, found, [note])
 
 
 def check_margin(margin: object) -> None:
