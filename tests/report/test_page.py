@@ -68,20 +68,6 @@ def test_the_policy_allows_its_own_script_and_style_alone(tmp_path):
         assert f"{directive} 'sha256-{digest}';" in policy
 
 
-def test_every_sample_is_in_it_whole(tmp_path):
-    told = report([0.1 * place for place in range(7)])
-    html = written(told, tmp_path)
-    shown = unpacked(html, "part-0")
-    chunks = unpacked(html, "chunks-0")
-    assert [row["sample"]["id"] for row in shown] == [row.sample.id for row in told.rows]
-    assert [chunks[n] for n in shown[0]["sample"]["contexts"]] == [
-        ["Munich is the capital of Bavaria.", "It lies on the Isar."],
-        ["The Elbe flows through Dresden."],
-        [],
-    ]
-    assert shown[0]["scores"]["claim_noise"]["failure"]["raw_output"] == "<oops>"
-
-
 def test_samples_and_chunks_beyond_a_block_are_found_where_the_script_looks(tmp_path):
     rows = [Row(index=n, sample=sample(n, contexts=[f"Chunk {n}."]), scores={"f": score(1.0, "f")}) for n in range(250)]
     html = written(Report(rows), tmp_path)
@@ -91,11 +77,6 @@ def test_samples_and_chunks_beyond_a_block_are_found_where_the_script_looks(tmp_
         assert row["sample"]["id"] == f"sample-{place}"
         chunk = row["sample"]["contexts"][0]
         assert unpacked(html, f"chunks-{chunk // each}")[chunk % each] == [f"Chunk {place}."]
-
-
-def test_a_chunk_that_many_samples_hold_stands_in_it_once(tmp_path):
-    html = written(report([1.0] * 30), tmp_path)
-    assert len(unpacked(html, "chunks-0")) == 3
 
 
 @pytest.mark.gate

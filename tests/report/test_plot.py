@@ -29,38 +29,6 @@ def texts(figure):
     ]
 
 
-def lines(axes):
-    """Ends of the drawn lines."""
-    return [[*map(float, line.get_xdata())] for line in axes.lines]
-
-
-def test_means_with_intervals_stand_beside_the_spread_of_the_values():
-    told = report(LATE)
-    figure = told.plot()
-    means, spread = figure.axes
-    first = told.summary()["faithfulness"]
-    assert [first.low, first.high] in lines(means)
-    assert [first.mean] in lines(means)
-    heights = [-bar.get_height() for bar in spread.patches[:10]]
-    assert heights == pytest.approx([0.8 * n / 5 for n in (0, 0, 0, 0, 0, 0, 0, 1, 2, 5)])
-    assert "faithfulness\n8 of 8 scored" in texts(figure)
-    assert "claim_noise ↓\n6 of 8 scored, 1 failed" in texts(figure)
-
-
-def test_a_baseline_adds_its_means_and_the_differences():
-    late, early = report(LATE), report(EARLY)
-    figure = late.plot(baseline=early)
-    means, _, differences = figure.axes
-    compared = late.compare(early)["faithfulness"]
-    assert [early.summary()["faithfulness"].mean] in lines(means)
-    assert [compared.low, compared.high] in lines(differences)
-    assert f"{compared.difference:+.2f} better" in texts(figure)
-    assert [text.get_text() for text in means.get_legend().get_texts()] == ["this report", "baseline"]
-    assert {line.get_color() for line in differences.lines if [*line.get_xdata()] == [compared.difference]} == {
-        "#009E73"
-    }
-
-
 def test_reports_that_cannot_be_compared_are_refused_as_by_compare():
     other = scored(1.0, instrument="fedcba9876543210.0123456789abcdef")
     rows = [row.model_copy(update={"scores": {"faithfulness": other}}) for row in report(LATE).rows]

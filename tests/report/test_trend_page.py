@@ -16,7 +16,6 @@ live = partial(stream, noise=True, question="When is the fee paid")
 
 
 BASELINE = live([0.9] * 6, seed=2)
-DRIFT = trend(live([0.9] * 10 + [0.6] * 5), BASELINE)
 
 
 # The chart
@@ -26,37 +25,10 @@ def charts_of(values, baseline=None, **options):
     return {chart.metric: chart for chart in trend_charts(trend(live(values), baseline, **options))}
 
 
-def test_days_without_rows_leave_a_gap_in_the_curve():
-    places = [point.x for point in charts_of([0.9, 0.8, None, None, 0.7])["faithfulness"].points]
-    assert places[2] - places[1] == pytest.approx(3 * (places[1] - places[0]))
-
-
 def test_weeks_without_rows_leave_a_gap_in_the_curve():
     values = [0.9, *[None] * 6, 0.9, *[None] * 13, 0.9]  # weeks 45, 46 and 48
     places = [point.x for point in charts_of(values, by="week")["faithfulness"].points]
     assert places[2] - places[1] == pytest.approx(2 * (places[1] - places[0]))
-
-
-def test_a_higher_mean_stands_higher_and_within_its_interval():
-    low, high = charts_of([0.5, 0.9])["faithfulness"].points
-    assert high.y < low.y
-    for point in (low, high):
-        assert 0 <= point.top < point.y < point.bottom <= 100
-
-
-def test_the_baseline_stands_on_the_scale_of_the_curve():
-    chart = charts_of([0.3] * 3, BASELINE)["faithfulness"]
-    mean, top, bottom = chart.base
-    assert 0 <= top < mean < bottom < min(point.top for point in chart.points)
-
-
-def test_the_change_and_the_alarm_stand_between_the_periods_that_they_separate():
-    chart = next(chart for chart in trend_charts(DRIFT) if chart.alarm)
-    points = chart.points
-    first = next(place for place, point in enumerate(points) if point.drifted)
-    assert DRIFT.alarms["faithfulness"].since.date().isoformat() == points[first].period
-    assert points[first - 1].x < chart.since < chart.raised <= 98
-    assert all(point.drifted for point in points[first:])
 
 
 def test_labels_of_the_time_axis_do_not_touch():
