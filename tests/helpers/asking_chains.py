@@ -52,20 +52,18 @@ from typing_extensions import TypedDict
 
 EXAMPLES = Search(documents=[EXAMPLE])
 WEB = Document("Encyclopedia: in 1158 the emperor names Munich in a document for the first time.", id="web")
-GUESS = "Munich was built by a duke around the year 1158, near the crossing of the river."
 
 
 def say(prompt: Any, reply: str = ANSWER) -> str:
     return Model(replies={"": reply}).invoke(prompt).text
 
 
-def asking(*ids: str, before: Any = None, after: Any = None, rerank: Any = None) -> Any:
-    """Return a function that searches, answers from some chunks, and asks a model before, between and after it."""
+def asking(*ids: str, after: Any = None, rerank: Any = None) -> Any:
+    """Return a function that searches, answers from some chunks, and asks a model between and after it."""
 
     def run(question: str) -> str:
-        query = before(question) if before else question
-        documents = keep(*ids)((rerank or list)(SEARCH.invoke(query)))
-        answer = say(f"{joined(documents)}\n{query}\n{question}")
+        documents = keep(*ids)((rerank or list)(SEARCH.invoke(question)))
+        answer = say(f"{joined(documents)}\n{question}")
         return after(answer, documents) if after else answer
 
     return RunnableLambda(run)
@@ -252,18 +250,6 @@ def by_tool_call() -> Any:
     return {"context": SEARCH | keep("gold") | joined, "question": RunnablePassthrough()} | PROMPT | model
 
 
-def falling_back() -> Any:
-    class Down(Model):
-        def _generate(self, *args: Any, **options: Any) -> Any:
-            raise TimeoutError("no model")
-
-    class Lost(Search):
-        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            raise TimeoutError("no index")
-
-    return rag(keep("gold"), search=Lost().with_fallbacks([SEARCH]), model=Down().with_fallbacks([Model()]))
-
-
 VERSIONS = [
     Document(
         f"Terms, version {number}: a ticket costs {price} euros, due within thirty days of the invoice.",
@@ -307,12 +293,6 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
     "a graph that drops all": (graph(keep()), [], ALL, ANSWER),
     "a tool that drops all": (emptied_agent(), [], ALL, ANSWER),
     "a web search after all were dropped": (graph(lambda found: keep()(found) or [WEB]), ["web"], ALL, ANSWER),
-    "a hypothetical document": (
-        asking("gold", before=lambda q: say(f"Write a passage, as {EXAMPLE.page_content}", GUESS)),
-        ["gold"],
-        ALL,
-        ANSWER,
-    ),
     "a summary as the context": (
         rag(form=lambda found: say(joined(found), "A duke founded a town; the rest is about a river.")),
         ALL,
@@ -334,7 +314,6 @@ MORE: dict[str, tuple[Any, Any, Any, str]] = {
     "the best of an answer for each chunk": (best_of_each(), ["gold"], ALL, ANSWER),
     "a short answer": (rag(keep("gold"), model=Model(replies={"": "1158"})), ["gold"], ALL, "1158"),
     "an answer by a tool call": (by_tool_call(), ["gold"], ALL, ANSWER),
-    "fallbacks": (falling_back(), ["gold"], ALL, ANSWER),
     "a branch": (
         RunnableBranch((lambda text: "zoo" in text, rag(keep("zoo"))), rag(keep("gold"))),
         ["gold"],
@@ -514,11 +493,6 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
         lambda: asked,
         "session_id",
     ),
-    "a history around messages": (
-        lambda: remembering(RunnableLambda(lambda given: Echo().invoke([SystemMessage(gold("?")), *given]))),
-        lambda: lambda question: [HumanMessage(question)],
-        "session_id",
-    ),
     "a history of which two messages are read": (
         lambda: remembering(
             RunnablePassthrough.assign(history=lambda given: given["history"][-2:]) | lines(WITH_HISTORY),
@@ -541,7 +515,6 @@ CHATS: dict[str, tuple[Any, Any, str]] = {
     "a graph with messages": (chat, lambda: messages_of, "thread_id"),
     "a graph with a state of pydantic": (lambda: chat_of(Form), lambda: messages_of, "thread_id"),
     "a graph whose state is a dataclass": (lambda: chat_of(Record), lambda: messages_of, "thread_id"),
-    "a graph in a chain": (lambda: RunnableLambda(lambda given: given) | chat(), lambda: messages_of, "thread_id"),
     "a graph with a history of its own": (own_history, lambda: asked, "thread_id"),
     "an entrypoint that saves messages": (
         lambda: previous_turns(convert_to_messages),
