@@ -372,12 +372,12 @@ def _documents_in(outputs: Any) -> list[Any]:
     """Return the Documents in outputs, also those that are mappings, as in JSON."""
     lists = outputs.values() if isinstance(outputs, Mapping) else [outputs]
     items = [item for part in lists if isinstance(part, list) for item in part if isinstance(item, Mapping)]
-    return [*find_documents(outputs), *(_document(item) for item in items if isinstance(item.get("page_content"), str))]
-
-
-def _document(item: Mapping[str, Any]) -> Document:
-    id = None if item.get("id") is None else str(item["id"])
-    return Document(item["page_content"], id=id, metadata=dict(item.get("metadata") or {}))
+    documents = find_documents(outputs)
+    for item in items:
+        if isinstance(text := item.get("page_content"), str):
+            id = None if item.get("id") is None else str(item["id"])
+            documents.append(Document(text, id=id, metadata=dict(item.get("metadata") or {})))
+    return documents
 
 
 def _text_of(context: Any) -> str:

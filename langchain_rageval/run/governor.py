@@ -20,7 +20,7 @@ from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import BudgetExceeded, JudgeUnavailable, message_of
 from langchain_rageval.run.adaptive_limiter import AdaptiveLimiter, Slot
 from langchain_rageval.run.budget import Budget, Cost
-from langchain_rageval.run.retry import is_permanent, is_transient, is_unreachable, retry_after, stated_limits
+from langchain_rageval.run.retry import headers_of, is_permanent, is_transient, is_unreachable, limits_in, retry_after
 from langchain_rageval.run.usage import UsageMeter
 
 _FAILED_TRIES = 50
@@ -335,7 +335,7 @@ class Governor:
             error: the rejection.
             longest: most seconds that calls wait, even if the endpoint asks for more.
         """
-        requests, tokens = stated_limits(error)
+        requests, tokens = limits_in(headers_of(error))
         usage = self._meter.usage
         if tokens is not None and usage.calls:
             by_tokens = tokens * usage.calls / max(1, Cost.of(usage, self._meter.unreported).tokens)

@@ -116,11 +116,6 @@ def is_permanent(error: Exception) -> bool:
     return status_of(error) in _PERMANENT_STATUS or (status_of(error) == 429 and _is_quota_exhausted(error))
 
 
-def stated_limits(error: BaseException) -> tuple[float | None, float | None]:
-    """Return the requests and the tokens per minute that the headers of an error state; None if they state none."""
-    return limits_in(_headers_of(error))
-
-
 def limits_in(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
     """Return the requests and the tokens per minute that headers state; None if they state none."""
     requests, tokens = (
@@ -190,10 +185,11 @@ def status_of(error: BaseException) -> int | None:
 def retry_after(error: BaseException) -> float | None:
     """Return the seconds in the Retry-After header; None if there is none, or if it is a date."""
     own = getattr(error, "retry_after", None) or None  # GigaChat: 0.0 means no header
-    return _number(_headers_of(error).get("retry-after") or own)
+    return _number(headers_of(error).get("retry-after") or own)
 
 
-def _headers_of(error: BaseException) -> Mapping[str, Any]:
+def headers_of(error: BaseException) -> Mapping[str, Any]:
+    """Return the headers of the response that an error holds; empty if it holds none."""
     headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None)
     return headers or {}
 

@@ -82,17 +82,8 @@ def rounded(distribution):
 
 
 RUSSIAN = message(
-    '{"reason":',
-    ' "',
-    "Ответ веж",
-    "лив".encode()[:3],
-    "лив".encode()[3:],
-    "; verdict: false",
-    '",',
-    ' "verdict"',
-    ":",
-    token(" true", {" false": 0.25, " True": 0.05, "false": 0.1, " maybe": 0.2}),
-    "}",
+    *('{"reason":', ' "', "Ответ веж", "лив".encode()[:3], "лив".encode()[3:], "; verdict: false", '",', ' "verdict"'),
+    *(":", token(" true", {" false": 0.25, " True": 0.05, "false": 0.1, " maybe": 0.2}), "}"),
 )
 
 
@@ -157,14 +148,8 @@ def test_the_number_of_an_item_is_no_grade():
 
 
 def test_a_draft_before_the_answer_and_a_fence_around_it_do_not_count():
-    reply = message(
-        '<think>{"reason": "draft", "verdict": ',
-        token("true", {"false": 0.4}),
-        "}</think>\n```json\n",
-        '{"reason": "so", "verdict": ',
-        token("true", {"false": 0.1}),
-        "}\n```",
-    )
+    draft = ('<think>{"reason": "draft", "verdict": ', token("true", {"false": 0.4}), "}</think>\n```json\n")
+    reply = message(*draft, '{"reason": "so", "verdict": ', token("true", {"false": 0.1}), "}\n```")
     assert rounded(probabilities_of(read(AspectVerdict, reply), "verdict")) == {"true": 0.9, "false": 0.1}
 
 
@@ -348,11 +333,7 @@ def test_another_judge_of_a_metric_that_needs_probabilities_requests_them_too():
 @each(
     ("text", "following", "label"),
     [
-        ("no", "n", "none"),
-        ("no", " ", "no"),
-        ("no", "", "no"),
-        ("n", "o", None),
-        ("non", "e", "none"),
+        *(("no", "n", "none"), ("no", " ", "no"), ("no", "", "no"), ("n", "o", None), ("non", "e", "none")),
         ("yes", "s", None),
     ],
 )

@@ -140,13 +140,11 @@ def test_it_answers_whatever_stands_in_a_passage_and_always_the_same(passage, te
     inputs = {"question": text, "passages": passages(*texts), "passage": passage, "keyphrase": text, "context": passage}
     inputs |= {"feedback": text, "answer": passage, "parent": passage}
     reads = {
-        "extract_keyphrases": "passage",
-        "grade_passage": "passage",
+        **dict.fromkeys(("extract_keyphrases", "grade_passage"), "passage"),
+        **dict.fromkeys(("compress_question", "answer_unaided"), "question"),
         "write_question": "passage keyphrase",
         "reword_question": "question feedback passages",
-        "compress_question": "question",
         "compare_questions": "parent question",
-        "answer_unaided": "question",
         "degrade_answer": "question answer",
         "pad_context": "question context",
     }
