@@ -379,3 +379,11 @@ def test_equal_statements_of_the_reference_are_duplicates_and_those_of_the_answe
     twice = [finding("statement", "A."), finding("statement", "A."), finding("reference_statement", "B.")]
     assert not _has_duplicates(twice)
     assert _has_duplicates([*twice, finding("reference_statement", "B.")])
+
+
+def test_both_attributions_stand_side_by_side_under_two_names():
+    judge = World().judge()
+    both = [claim_metrics(judge), claim_metrics(judge, attribution="per_chunk", name="chunkwise")]
+    scores = suite(*both).invoke(SAMPLE)
+    assert scores["claim_f1"].instrument != scores["chunkwise_f1"].instrument
+    assert len(judge.asked) == 5 + 2 * len(CONTEXTS)
