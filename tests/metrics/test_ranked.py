@@ -2,7 +2,7 @@ import math
 
 import pytest
 from helpers.each import each
-from helpers.scripted import PairScores, recording_judge, scripted
+from helpers.scripted import PairScores, recording_judge, relevance, scripted
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -368,3 +368,18 @@ def test_a_sample_without_either_list_is_refused():
     assert metric.invoke({**RERANKED, "retrieved": [], "retrieved_ids": None}).value == 0.0
     with pytest.raises(ConfigError, match="of must be one of contexts, retrieved, got 'output'"):
         mrr_at(5, of="output")
+
+
+def test_the_lowest_grade_of_any_scale_gains_nothing():
+    sample = Sample(question="Where?", contexts=["One.", "Two."])
+    judges = [scripted(relevance({1: 1, 2: 1})), scripted(relevance({1: 0, 2: 0}))]
+    for judge, scale in zip(judges, [(1, 5), (0, 4)], strict=True):
+        score = ndcg_at(5, llm_grader(judge, scale)).invoke(sample)
+        assert (score.value, score.reason.split(":")[0]) == (0.0, "Nothing relevant was retrieved")
+    for scale, grades in {(1, 5): {1: 5, 2: 2}, (0, 4): {1: 4, 2: 1}, (-2, 2): {1: 2, 2: -1}}.items():
+        values = {
+            kind: BUILDERS[kind](5, llm_grader(scripted(relevance(grades)), scale)).invoke(sample).value
+            for kind in ("ndcg", *BINARY)
+        }
+        assert values["recall"] == values["hit_rate"] == values["map"] == 1.0
+        assert values["ndcg"] in (1.0, pytest.approx((1 + 15 / math.log2(3)) / (15 + 1 / math.log2(3))))
