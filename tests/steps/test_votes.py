@@ -82,6 +82,7 @@ def items(**verdicts):
     [
         (bool | None, [True, None, True], True),
         (bool | None, [True, None, None], None),
+        (bool | None, [True, True, None, None, None], None),
         (Annotated[Literal["x", "y"] | None, Field(description="d")], ["x", "x", None], "x"),
         (Annotated[int, Field(ge=1, le=5)], [1, 1, 2, 5, 5], 2),
         (float | None, [0.2, None, 0.6], 0.4),
