@@ -45,7 +45,7 @@ from langchain_rageval.testset.evolutions import (
 from langchain_rageval.testset.evolve import may_have_bridge
 from langchain_rageval.testset.generator_steps import GeneratorSettings, steps_after, steps_before, steps_of_branch
 from langchain_rageval.testset.passage_scheduler import PassageScheduler
-from langchain_rageval.testset.row import TestsetRow, fields_of, row_id
+from langchain_rageval.testset.row import TestsetRow, passage_fields, row_id
 from langchain_rageval.testset.sampling import check_stratum, draw_order, passages_in_focus
 from langchain_rageval.testset.testset import Testset
 from langchain_rageval.testset.user_step import JournaledStep
@@ -452,7 +452,7 @@ class Generation:
             id=row_id(candidate.question, [passage.id for passage in passages], candidate.chat_history),
             reference=candidate.reference or "",
             metadata={**passages[0].metadata, **candidate.metadata, **standalone},
-            **fields_of(passages),
+            **passage_fields(passages),
             **{name: candidate[name] for name in names},
         )
 

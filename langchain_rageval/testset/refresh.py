@@ -18,7 +18,7 @@ from langchain_rageval.testset.candidate import SIMPLE, Candidate, CandidateStep
 from langchain_rageval.testset.docstore import UNNAMED_TEXT, Docstore, sentence_hashes
 from langchain_rageval.testset.evolutions import Branch, branch_of_names, kinds_of, persona
 from langchain_rageval.testset.generation import Generation
-from langchain_rageval.testset.row import TestsetRow, fields_of
+from langchain_rageval.testset.row import TestsetRow, passage_fields
 from langchain_rageval.testset.testset import CHANGES, Testset
 from langchain_rageval.testset.writing import CHECK_ANSWER
 from langchain_rageval.text.words import normalize_text, shared_share
@@ -117,7 +117,7 @@ class RowUpdates:
     def with_passages(self, row: TestsetRow, passages: Iterable[Passage]) -> TestsetRow:
         """Return the row with other passages."""
         found = [self._store.identify(passage) for passage in passages]
-        return row.model_copy(update={**fields_of(found), "metadata": {**row.metadata, **found[0].metadata}})
+        return row.model_copy(update={**passage_fields(found), "metadata": {**row.metadata, **found[0].metadata}})
 
     def _find(self, passage: Passage) -> Passage | None:
         """Return the passage at its new place; None if no document holds its text.

@@ -93,7 +93,7 @@ def row_id(question: str, passage_ids: Sequence[str], chat_history: Sequence[Tur
     return short_digest(json.dumps(content))
 
 
-def fields_of(passages: Sequence[Passage]) -> dict[str, Any]:
+def passage_fields(passages: Sequence[Passage]) -> dict[str, Any]:
     """Return the fields of a row that hold its passages: texts, ids and spans."""
     return {
         "contexts": [passage.text for passage in passages],

@@ -294,7 +294,7 @@ class Qualification:
 
     def to_json(self, path: str | Path) -> None:
         """Write all fields of the qualification to a JSON file."""
-        write_json(path, self.to_dict())
+        save_json(path, self.to_dict())
 
 
 _REQUIREMENT = "an examined judge"
@@ -302,7 +302,7 @@ LEAST_AGREEMENT = 0.4
 """Least kappa, weighted kappa or rank correlation of a judge that is fit by its agreement with people."""
 
 
-def write_json(path: str | Path, content: Mapping[str, Any]) -> None:
+def save_json(path: str | Path, content: Mapping[str, Any]) -> None:
     """Write data to a JSON file with indented lines."""
     Path(path).write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
 
@@ -332,7 +332,7 @@ def write_agreement(path: str | Path, found: Agreement, metric: str, report: Rep
         "agreement": {name: [one.value, one.low, one.high] for name, one in found.items()},
         "pairs": found.pairs,
     }
-    write_json(path, content)
+    save_json(path, content)
 
 
 @dataclass(frozen=True)

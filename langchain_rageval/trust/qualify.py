@@ -28,7 +28,7 @@ from langchain_rageval.run.run import CALL_DEFAULTS, CallOptions, Run, build_run
 from langchain_rageval.trust.examination import EMBEDDING_STEP, EXAMINATIONS, Probe, ProbeResult, ask_item, list_probes
 from langchain_rageval.trust.fitness import STEPS_OF, assess_metric, step_statistics
 from langchain_rageval.trust.items import LabelledItem, labelled_items, load_items, read_items, rule_verdicts
-from langchain_rageval.trust.qualification import Qualification, today, write_json
+from langchain_rageval.trust.qualification import Qualification, save_json, today
 
 LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "valid at once", "tokens")
 
@@ -75,7 +75,7 @@ class LayoutComparison(dict[Layout, Qualification]):
 
     def to_json(self, path: str | Path) -> None:
         """Write `to_dict()` to a JSON file."""
-        write_json(path, self.to_dict())
+        save_json(path, self.to_dict())
 
 
 Items = str | Path | Iterable[Mapping[str, Any] | LabelledItem]
