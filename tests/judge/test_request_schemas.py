@@ -9,6 +9,7 @@ from helpers.servers.endpoints import OpenAIServer
 from helpers.stored import assert_stored
 
 from langchain_rageval import ConfigError, HashingEmbeddings, Judge, evaluate, faithfulness
+from langchain_rageval.judge.ladder import CLIENTS
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS, AnswerLimits, narrow_schema
 
@@ -50,6 +51,10 @@ def test_what_the_user_says_of_a_server_holds_from_the_first_request(openai_serv
     server = openai_server(offline, **(OPENAI if grammar else LLAMA_CPP))
     evaluate(rag_samples(2), faithfulness(Judge(chat_openai(server), grammar=grammar)), progress=False)
     assert [is_plain(schema) for schema in sent_schemas(server)] == plain
+
+
+def test_local_servers_are_known_to_build_a_grammar_for_each_request():
+    assert {name for name, family in CLIENTS.items() if family.grammar} == {"ChatOllama", "ChatLlamaCpp"}
 
 
 def test_grammar_is_a_truth_value():
