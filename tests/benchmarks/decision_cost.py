@@ -101,7 +101,8 @@ def simulate(runs: int, share: float | None, *, in_rounds: bool) -> Asked:
             audited = draw is not None and drawn.item.id in draw
             audit = {"faithful": _score(truth[drawn.index])} if audited else {}
             scores = {"faithful": _score(shown[drawn.index])}
-            run.add(Row.model_construct(index=drawn.index, sample=drawn.item, scores=scores, audit=audit))
+            row = Row.model_construct(index=drawn.index, sample=drawn.item, scores=scores, audit=audit)
+            run.add(row, is_audited=audited)
         asked = SAMPLES - len(run.left_out)
         end = next(size for size in ROUNDS if size >= asked) if in_rounds else asked
         rest = {index for index, _ in run.left_out[end - asked :]}
