@@ -43,6 +43,15 @@ _SUPPORTED = (
 )
 
 
+def round_sizes(*, stops: bool, most: int | None = None) -> Iterator[int]:
+    """Yield the sizes of rounds, in samples and without end: `most`, or with a stopping rule 50, 100 and so on."""
+    most = most or _MOST_SAMPLES
+    size = _FIRST_SAMPLES if stops else most
+    while True:
+        yield size
+        size = min(2 * size, most)
+
+
 class BatchedEvaluation(Evaluation):
     """Execution of one call of `evaluate` or `aevaluate` whose requests are sent in waves.
 
@@ -118,10 +127,10 @@ class BatchedEvaluation(Evaluation):
         is_file = isinstance(self.waves, FileWaves)  # which holds the requests in the order of the samples
         at_once = 1 if is_file else self.run.governor.limiter.limit or 1
         most = sys.maxsize if is_file else _MOST_SAMPLES
-        size = most if self.sequential is None else _FIRST_SAMPLES
+        sizes = round_sizes(stops=self.sequential is not None, most=most)
         source = self.scheduler.tasks_by_sample(samples)
         self.waves.resume()
-        while under_way := list(islice(source, size)):
+        while under_way := list(islice(source, next(sizes))):
             while under_way:
                 jobs = [partial(self._advance, tasks) for tasks in under_way]
                 under_way = []
@@ -132,7 +141,6 @@ class BatchedEvaluation(Evaluation):
                         under_way.append(waiting)
                 if under_way and not self.waves.send():
                     raise RagevalError("samples wait for replies, but no request was recorded; please report this")
-            size = min(2 * size, most)
 
     def _advance(self, tasks: list[Task]) -> tuple[PendingSample | None, list[Task]]:
         """Do the tasks of a sample, one after the other, whose replies are known.

@@ -18,6 +18,7 @@ from langchain_rageval.data.schema import Row, Sample, Score, Usage
 from langchain_rageval.errors import ConfigError, SampleError, check_number
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.audit import Audit
+from langchain_rageval.evaluation.batched_evaluation import round_sizes
 from langchain_rageval.evaluation.canaries import N_FIRST, judges_to_ask
 from langchain_rageval.evaluation.dry_run import dry_run, dry_run_context, plannable_parts, request_depth
 from langchain_rageval.evaluation.inputs import AnyMetric, Samples, flatten_metrics, prepare_samples
@@ -68,7 +69,6 @@ def _expected_samples(
 
 
 _DEPTH_SAMPLES = 20
-_FIRST_ROUND = 50  # samples
 
 
 @dataclass(frozen=True)
@@ -304,15 +304,12 @@ def _planned(name: str, usage: Usage, factor: float) -> PlannedMetric:
 
 
 def _waves(samples: Sequence[Any], metrics: Sequence[AnyMetric], count: int, asked: float, *, stops: bool) -> int:
-    """Return the number of waves of a run through a batch API: those of the deepest sample, for each round.
-
-    A run with a stopping rule asks in rounds of 50, 100, 200 and so on, so as not to ask about samples in vain.
-    """
+    """Return the number of waves of a run through a batch API: those of the deepest sample, for each round."""
     parts = [plannable_parts(metric) for metric in metrics]
     depth = max((request_depth(parts, sample) for sample in islice(_readable(samples), _DEPTH_SAMPLES)), default=0)
-    rounds, size, left = (0, _FIRST_ROUND, min(asked, count)) if stops else (1, 0, 0)
+    left, rounds, sizes = min(asked, count) if stops else count, 0, round_sizes(stops=stops)
     while left > 0:
-        rounds, size, left = rounds + 1, 2 * size, left - size
+        left, rounds = left - next(sizes), rounds + 1
     return depth * rounds
 
 

@@ -413,13 +413,15 @@ def test_the_audit_costs_its_share_and_is_part_of_the_total():
     assert "audit of faithfulness 40 calls, " in repr(audited)
 
 
-def test_six_metrics_need_three_waves():
+def test_six_metrics_need_three_waves(monkeypatch):
     judge = Judge(OfflineJudge(), language="en")
     planned = plan(town_samples(), [build(judge) for build in SIX], batch=Batch())
     assert planned.waves == 3
     assert planned.title == "Plan for 20 samples, in 3 waves"
     assert plan(town_samples(), context_precision(judge), batch=Batch()).waves == 1
     assert plan(town_samples(), context_precision(judge)).waves is None
+    monkeypatch.setattr("langchain_rageval.evaluation.batched_evaluation._MOST_SAMPLES", 8)
+    assert plan(town_samples(), context_precision(judge), batch=Batch()).waves == 3  # 8, 8 and 4 samples at a time
 
 
 def test_without_a_pilot_a_stopping_rule_costs_at_most_as_much_as_all_samples():
