@@ -116,15 +116,20 @@ class Faults:
         return cls(pick, retry_after=retry_after, hang_seconds=hang_seconds)
 
     @classmethod
-    def rates(cls, *, seed: int, retry_after: str = "0", hang_seconds: float = 120.0, **rates: float) -> Self:
-        """Assign faults at given rates, by a hash of seed, body and repeat, independent of the order of threads."""
+    def rates(
+        cls, *, seed: int, in_a_row: int = 99, retry_after: str = "0", hang_seconds: float = 120.0, **rates: float
+    ) -> Self:
+        """Assign faults at given rates, by a hash of seed, body and repeat, independent of the order of threads.
+
+        Of requests with the same body, only the first `in_a_row` have faults.
+        """
         _check(rates)
         if sum(rates.values()) > 1:
             raise ValueError(f"the rates add up to {sum(rates.values())}, expected at most 1")
 
         def pick(position: int, raw: bytes, repeats: int) -> str | None:
             point = _fraction(b"%d %d " % (seed, repeats) + raw)
-            for name, rate in rates.items():
+            for name, rate in rates.items() if repeats < in_a_row else ():
                 if point < rate:
                     return name
                 point -= rate
