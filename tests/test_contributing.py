@@ -63,7 +63,7 @@ def test_the_guide_lists_the_layers_in_the_order_that_the_tests_enforce():
 
 
 def test_the_guide_is_short():
-    assert len(GUIDE.encode()) <= 12_000
+    assert len(GUIDE.encode()) <= 13_000
 
 
 REMOVED = re.findall(r"^\| (`\w.*`) \| `([\w.]+)` \|$", CHANGES, re.MULTILINE)

@@ -358,7 +358,7 @@ class TestMix:
     async def test_every_score_is_the_clean_runs_or_a_failure(self, endpoint, scores_of):
         slow = {"hang_seconds": 30, "hang": 0.005, "500": 0.02}
         faults = Faults.rates(seed=9, malformed=0.05, **slow, **{"429": 0.05})
-        # Which texts share a request for vectors depends on the threads: no request fails more often than it is repeated.
+        # Which texts share a request for vectors depends on the threads, so no request fails as often as it is sent.
         embedding_faults = Faults.rates(seed=8, in_a_row=2, misshapen=0.15, **slow, **{"429": 0.15})
         embedder = Embedder(faults=embedding_faults)
         server = endpoint.server(offline, faults=faults, embedder=embedder)
