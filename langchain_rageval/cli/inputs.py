@@ -143,15 +143,21 @@ def build_metrics(
 
 @contextmanager
 def no_server(options: argparse.Namespace) -> Iterator[None]:
-    """Let judges and embeddings be built without the address and the key of a server, which is then not called."""
-    options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
-    unused = {name: "unused" for name in _KEYS if not os.environ.get(name)}
-    os.environ.update(unused)
+    """Let judges and embeddings be built without the address and the key of a server, which is then not called.
+
+    With a journal, the address must be given: it identifies the scores that the journal holds.
+    """
+    if options.judge.startswith("vllm:") and getattr(options, "journal", None) is None:
+        options.base_url = options.base_url or _NO_SERVER
+    earlier = {name: os.environ.get(name) for name in _KEYS if not os.environ.get(name)}
+    os.environ.update(dict.fromkeys(earlier, "unused"))
     try:
         yield
     finally:
-        for name in unused:
+        for name, key in earlier.items():
             del os.environ[name]
+            if key is not None:
+                os.environ[name] = key
 
 
 def build_judge(options: argparse.Namespace) -> Judge:
@@ -199,10 +205,10 @@ def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Bud
 def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
     """Return the prices of `--price` by name of the model, or as --judge names it; None if there are none."""
     prices = typed_prices(options)
-    for name in set(prices):
+    for name, price in [*prices.items()]:
         provider, _, model = name.partition(":")
-        if provider in CHAT_MODELS and model:
-            prices.setdefault(model, prices[name])
+        if provider in CHAT_MODELS and model and prices.setdefault(model, price) != price:
+            raise ConfigError(f"--price gives the model {model} two prices; give it one")
     if "offline" in prices:
         prices.setdefault(OfflineJudge.__name__, prices["offline"])
     return prices or None

@@ -140,7 +140,7 @@ def _show_qualification(qualification: Qualification, *, written: str | None) ->
             soft_wrap=True,
         )
     if others := [name for name in qualification.verdict if name not in examined]:
-        out.print(f"Not examined, since no labelled item is of their steps: {', '.join(others)}", soft_wrap=True)
+        out.print(f"Not examined, for lack of labelled items or of --embeddings: {', '.join(others)}", soft_wrap=True)
     show_notes(qualification.notes, out)
     if written:
         out.print(f"\nWritten to {escape(written)}", soft_wrap=True)

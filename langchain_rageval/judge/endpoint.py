@@ -147,7 +147,7 @@ class EndpointCapabilities:
     gate: PerProcess[AdaptiveLimiter] = field(default_factory=lambda: PerProcess(partial(AdaptiveLimiter, 1)))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Endpoint:
     """A judge's model as requests are sent to it. The model is never changed.
 

@@ -101,7 +101,7 @@ def useful_share(state: State, *, weighting: Weighting, against: Against) -> Val
 
 
 def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> State | None:
-    """Rebuild the state that `_reduce` reads from the findings of a score, without a call.
+    """Rebuild the state of `context_precision` from the findings of a score, without a call.
 
     Returns None if the chunks were judged against a text other than the one that `against` selects; scores of version
     0.1.0 say so only if it was chosen automatically.

@@ -64,7 +64,8 @@ def trend(
         allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
 
     Returns:
-        The summaries by period, the alarms, and the changes of the means.
+        The summaries by period, the alarms, and the changes of the means. If no slice of the baseline has six scored
+        samples, nothing is watched: there are no alarms, a note says why, and `check` raises.
 
     Raises:
         ConfigError: if no row has a time or the tag, an option is invalid, the runs have no metric in common, or

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import astuple, dataclass, fields
-from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import ConfigError
@@ -15,13 +15,31 @@ _Cost = TypeVar("_Cost")
 class PlannedCosts(dict[str, _Cost]):
     """Expected costs by name, in order, with the costs of all together, which a plan has as its `total`."""
 
-    calls = property(attrgetter("total.calls"), doc="Expected number of chat model calls in total.")
-    tokens = property(attrgetter("total.tokens"), doc="Expected sum of input and output tokens in total.")
-    embedded = property(attrgetter("total.embedded"), doc="Number of texts to embed in total.")
-    money = property(
-        attrgetter("total.money"),
-        doc="Price of the expected calls in total; None without prices, or if a model has no price.",
-    )
+    @property
+    @abstractmethod
+    def total(self) -> Any:
+        """Expected cost of the whole plan."""
+
+    @property
+    def calls(self) -> int:
+        """Expected number of chat model calls in total."""
+        return int(self.total.calls)
+
+    @property
+    def tokens(self) -> int:
+        """Expected sum of input and output tokens in total."""
+        return int(self.total.tokens)
+
+    @property
+    def embedded(self) -> int:
+        """Number of texts to embed in total."""
+        return int(self.total.embedded)
+
+    @property
+    def money(self) -> float | None:
+        """Price of the expected calls in total; None without prices, or if a model has no price."""
+        money: float | None = self.total.money
+        return money
 
 
 @dataclass(frozen=True, kw_only=True)

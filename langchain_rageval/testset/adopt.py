@@ -37,12 +37,11 @@ def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
         redact: called with each text, or each sample, before anything else reads it; None changes nothing.
 
     Raises:
-        TypeError: if `redact` is no function.
-        ConfigError: if `redact` returns something else than it got, or there is no question.
+        ConfigError: if `redact` is no function or returns something else than it got, or there is no question.
         SampleError: if an item is no sample.
     """
     if redact is not None and not callable(redact):
-        raise TypeError(f"redact takes a function from a text or a Sample to one, got {type(redact).__name__}")
+        raise ConfigError(f"redact takes a function from a text or a Sample to one, got {type(redact).__name__}")
     if isinstance(questions, str | Path):
         if not Path(questions).exists():
             raise ConfigError(f"there is no file {str(questions)!r}; a single question goes in a list")

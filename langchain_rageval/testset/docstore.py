@@ -303,11 +303,11 @@ def check_all_documents(documents: Any) -> Any:
     """Return the documents that rows are compared with; a text that names no file would leave almost none answered.
 
     Raises:
-        TypeError: if they are a str that names no file or folder.
+        ConfigError: if they are a str that names no file or folder.
     """
     if isinstance(documents, str) and not is_path(documents):
         expected = "documents must be a list of all documents, or the path of an existing file or folder"
-        raise TypeError(f"{expected}, got the str {documents[:40]!r}; a single text goes in a list: [text]")
+        raise ConfigError(f"{expected}, got the str {documents[:40]!r}; a single text goes in a list: [text]")
     return documents
 
 

@@ -364,11 +364,11 @@ class Testset:
         """Return the test set with the rows for which a function returns True.
 
         Raises:
-            TypeError: if `function` is no function.
+            ConfigError: if `function` is no function.
         """
         if not callable(function):
             expected = "filter takes a function from a row to True or False, such as lambda row: row.answerable"
-            raise TypeError(f"{expected}; got {type(function).__name__}")
+            raise ConfigError(f"{expected}; got {type(function).__name__}")
         return replace(self, rows=[row for row in self.rows if function(row)])
 
     def split(self, share: float, seed: int = 0) -> tuple[Testset, Testset]:

@@ -209,7 +209,8 @@ def _name_of(runnable: Runnable[Any, Any]) -> str:
         runnable = runnable.bound
     if isinstance(runnable, CandidateStep | RunnableSerializable) and runnable.name:
         return str(runnable.name)
-    return runnable.get_name().replace("RunnableLambda", "") if isinstance(runnable, RunnableLambda) else ""
+    name = runnable.get_name() if isinstance(runnable, RunnableLambda) else ""
+    return "" if name == "RunnableLambda" else name
 
 
 _LOG = logging.getLogger("langchain_rageval")

@@ -64,6 +64,10 @@ def test_a_plan_needs_no_key_and_no_address(rageval, samples, monkeypatch):
         code, told, complaints = rageval("plan", samples, "--judge", judge, "--embeddings", "openai:e")
         assert (code, complaints, "Plan for 20 samples" in told) == (0, "", True)
     assert {*keys}.isdisjoint(os.environ)
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    code, _, complaints = rageval("plan", samples, "--judge", "vllm:m", "--journal", samples.with_name("run.db"))
+    assert (code, "base_url" in complaints or "--base-url" in complaints) == (2, True)  # it identifies stored scores
+    assert os.environ["OPENAI_API_KEY"] == ""
     assert rageval("plan", samples, "--judge", "openai:m", "--pilot", 2)[0] == 2
 
 
@@ -71,6 +75,9 @@ def test_a_price_is_of_the_model_as_judge_names_it(rageval, samples, monkeypatch
     for judge in ("openai:m", "offline"):
         _, told, _ = rageval("plan", samples, "--judge", judge, "--price", f"{judge}=1,2", "--json")
         assert json.loads(told)["total"]["money"] > 0
+    two = ["--price", "openai:m=1,1", "--price", "vllm:m=9,9"]
+    code, _, complaints = rageval("plan", samples, "--judge", "openai:m", *two)
+    assert (code, "--price gives the model m two prices" in complaints) == (2, True)
 
 
 def test_all_metrics_are_planned_offline(rageval, samples):

@@ -46,7 +46,7 @@ def test_one_wrong_item_of_one_cannot_tell_and_other_metrics_are_only_named(rage
     assert code == 0
     assert "faithfulness cannot tell\n" in told
     assert "rubric cannot tell" not in told
-    assert "Not examined, since no labelled item is of their steps: answer_relevance, " in told
+    assert "Not examined, for lack of labelled items or of --embeddings: answer_relevance, " in told
     for word in ("unfit", "qualify_judge", "the package"):
         assert word not in told
 

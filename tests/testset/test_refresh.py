@@ -220,13 +220,13 @@ def test_a_loaded_test_set_needs_the_generator(tmp_path):
 def test_a_text_in_place_of_all_documents_is_refused(refreshed, tmp_path):
     _, given, testset = made(size=2)
     for text in ("text", "Предмет 1 стоит 1 рублей", ""):
-        with pytest.raises(TypeError) as caught:
+        with pytest.raises(ConfigError) as caught:
             refreshed(testset, text, given)
         assert str(caught.value) == (
             "documents must be a list of all documents, or the path of an existing file or folder, got the str "
             f"{text!r}; a single text goes in a list: [text]"
         )
-        with pytest.raises(TypeError, match=r"^documents must be a list of all documents"):
+        with pytest.raises(ConfigError, match=r"^documents must be a list of all documents"):
             given.adopt(["Сколько?"], text)
     (tmp_path / "all.txt").write_text(documents()[0].page_content)
     assert len(refreshed(testset, str(tmp_path), given).changes["dropped"]) == 2

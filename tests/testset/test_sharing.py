@@ -53,7 +53,7 @@ def test_a_filter_keeps_rows_and_a_split_keeps_shares_and_trees():
     testset = set_of(*rows, *trees)
     assert testset.filter(lambda one: one.evolution == "reasoning").counts == {"reasoning": 10}
     for wrong in ("x", None, True):
-        with pytest.raises(TypeError) as caught:
+        with pytest.raises(ConfigError) as caught:
             testset.filter(wrong)
         assert str(caught.value) == (
             "filter takes a function from a row to True or False, such as lambda row: row.answerable; "
