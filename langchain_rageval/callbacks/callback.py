@@ -53,15 +53,17 @@ class RagEvalCallback(ChainEvents):
     Pass it to a chain: `chain.invoke(x, config={"callbacks": [callback]})`.
 
     The question is the input of the root run, and the answer is its output. The contexts are the chunks in the prompt
-    of the model call that wrote the answer, and in those of the calls that it builds on; else those that the output
-    states; else the Documents of its retrievers, or of tools in which no retriever ran; else those that the root's
-    inputs hold or that passed between steps. `metadata["contexts_from"]` says which. Documents that a conversation
-    keeps from earlier turns are left out unless the prompt holds them.
+    of the model call that wrote the answer, and in the prompts of earlier calls whose outputs this prompt holds. If
+    there are none, the contexts are those that the output states; else the Documents of retrievers, or of tools in
+    which no retriever ran; else those in the inputs of the root run or passed between steps.
+    `metadata["contexts_from"]` names the source. Documents that a conversation keeps from earlier turns are left out
+    unless the prompt holds them.
+
     Runs with a `thread_id`, `session_id`, `conversation_id` or `conversation` in the metadata, or in the configurable
-    values, of their config are turns of a conversation. It is scored as a whole or not at all: the samples of its
-    turns have its id in `metadata.conversation`, the number of the turn in `metadata.turn`, and the earlier turns in
-    `history`, as far as the messages of the run show them. The sinks get turns in their order. Of a run without
-    steps, only the metadata is seen.
+    values, of their config are turns of a conversation. A conversation is scored as a whole or not at all: the samples
+    of its turns have its id in `metadata.conversation`, the number of the turn in `metadata.turn`, and the earlier
+    turns in `history`, as far as the messages of the run show them. The sinks get turns in their order. Of a run
+    without steps, the callback sees only the metadata.
 
     Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. Runs that raise,
     are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is recognized by steps,
@@ -330,7 +332,7 @@ def _check(
         if function is not None and not callable(function):
             raise ConfigError(f"{name} must be a function, got {type(function).__name__}")
     if isinstance(callbacks, list) and any(isinstance(handler, RagEvalCallback) for handler in callbacks):
-        raise ConfigError("callbacks are for the judge's own calls; a RagEvalCallback among them would judge the judge")
+        raise ConfigError("callbacks must not contain a RagEvalCallback: it would score the judge's calls; remove it")
 
 
 def _check_sinks(sinks: Any) -> None:

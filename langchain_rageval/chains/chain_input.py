@@ -1,4 +1,4 @@
-"""Input of a user's RAG chain, built from a question as the chain's input schema asks for it."""
+"""Input of a user's RAG chain, built from a question in the form that the chain's input schema requires."""
 
 from __future__ import annotations
 

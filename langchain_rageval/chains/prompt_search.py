@@ -1,8 +1,8 @@
 """Prompt search: finds the chunks in the prompt of the model that wrote an answer, by their text.
 
-It begins at the model call whose text is the answer. An earlier call whose output that prompt holds, as when an answer
-is refined, translated or checked, is searched too, and so on. A formatter may number, escape, join and cut chunks: so
-words are compared, and a long stretch of a chunk suffices.
+It begins at the model call whose text is the answer. If the prompt of this call holds the output of an earlier call, as
+when an answer is refined, translated or checked, the prompt of the earlier call is searched too, and so on. Because a
+formatter may number, escape, join and cut chunks, words are compared, and a long stretch of a chunk suffices.
 """
 
 from __future__ import annotations

@@ -257,7 +257,7 @@ def _check_judge_is_named(
 
 
 def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
-    """Return the rule that the options describe; None if the run asks about all samples."""
+    """Return the rule, made from the options, that ends the run early; None if the run scores all samples."""
     baseline = getattr(options, "baseline", None)  # of rageval ci
     if not options.until_decided:
         return None
@@ -334,7 +334,10 @@ def run_ci(options: argparse.Namespace) -> int:
 def _check_files_of_people(options: argparse.Namespace) -> None:
     """Raise ConfigError if labels are required and missing, or a file of people or of an examined judge is invalid."""
     if parse_require(options) == "confirmed" and not options.labels:
-        raise ConfigError("--require confirmed needs --labels, the sheet of both reports that people labelled")
+        raise ConfigError(
+            "--require confirmed needs --labels FILE, a sheet that people labelled: write one with "
+            "`rageval label CANDIDATE --baseline BASELINE`"
+        )
     if options.labels:
         read_labels(Path(options.labels))
     if options.require_judge:

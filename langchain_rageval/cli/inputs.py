@@ -85,7 +85,7 @@ def selected_samples(options: argparse.Namespace) -> Sequence[Sample]:
         )
         samples = list(valid_samples(items, skips=skips, skipped=skipped))
     if not samples:
-        raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples")
+        raise ConfigError(f"{'stdin' if options.file == PIPE else options.file} contains no samples: pass at least one")
     options.unreadable = len(skipped)  # a gate counts them
     return samples
 

@@ -225,7 +225,7 @@ def run_rubric_study(options: argparse.Namespace) -> int:
     }
     sheets = list(load_samples(options.file))
     if not sheets:
-        raise ConfigError(f"{options.file} contains no samples")
+        raise ConfigError(f"{options.file} contains no samples: pass at least one")
     labels = None
     if options.labels:
         labels = {s.id: s.metadata[options.labels] for s in sheets if s.metadata.get(options.labels) is not None}

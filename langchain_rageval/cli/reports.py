@@ -59,8 +59,11 @@ def run_compare(options: argparse.Namespace) -> int:
     baseline, candidate = map(Report.load, paths)
     metrics = [list(report.summary()) for report in (baseline, candidate)]
     if set(metrics[0]).isdisjoint(metrics[1]):
-        shown = "; ".join(", ".join(names) or "none" for names in metrics)
-        raise ConfigError(f"{options.baseline} and {options.candidate} have no metric in common: {shown}")
+        one, other = (", ".join(names) or "none" for names in metrics)
+        raise ConfigError(
+            f"the reports have no metric in common: {options.baseline} has {one}, {options.candidate} has {other}; "
+            "score both with the same metric"
+        )
     comparison = candidate.compare(
         baseline,
         options.margin,

@@ -99,11 +99,11 @@ def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, 
 
 
 def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Return the keyword arguments of a `Sample`, as `read_fields`, and the origin of each field.
+    """Return the keyword arguments of a `Sample`, as `read_fields` does, and the origin of each field.
 
     Returns:
-        The fields, and field to the names in `obj` that it was read from: several if they are numbered; `metadata` has
-        no origin.
+        The fields, and a mapping from each field to the names in `obj` from which it was read: several for numbered
+        names. `metadata` has no origin.
     """
     fields = fields or {}
     check_fields(fields)

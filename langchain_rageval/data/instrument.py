@@ -124,7 +124,7 @@ def join_digests(found_by: str, counted_by: str) -> str:
 
 
 def split_digests(instrument: str) -> tuple[str, str]:
-    """Return the digests of the parts; "unknown" for the single hash of version 0.1.0."""
+    """Return the digests of the two parts of an instrument; "unknown" twice for the single hash of version 0.1.0."""
     found, dot, counted = instrument.partition(".")
     return (found, counted) if dot else (UNKNOWN, UNKNOWN)
 

@@ -255,15 +255,15 @@ def check_workbook(path: Path) -> None:
 def table_records(path: Path, is_head: IsHead) -> Records:
     """Yield the rows of a table, each as a mapping of column names to cells.
 
-    The header is the first of the first 20 rows that holds a name for which `is_head` returns True, else the first row
-    that is not empty. Columns without a name and empty rows are omitted.
+    The header is the first row with a name for which `is_head` returns True; if none of the first 20 rows has one, the
+    first row that is not empty. Columns without a name and empty rows are omitted.
 
     Args:
         path: path of a workbook, or of a CSV file with any delimiter and encoding.
         is_head: function that recognises a column by its name.
 
     Raises:
-        ConfigError: if the file cannot be read, or two columns have one name that is the name of a field.
+        ConfigError: if the file cannot be read, or two columns have the same name and it is the name of a field.
     """
     if path.suffix.lower() in WORKBOOKS:
         yield from _workbook_records(path, is_head)

@@ -204,7 +204,7 @@ def two_readings(name: str, path: str, *readings: tuple[str, str]) -> SampleErro
 
 
 def competing_names(field: str, names: Sequence[str]) -> SampleError:
-    """Return the error of names in one record that could all be one field.
+    """Return the error for a record in which several names could be the same field.
 
     Args:
         field: field of `Sample`.

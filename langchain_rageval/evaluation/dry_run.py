@@ -43,7 +43,7 @@ Parts = Mapping[str, Metric]
 
 
 def dry_run_context(*, prices: PriceList | None = None) -> Run:
-    """Return a run in which no model is called; it counts money by these prices of the models."""
+    """Return a run that calls no model and computes the cost from `prices`, the prices of the models."""
     return Run(fake_reply=local_reply, meter=UsageMeter(prices=prices))
 
 

@@ -44,7 +44,7 @@ class AnsweredBy(Traced[Any, list[Sample]]):
 
     Attributes:
         chain: chain of the user.
-        options: with a value for each option.
+        options: the values of all options of `AnswerOptions`, by name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)

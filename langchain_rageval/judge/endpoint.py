@@ -432,19 +432,19 @@ _SMALL_WINDOW = 32_768  # tokens; larger windows rarely need a limit
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointProbe:
-    """What an endpoint can do, by a few small requests: `rageval probe` writes it, `Judge(probe=...)` reads it.
+    """Capabilities of an endpoint, by small requests: `rageval probe` writes them and `Judge(probe=...)` reads them.
 
     Attributes:
         judge: class, name and settings of the model.
         mode: way of requesting structured output that gave a valid reply.
-        narrowed: True if it takes a schema that allows only what is possible for the request.
-        grammar: True if such a schema, new for each request, costs no time.
+        narrowed: True if the endpoint accepts schemas that allow only the answers that are possible for one request.
+        grammar: True if a new schema of this kind for each request costs no time.
         context_window: number of tokens that the model accepts, as the server or the model's profile states it; None if
             neither does.
         prefix_cache: True if a request reused the beginning of the last one; None if the server does not report it.
         log_probabilities: True if replies have the log-probabilities of their tokens.
-        requests_per_minute: limit that the headers of a reply state; None if they state none.
-        tokens_per_minute: likewise.
+        requests_per_minute: limit on requests that the headers of a reply state; None if they state none.
+        tokens_per_minute: limit on tokens that these headers state; None if they state none.
         requests: number of requests that the probe took.
     """
 

@@ -205,7 +205,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
 
 
 def is_cut_off(metadata: Mapping[str, Any]) -> bool:
-    """Return True if other entries of the metadata than the stop reason say that the reply is incomplete."""
+    """Return True if an entry of the metadata, other than the stop reason, says that the reply is incomplete."""
     entries = {simplified(key): value for key, value in metadata.items()}
     return bool(entries.get("truncated") is True or entries.get("stoppedlimit") is True or entries.get("done") is False)
 

@@ -307,10 +307,10 @@ class SpanGrader(Grader):
     def known_grades(
         self, sample: Sample, order: Sequence[Finding], threshold: float
     ) -> tuple[list[float], list[float]]:
-        """Return the grades of the chunks, each passage counted once, and those of all known relevant chunks.
+        """Return the grades of the chunks, and the grades of all judged chunks; each source passage counts once.
 
-        A chunk that only holds a passage of chunks before it gets 0. A passage that no chunk holds counts as a chunk of
-        grade 1 that was not retrieved. Passages that one chunk holds together count as one.
+        If an earlier chunk holds the same passage, a chunk gets 0 in the first list. A passage that no chunk holds adds
+        a grade of 1 to the second list. If one chunk holds several passages, they count as one passage.
         """
         least = threshold if threshold >= _LEAST_SHARE else self.threshold or 0.0
         overlaps = _overlaps(sample)

@@ -104,7 +104,7 @@ class Metric(Traced[Any, Score], Adapters):
     ) -> None:
         name, aspect = without_surrogates(name), without_surrogates(aspect)
         if not name:
-            raise ConfigError("a metric needs a name; it is the key of its score")
+            raise ConfigError(f"a metric needs a name, the key of its score, such as 'politeness'; got {name!r}")
         if not isinstance(aspect, str) or not aspect.strip():
             raise ConfigError(f"aspect of {name} is a word for what it scores, such as 'answer', got {aspect!r}")
         if isinstance(reads, str):
@@ -170,10 +170,10 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def instrument(self) -> str:
-        """Hashes of the configuration that affects the scores: of what finds the facts and of what counts them.
+        """Hashes of the configuration that affects the scores: of the part that finds facts and of the counting part.
 
-        "<found_by>.<counted_by>", each of 16 hexadecimal digits, or "unknown" if that part cannot be identified. It
-        identifies the metric in reports and journals.
+        The form is "<found_by>.<counted_by>", each of 16 hexadecimal digits, or "unknown" if that part cannot be
+        identified. It identifies the metric in reports and journals.
         """
         return self._provenance.digests
 

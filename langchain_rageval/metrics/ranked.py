@@ -253,7 +253,7 @@ def resolve_grader(grader: Grader | None) -> Grader:
 
 
 def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
-    """Return the reason: best and mean grade of the first k chunks, and the reference point of the number."""
+    """Return the reason of a score: best and mean grade of the first k chunks, and which chunks the value refers to."""
     first = ranked.first_grades
     shown: dict[str, Any] = {
         "best": max(first),

@@ -338,9 +338,9 @@ def _configurable(metric: Any) -> dict[str, Any]:
 def with_instruments(
     scores: Mapping[str, Score], metric: AnyScorer, instruments: Mapping[str, Instrument]
 ) -> dict[str, Score]:
-    """Return scores of a Runnable with its instruments, in place of those of the metric alone.
+    """Return the scores of a Runnable with the instruments of the whole Runnable, not those of its metric alone.
 
-    A score of the user that has an instrument keeps it.
+    If the Runnable holds no metric, a score that already has an instrument keeps it.
     """
     has_metric = bool(metrics_in(metric))
     if has_metric and not (any(runnables_in_front(metric)) or _configurable(metric)):

@@ -94,12 +94,14 @@ def and_more(count: int) -> list[Note]:
 def verdicts_from_findings(
     sample: Sample, score: Score, *, kind: FindingKind, under: str, labels: Collection[str] = get_args(VerdictLabel)
 ) -> dict[str, Any] | None:
-    """Return the state of a metric that counts verdicts on items, or None if the findings are of another kind.
+    """Return the state in which a metric counts verdicts, made from the findings of an earlier score.
+
+    Returns None if a finding has another kind or another verdict.
 
     Args:
         sample: the sample that was scored.
-        score: its earlier score.
-        kind: finding kind of the items.
+        score: the earlier score of the sample.
+        kind: kind of the findings that are counted.
         under: key of the verdicts in the state.
         labels: verdicts that an item can have.
     """

@@ -103,7 +103,10 @@ def compare_evolutions(rows: Iterable[Row]) -> EvolutionComparison:
             if (root := roots[tree]) is not None and _evolution(row) != SIMPLE:
                 pairs.setdefault(_evolution(row), []).append((tree, (row, root)))
     if not pairs:
-        raise ConfigError("no tree has both a simple question and another evolution: there is nothing to compare")
+        raise ConfigError(
+            "no tree of questions (samples of one metadata.tree_id) has both a simple question and another evolution: "
+            "keep all samples of a tree in the report"
+        )
     scores = scores_by_metric([row for own in trees.values() for row in own])
     directions = {name: own[0].direction for name, own in scores.items()}
     compared = {

@@ -244,7 +244,7 @@ class RowsOnDisk(Sequence[Row]):
         try:
             self._file = path.open("rb")
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}; its rows are lost") from None
+            raise ConfigError(f"{path} cannot be read: {error.strerror}; restore the file with the rows") from None
         if _state(self._file) != state:
             self._file.close()
             raise ConfigError(f"{path} has changed; load the report again")

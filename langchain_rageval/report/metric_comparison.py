@@ -1,4 +1,4 @@
-"""Comparison of one metric in two runs: difference, interval and verdict, and how far its judge has moved meanwhile."""
+"""Comparison of one metric in two runs: difference, interval and verdict, and the shift of its judge between them."""
 
 from __future__ import annotations
 
@@ -217,7 +217,10 @@ def _has_enough(metric: MetricComparison) -> bool:
 
 
 def with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
-    """Return the comparison of a metric with its adjusted p-value and verdict; without one, it keeps its verdict."""
+    """Return the comparison of a metric with an adjusted p-value and the verdict that follows from it.
+
+    If `p_value` is None, the comparison keeps its verdict and its p-value before the adjustment.
+    """
     if p_value is None:
         return replace(metric, p_value=metric.p_unadjusted)
     sign = 1 if metric.direction == "higher" else -1

@@ -345,7 +345,7 @@ class Report(ReportData):
         if reweight is not None and paired:
             raise ConfigError("reweight= needs paired=False")
         if require == "confirmed" and labels is None:
-            raise ConfigError('require="confirmed" needs labels=, the sheet of both reports that people labelled')
+            raise ConfigError('require="confirmed" needs labels=...: pass a sheet of both reports that people labelled')
         if labels is not None and not paired:
             raise ConfigError("labels= are of pairs: they do not fit paired=False")
         known = (self.provenance, baseline.provenance)
@@ -383,7 +383,9 @@ class Report(ReportData):
         *,
         baseline: Report | None = None,
     ) -> float:
-        """Return the smallest true difference of a metric that `compare` detects with as many independent samples.
+        """Return the smallest true difference of a metric that `compare` detects with the same number of samples.
+
+        The samples are taken as independent.
 
         Args:
             metric: a metric of this report.
@@ -393,10 +395,10 @@ class Report(ReportData):
             baseline: a run over the same samples; its actual pairs are used instead of `correlation`.
 
         Returns:
-            A difference in the metric's units; infinite if no difference of so few samples is significant, as with up
-            to four at the level 0.05. If more than half of the values, or of the differences, are equal, their spread
-            says little about a later run; a change is then assumed to consist of complete losses, from 1 to 0.
-            `cluster` of `compare` raises it.
+            A difference in the metric's units; infinite if there are too few samples for a significant difference, as
+            with up to four at the level 0.05. If more than half of the values, or of the differences, are equal, their
+            spread says little about a later run; each change of a sample is then assumed to be a complete loss, from 1
+            to 0. With the option `cluster`, the difference that `compare` detects is larger.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.

@@ -128,8 +128,8 @@ class Trend(Analysis[Summary]):
     def to_html(self, path: str | Path, *, language: PageLanguage = "auto") -> None:
         """Write the trend as one HTML page that works offline: a curve for each metric, and the worst samples.
 
-        The page holds the ten worst samples of each period and metric with their evidence. A point of a curve leads to
-        those of its period.
+        The page holds the ten worst samples of each period and metric with their evidence. Each point of a curve links
+        to the worst samples of its period.
 
         Args:
             path: path of the file.

@@ -211,14 +211,14 @@ def prediction_powered_mean(
     scale: tuple[float, float] = (0.0, 1.0),
     clusters: tuple[Sequence[Hashable], Sequence[Hashable]] | None = None,
 ) -> PredictionPoweredMean:
-    """Estimate the mean label of a population from few labels and from predictions of these and of other items.
+    """Estimate the mean label of a population from the labels of a few items, and predictions for these and others.
 
     The mean prediction of the other items is corrected by the difference between labels and predictions. The correction
     is weighted: predictions that agree with the labels narrow the interval, useless ones have no effect. The weight of
-    each labelled item is computed from the other ones (cross-fitting), so that the estimate has no bias.
+    each labelled item is computed from the other labelled items (cross-fitting), so that the estimate has no bias.
 
-    The interval is Student's t interval of the corrections and two invented ones, the greatest and the least possible.
-    Without them, labels that are nearly all equal seem certain.
+    The interval is Student's t interval of the corrections and of two invented corrections, the greatest and the least
+    possible. Without these two, the interval is too narrow if nearly all labels are equal.
 
     Args:
         labels: labels of a random part of the items, at least one; shape (n,).
@@ -226,14 +226,14 @@ def prediction_powered_mean(
         others: predictions of the other items; may be empty.
         level: confidence level, between 0 and 1.
         scale: the lowest and the highest possible label. Predictions may have another scale.
-        clusters: clusters of the labelled and of the other items, such as the conversations that they are turns of,
-            which are independent where items are not; None if every item is independent.
+        clusters: cluster of each labelled item, and of each other item, such as the conversation of a turn. Clusters
+            are independent; items within a cluster need not be. None if every item is independent.
 
     Returns:
         The estimate, with low <= mean <= high within the scale.
 
     Raises:
-        ValueError: if there are no labels, or not as many predictions or clusters of them.
+        ValueError: if there are no labels, or items and their predictions or clusters differ in number.
 
     Source: Angelopoulos et al. 2023, "Prediction-Powered Inference", doi:10.1126/science.adi6000; the weight:
         Angelopoulos, Duchi and Zrnic 2023, "PPI++", arXiv:2311.01453; cross-fitting: Zrnic and Candès 2024,

@@ -133,7 +133,7 @@ class ConfidenceSequence:
         return bool(self._too_low[self._watched[mean]] >= 1 / (error or self._error))
 
     def stays_below(self, mean: float) -> bool:
-        """Return True if the mean of the set is known to be less than a watched value."""
+        """Return True if the mean of the set is known to be less than `mean`, which must be one of `watched`."""
         return bool(self._too_high[self._watched[mean]] >= 1 / self._error_above)
 
     def _rule_out(self) -> None:

@@ -131,16 +131,16 @@ MET, WITHDRAWN, UNMET = "met", "withdrawn", "unmet"
 class CheckTurns(ItemStep):
     """Step that adds `<result_name>`, a list of Finding: one for each item, then the agreement rates.
 
-    Items are sent in slices of the judge's `max_statements`, each numbered from 1, and the turns from the first of the
-    slice on in windows of its `max_context_tokens`. Over windows, the first of `labels` that was given decides; over
-    votes the majority, and on a tie the last of `labels`. A verdict of `needs_turn` that names no turn is asked for
-    again, once.
+    A request holds at most `max_statements` items, numbered from 1, and a window of turns of `max_context_tokens`, two
+    options of the judge. Of several windows, those without turns after the first item are left out. If windows give an
+    item different verdicts, the strongest counts. Over votes the majority decides; without one, the last of `labels`.
+    If a verdict of `needs_turn` names no turn, the judge is asked again, once.
 
     Attributes:
-        of: name of the list in `TurnFacts`, and of the items in the request.
-        key: name of the number of an item.
+        of: name of the items, both in `TurnFacts` and in the request.
+        key: name of the field that holds the number of an item.
         labels: the verdicts, the strongest first.
-        needs_turn: verdicts that a turn decides.
+        needs_turn: verdicts that must name the turn that decides them.
         result_name: key of the findings in the state.
     """
 

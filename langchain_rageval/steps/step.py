@@ -310,7 +310,7 @@ class Step:
 
 
 class SampleStep(JudgeStep):
-    """Step that asks what a `Step` describes about the sample in the state."""
+    """Step that asks the judge the question of a `Step` about the sample in the state."""
 
     definition: InstanceOf[Step]
 
@@ -358,7 +358,7 @@ class SampleStep(JudgeStep):
 
     @property
     def shows_question(self) -> bool:
-        """True if the inputs have the question and not the history, which explains it."""
+        """True if the inputs hold the question without the history, or a function of the user returns the inputs."""
         inputs = self.definition.inputs
         return not isinstance(inputs, FieldsOf) or ("question" in inputs.fields and "history" not in inputs.fields)
 

@@ -208,7 +208,8 @@ class _Premise(NamedTuple):
 class VerifyByNli(Stage[State]):
     """Stage that adds `<of>_verdicts`, a list of Finding: one for each statement in order, as VerifyStatements does.
 
-    A verdict cites the sentences that decide it, and all sentences of a chunk that decides it only as a whole.
+    A verdict cites each sentence that decides it alone. If a chunk decides it only as a whole, the verdict cites all
+    sentences of the chunk.
     """
 
     of: Side

@@ -41,7 +41,10 @@ def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
         SampleError: if an item is no sample.
     """
     if redact is not None and not callable(redact):
-        raise ConfigError(f"redact takes a function from a text or a Sample to one, got {type(redact).__name__}")
+        raise ConfigError(
+            "redact must be a function, from a text to a text and from a Sample to a Sample, "
+            f"got {type(redact).__name__}"
+        )
     if isinstance(questions, str | Path):
         if not Path(questions).exists():
             raise ConfigError(f"there is no file {str(questions)!r}; a single question goes in a list")

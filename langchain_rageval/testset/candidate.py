@@ -1,4 +1,4 @@
-"""Candidate: a question that is being generated from passages, with its history, and the steps from one to the next."""
+"""Candidate: a question that is being generated, with its attempts so far; base class of the steps that change it."""
 
 from __future__ import annotations
 

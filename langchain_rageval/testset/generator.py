@@ -237,17 +237,17 @@ class TestsetGenerator(GeneratorSettings):
     def extend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
     ) -> Testset:
-        """Add rows to a test set, without near-duplicates of its questions and from unused passages first.
+        """Add rows to a test set, from unused passages first; near-duplicates of its questions are rejected.
 
         Args:
             testset: the test set, whose rows stay as they are.
             size: number of rows to add; by default the `size` of the generator.
-            documents: as for `generate`; by default those from which the test set was generated. A test set that was
-                loaded from a file does not know them.
+            documents: as for `generate`; by default those from which the test set was generated. Required for a test
+                set that was loaded from a file.
             seed: random seed; by default the `seed` of the generator.
 
         Returns:
-            A new test set: the rows of `testset`, then the new ones. Its `changes` names both by id.
+            A new test set: the rows of `testset`, then the new rows. Its `changes` lists the ids of both.
 
         Raises:
             ConfigError: if there are no documents, or they hold no text.

@@ -113,7 +113,7 @@ def _steps(
 
 
 def steps_of_user(steps: Mapping[str, UserRunnable] | None) -> dict[str, UserStep]:
-    """Return the own steps of a generator by name.
+    """Return by name the steps that the user gives to a generator.
 
     Raises:
         ConfigError: if a name is unknown, or a step is neither a Runnable nor a function.

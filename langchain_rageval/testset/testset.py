@@ -1,4 +1,4 @@
-"""Testset: questions with reference answers, each with its history."""
+"""Testset: questions with reference answers, each with the attempts that led to it."""
 
 from __future__ import annotations
 

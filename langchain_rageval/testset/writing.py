@@ -40,7 +40,10 @@ class KeyphraseExtractor(CandidateStep):
     """Adds up to five `keyphrases` and chooses one; each draw of the passage chooses another."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Choose a key phrase of the passage: one call, or none if they are known. Reject if all are used."""
+        """Choose an unused key phrase of the passage: one call; none if the key phrases are known.
+
+        Rejects the candidate if all key phrases are used.
+        """
         phrases = state.keyphrases
         if not phrases:
             answer = yield from self._ask(state, {"passage": state.drawn_text}, _keyphrase_objection)
@@ -202,7 +205,7 @@ class AnswerCheck(CandidateStep):
         The sentences of the passages that the critic cites become the `evidence`.
         """
         if self.model_step is None:
-            raise TypeError("an answer check needs a critic")
+            raise TypeError("AnswerCheck needs model_step, which asks a critic, got None: use check_answer(critic)")
         question, sentences = state.standalone_question, split_sentences(state.reference or "")
         said = [sentence for sentence in sentences if any(map(str.isalnum, sentence))]
         statements = [f"{question} {s}" if {*words_of(s)} <= _YES_OR_NO else s for s in said]

@@ -234,7 +234,8 @@ def _align(scores: Ratings, labels: Ratings) -> tuple[list[float | None], list[f
     score_values, label_values = [rating_value(score) for score in scores], [rating_value(label) for label in labels]
     if len(score_values) != len(label_values):
         raise ConfigError(
-            f"scores and labels must be of the same samples, got {len(score_values)} and {len(label_values)}"
+            f"scores and labels must be of the same samples, got {len(score_values)} and {len(label_values)} values: "
+            "pass both by sample id, or None for each sample without a label"
         )
     return score_values, label_values, []
 

@@ -71,9 +71,10 @@ class LabelledItem(InputModel):
     """Request to the judge, or three texts to compare by embeddings, with the right verdicts.
 
     Attributes:
-        id: its name.
-        pair: name of the pair that it belongs to, which is the unit of intervals; its own name if there is no pair.
-        half: "plain" if a careful reader needs no second look, "hard" for the members of minimal pairs.
+        id: name of the item.
+        pair: name of the pair that the item belongs to; the item's own name if there is no pair. Intervals treat a pair
+            as one unit.
+        half: "plain" if a careful reader judges the item right at first reading, "hard" for members of minimal pairs.
         step: name of the judge step that is run.
         kind: what makes the item hard, such as "table" or "another year"; "plain prose" for an excerpt.
         source: where the texts come from.
@@ -83,18 +84,18 @@ class LabelledItem(InputModel):
         answer: as in a sample.
         contexts: as in a sample.
         references: as in a sample; for `classify_statements`, the statements of the reference; for `compare_questions`
-            the parent question; for `review_follow_up` the question as understood without its turns.
+            the parent question; for `review_follow_up` the question in a form that needs no earlier turns.
         statements: the statements of the answer that the step receives, or the statements, facts or needs of a
             conversation.
         turns: numbers of the turns of `statements`.
-        terms: what a reply must name or not: words joined by " + " must be together in one statement; of words joined
-            by "/" one suffices.
+        terms: terms that a reply must name, or must not name. Words joined by " + " must be together in one statement;
+            of words joined by "/" one suffices.
         history: earlier turns of the conversation, the oldest first.
         aspect: name of the aspect that is judged.
         padding: a sentence about another topic.
         text: the text that is compared.
         near: a text that means nearly the same as `text`.
-        far: a text that does not.
+        far: a text whose meaning differs from that of `text`.
     """
 
     id: str

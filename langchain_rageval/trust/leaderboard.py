@@ -77,7 +77,7 @@ def answer_sheets(
         raise ConfigError('models must be a mapping of names to chains, such as {"new": chain}')
     for name, model in models.items():
         if not isinstance(name, str) or not name.strip() or not isinstance(model, Runnable):
-            raise ConfigError(f"models maps names to chains or chat models, got {name!r}: {type(model).__name__}")
+            raise ConfigError(f"models must map names to chains or chat models, got {name!r}: {type(model).__name__}")
     if not isinstance(max_concurrency, int) or max_concurrency < 1:
         raise ConfigError(f"max_concurrency must be a whole number of at least 1, got {max_concurrency!r}")
     unanswered = [

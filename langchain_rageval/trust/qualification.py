@@ -1,4 +1,4 @@
-"""Qualification: the result of `qualify_judge`, files of examined judges, and gates that demand such a judge."""
+"""Qualification: the result of `qualify_judge`, files of examined judges, and gates that require an examined judge."""
 
 from __future__ import annotations
 

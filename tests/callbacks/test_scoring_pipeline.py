@@ -642,7 +642,7 @@ def test_an_option_that_cannot_be_used_is_refused_when_the_callback_is_made(opti
 
 def test_a_callback_among_the_judges_own_is_refused():
     callback, _ = watching()
-    with callback, pytest.raises(ConfigError, match="would judge the judge"):
+    with callback, pytest.raises(ConfigError, match="must not contain a RagEvalCallback"):
         watching(callbacks=[callback])
 
 

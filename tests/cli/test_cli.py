@@ -365,7 +365,7 @@ BAD_SAMPLES = [
     ([{"question": "q", "answer": "a", "contexts": "c"}], "expected a list of str, got str 'c'"),
     ([{"question": 7}], "got int: correct it, or map another name with fields={...} or --fields"),
     ([SAMPLE, "{oops"], "samples.jsonl, line 2: not valid JSON"),
-    ([], "contains no samples"),
+    ([], "contains no samples: pass at least one"),
     ([{**SAMPLE, "id": "a"}, {**SAMPLE, "id": "a", "question": "b"}], "two different samples have the id 'a'"),
 ]
 

@@ -113,7 +113,7 @@ def test_different_instruments_are_refused_unless_allowed(rageval, files):
     [
         (["nowhere.jsonl", "good.jsonl"], "nowhere.jsonl cannot be read"),
         (["good.jsonl", "noreport.jsonl"], "noreport.jsonl is not a report"),
-        (["good.jsonl", "other.jsonl"], "have no metric in common: faithfulness; other"),
+        (["good.jsonl", "other.jsonl"], "in common: good.jsonl has faithfulness, other.jsonl has other; score both"),
         (["good.jsonl", "good.jsonl", "--margin", "-1"], "margin must be a number of at least 0"),
         (["good.jsonl", "good.jsonl", "--margin", "nan"], "margin must be a number of at least 0"),
         (["good.jsonl", "good.jsonl", "--margin", "wide"], "invalid float value"),

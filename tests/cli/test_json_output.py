@@ -162,7 +162,7 @@ def test_samples_come_from_stdin(rageval, folder, given, command):
 @each(
     ("content", "mend"),
     [
-        (b"", "stdin contains no samples"),
+        (b"", "stdin contains no samples: pass at least one"),
         (b"{oops\n", "stdin, line 1: not valid JSON"),
         (LINES.encode() + b'{"answer": "a"}\n', "stdin, line 3: the sample lacks a question"),
         ('{"question": "где"}'.encode("cp1251"), "stdin, line 1, question 'где': faithfulness reads"),

@@ -68,4 +68,4 @@ def test_invalid_options_end_with_2(rageval, sheets, words, told):
 def test_an_empty_file_ends_with_2(rageval, tmp_path):
     (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
     path = tmp_path / "empty.jsonl"
-    assert rageval("rubric-study", path) == (2, "", f"rageval: {path} contains no samples\n")
+    assert rageval("rubric-study", path) == (2, "", f"rageval: {path} contains no samples: pass at least one\n")

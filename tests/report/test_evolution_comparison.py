@@ -71,7 +71,7 @@ def test_a_report_without_trees_is_refused_with_the_remedy():
         "TestsetGenerator(..., tree=True), and keep the metadata of its samples"
     )
     lone = Report([tree_row(0, "a", "simple", scored(1.0)), tree_row(1, "b", "reasoning", scored(1.0))])
-    with pytest.raises(ConfigError, match=r"^no tree has both a simple question and another evolution"):
+    with pytest.raises(ConfigError, match=r"^no tree of questions .* has both a simple question and another evolution"):
         lone.by_evolution()
 
 

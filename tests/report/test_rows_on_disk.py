@@ -493,7 +493,7 @@ def test_what_was_sent_never_reads_another_run_s_rows(out):
     with pytest.raises(ConfigError, match="has changed; load the report again"):
         pickle.loads(sent)
     out.unlink()
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+    with pytest.raises(ConfigError, match="cannot be read: No such file or directory; restore the file"):
         pickle.loads(sent)
 
 

@@ -111,7 +111,7 @@ def test_what_cannot_be_adopted_is_refused_before_a_call(questions, options, mes
     writer = writer_of_prices()
     with pytest.raises(ConfigError) as caught:
         generator(writer).adopt(questions, **{"documents": DOCUMENTS, **options})
-    with pytest.raises(ConfigError, match=r"^redact takes a function from a text or a Sample to one, got str$"):
+    with pytest.raises(ConfigError, match=r"^redact must be a function, from a text to a text and .*, got str$"):
         generator(writer).adopt(["?"], DOCUMENTS, redact="x")
     assert (str(caught.value), writer.total) == (message, 0)
 

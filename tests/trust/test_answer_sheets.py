@@ -196,8 +196,8 @@ def test_samples_may_come_from_a_file(tmp_path):
     [
         ({}, SAMPLES, 8, "models must be a mapping"),
         ([ECHO], SAMPLES, 8, "models must be a mapping"),
-        ({"m": str}, SAMPLES, 8, "models maps names to chains or chat models, got 'm': type"),
-        ({" ": ECHO}, SAMPLES, 8, "models maps names"),
+        ({"m": str}, SAMPLES, 8, "models must map names to chains or chat models, got 'm': type"),
+        ({" ": ECHO}, SAMPLES, 8, "models must map names"),
         ({"m": ECHO}, SAMPLES[0], 8, "samples must be a collection"),
         *(({"m": ECHO}, SAMPLES, most, "max_concurrency must be a whole number of at least 1") for most in (0, 1.5)),
     ],
