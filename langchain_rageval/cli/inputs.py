@@ -143,12 +143,8 @@ def build_metrics(
 
 @contextmanager
 def no_server(options: argparse.Namespace) -> Iterator[None]:
-    """Let judges and embeddings be built without the address and the key of a server, which is then not called.
-
-    With a journal, the address must be given: it identifies the scores that the journal holds.
-    """
-    if options.judge.startswith("vllm:") and getattr(options, "journal", None) is None:
-        options.base_url = options.base_url or _NO_SERVER
+    """Let judges and embeddings be built without the address and the key of a server, which is then not called."""
+    options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
     earlier = {name: os.environ.get(name) for name in _KEYS if not os.environ.get(name)}
     os.environ.update(dict.fromkeys(earlier, "unused"))
     try:

@@ -293,8 +293,9 @@ def _show_diff(difference: TestsetDiff) -> None:
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    """Estimate the cost and show it; only a pilot calls the models."""
-    with nullcontext() if options.pilot else no_server(options):
+    """Estimate the cost and show it; only a pilot calls the models. The address identifies the scores of a journal."""
+    needs_address = options.journal and options.judge.startswith("vllm:")
+    with nullcontext() if options.pilot or needs_address else no_server(options):
         return _show_costs(options)
 
 
