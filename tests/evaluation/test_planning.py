@@ -413,6 +413,13 @@ def test_the_audit_costs_its_share_and_is_part_of_the_total():
     assert "audit of faithfulness 40 calls, " in repr(audited)
 
 
+def test_money_is_that_of_all_samples_not_of_those_that_were_drawn():
+    few, many = (
+        plan(town_samples(count), faithfulness(OfflineJudge()), price=(1.0, 2.0)).money for count in (200, 600)
+    )
+    assert many == pytest.approx(3 * few, rel=0.05)
+
+
 def test_six_metrics_need_three_waves(monkeypatch):
     judge = Judge(OfflineJudge(), language="en")
     planned = plan(town_samples(), [build(judge) for build in SIX], batch=Batch())
