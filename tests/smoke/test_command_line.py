@@ -1,6 +1,7 @@
 """The command `rageval` of the installed package, with the offline judge, in a temporary folder."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -13,6 +14,11 @@ SAMPLES = [
     }
     for number in range(6)
 ]
+
+
+def complaints(done):
+    """Return what a program wrote to stderr, without the progress that a run of more than some seconds tells there."""
+    return re.sub(r"^rageval: \d+/\d+ samples, .*\n", "", done.stderr, flags=re.MULTILINE)
 
 
 @pytest.fixture
@@ -39,7 +45,7 @@ def summary(rageval):
 @pytest.mark.gate
 def test_the_demo_scores_its_answers_in_both_languages(rageval):
     done = rageval("demo")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done)) == (0, "")
     for expected in ("40 answers to questions", "faithfulness", "answer_correctness", "0 failed", "Шурин", "supported"):
         assert expected in done.stdout
 
@@ -54,7 +60,7 @@ def test_the_module_is_the_same_program(execute, rageval):
 @pytest.mark.gate
 def test_a_file_is_scored_and_its_report_shown(rageval, summary, answers):
     done = rageval("evaluate", answers, "--metrics", "faithfulness", "--out", "report.jsonl")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, complaints(done)) == (0, "")
     assert "Report written to report.jsonl" in done.stdout
     assert summary("report.jsonl") == {"mean": 0.5, "scored": 6, "unscored": 0, "failed": 0, "calls": 12}
     shown = rageval("report", "report.jsonl")
@@ -76,7 +82,7 @@ def test_a_gate_decides_the_exit_code(rageval, answers, threshold, code):
         f"faithfulness={threshold}",
     )
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
-    assert bool(done.stderr) == bool(code)
+    assert bool(complaints(done)) == bool(code)
 
 
 def test_a_missing_file_is_an_error_without_a_traceback(rageval):
@@ -101,8 +107,8 @@ def test_a_run_that_stopped_is_resumed_and_finished_scores_are_not_paid_again(ra
         "--out",
         "report.jsonl",
     )
-    assert (begun.returncode, begun.stderr) == (0, "")
+    assert (begun.returncode, complaints(begun)) == (0, "")
     assert summary("report.jsonl") == {"mean": 0.5, "scored": 2, "unscored": 0, "failed": 0, "calls": 4}
     resumed = rageval("resume", "run.db", "--budget-calls", "8")
-    assert (resumed.returncode, resumed.stderr) == (0, "")
+    assert (resumed.returncode, complaints(resumed)) == (0, "")
     assert summary("report.jsonl") == {"mean": 0.5, "scored": 6, "unscored": 0, "failed": 0, "calls": 12}
