@@ -549,8 +549,9 @@ def finished(*words, **environment):
 @pytest.mark.gate
 def test_a_pipe_gets_no_escape_codes_and_the_whole_table():
     done = finished("demo", TERM="xterm-256color", PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"\x1b" not in done.stdout
+    assert done.returncode == 0
+    assert all(line.startswith(b"rageval: ") for line in done.stderr.splitlines())  # progress, on a busy machine
+    assert b"\x1b" not in done.stdout + done.stderr
     assert re.search(r"\n answer_correctness[ |]+1\.000 ", done.stdout.decode())
 
 
