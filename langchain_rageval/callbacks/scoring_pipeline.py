@@ -181,11 +181,12 @@ class SinkQueue(WorkerQueue[Delivery]):
 
     def _deliver(self, delivery: Delivery) -> None:
         try:
-            self._is_down = not self._is_sent(delivery.row)
+            self._is_down = not self._try_to_send(delivery.row)
         finally:
             self._on_done(delivery)
 
-    def _is_sent(self, row: Row) -> bool:
+    def _try_to_send(self, row: Row) -> bool:
+        """Send a row, with retries unless the sink was down before; return True if it was sent."""
         for delay in (None,) if self._is_down else (*_RETRY_DELAYS, None):
             try:
                 _call(self._sink, row)

@@ -70,8 +70,11 @@ class Degrade(Traced[Any, Variants]):
         if foreign:
             return Random(sample.id).sample(foreign, min(count, len(foreign)))
         inputs = {"question": sample.question, "context": "\n".join(contexts)}
-        check = lambda answer: None if any(map(str.strip, answer.sentences)) else "there is no sentence"  # noqa: E731
-        answer = yield from ask_step(self.pads, inputs, sample.question, check)
+
+        def problem_of(answer: Any) -> str | None:
+            return None if any(map(str.strip, answer.sentences)) else "there is no sentence"
+
+        answer = yield from ask_step(self.pads, inputs, sample.question, problem_of)
         return [sentence for sentence in answer.sentences if sentence.strip()][:count]
 
     def _do(self, input: Any, config: RunnableConfig) -> Variants:

@@ -361,6 +361,8 @@ def test_a_vector_store_is_asked_instead_and_nothing_is_embedded_again():
     assert store.similar(store.passages[0])[0] is store.passages[1]
     assert own.asked == []
     assert theirs.embedding.asked == [["a"]] * 4
+    found = drive(store.search_corpus("a"), Run(), {})
+    assert [one.text for one in found][:1] == ["a"]
     drive(embed_passages(store), Run(), {})
     assert own.asked == []
 

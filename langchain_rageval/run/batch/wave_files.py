@@ -151,8 +151,8 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
     wave = max(waves, key=lambda wave: sum(request_id in wave.owners for request_id in places))  # lost ones are in two
     new = {}  # replies to requests that had none, or only a refusal
     for request_id, reply in replies.items():
-        earlier = store.get(request_id) if reply.is_final else reply
-        if earlier is None or reply.status < 400 <= earlier.status:
+        earlier = store.get(request_id)
+        if reply.is_final and (earlier is None or reply.status < 400 <= earlier.status):
             new[request_id] = reply
     failed = sum(not reply.is_final for reply in replies.values())
     if wave is not last and not new and not failed:
