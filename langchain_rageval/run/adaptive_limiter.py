@@ -6,11 +6,11 @@ once: a user's metric may call a sync metric from an executor thread inside `aev
 A few rejections such as HTTP 429 among many answers say nothing about the number of calls: only the rejected call
 waits. If the endpoint rejects a third of the latest calls, as many slots remain as calls are under way, and each
 further rejection takes one away. The slots grow back by half in each round of successes, up to the size that was too
-large; that one is tried again after several rounds, more after each failure. Until a call is answered, those beyond the
-first eight are sent one by one, so that rejections arrive before all are sent. If calls are rejected even so, the limit
-is one of calls per second, which is measured, or read from the headers of a rejection: calls are then sent at that
-pace. A call that takes many times as long as usual counts no more. Slots in use are never revoked, and waiting callers
-are served in their order.
+large; that one is tried again after several rounds, more after each failure. At the start, calls beyond twice as many
+as were answered at a time are sent one by one, so that rejections arrive before all are sent. If calls are rejected
+even so, the limit is one of calls per second, which is measured, or read from the headers of a rejection: calls are
+then sent at that pace. A call that takes many times as long as usual counts no more. Slots in use are never revoked,
+and waiting callers are served in their order.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ _ROUNDS_BEFORE_RETRY = 8  # rounds before the size at which calls were rejected 
 _MOST_ROUNDS = 256
 _LATE, _LEAST_LATE = 10, 1.0  # times the usual duration of a call, and seconds, after which it counts no more
 _MEASURED = 2.0  # seconds in which a pace is measured, at least
-_BELOW, _MORE = 0.98, 1.005  # of a pace
+_BELOW = 0.98  # of a pace that the endpoint states
+_STEP_AT_FIRST, _STEP = 1.05, 1.005  # factor by which a measured pace changes, until calls are rejected, and after
+_LEAST = 0.9  # of a measured pace
 _MANY, _MANY_AT_FIRST = 0.1, 0.03  # of the answers
 _FEW = 2  # places; with more, fewer of them are tried first
-_AT_ONCE, _SPACING = 8, 0.004  # calls before the first answer; seconds between the further ones
+_AT_ONCE, _SPACING = 8, 0.004  # calls sent at once at the start; seconds between the further ones
 _TICK = 0.02  # seconds until a call looks again whether one was answered
 _INTERVAL = 5.0  # seconds between two changes of a pace
 
@@ -45,14 +47,15 @@ class Slot:
         since: when the call was sent, or, before that, when the place was taken.
         epoch: number of changes of the number of places before the place was taken.
         number: number of places that were taken before.
+        beside: number of calls under way once this one was sent, itself included.
         sent: True once the call was sent.
         rejected: True if the endpoint rejected the call.
     """
 
-    __slots__ = ("_limiter", "_waiter", "epoch", "number", "rejected", "sent", "since")
+    __slots__ = ("_limiter", "_waiter", "beside", "epoch", "number", "rejected", "sent", "since")
 
     def __init__(self, limiter: AdaptiveLimiter) -> None:
-        self._limiter, self.since, self.epoch, self.number = limiter, 0.0, 0, 0
+        self._limiter, self.since, self.epoch, self.number, self.beside = limiter, 0.0, 0, 0, 0
         self.sent = self.rejected = False
         self._waiter: Future[None] | None = None
 
@@ -128,10 +131,12 @@ class AdaptiveLimiter:
     def __init__(self, limit: int | None = None) -> None:
         self.limit = self.size = self.lowest_size = limit
         self.pace: float | None = None
+        self._measured, self._step = 0.0, _STEP_AT_FIRST  # pace that was measured last, and its next change
         self._is_stated = False  # the pace, by headers of the endpoint
         self._many = _MANY_AT_FIRST  # share of rejections after which the pace is measured again
         self._epoch = self._taken = 0
         self._began = 0.0
+        self._answered_beside = 0  # most calls that were under way when one was sent that was answered
         self._latest: deque[Slot] = deque()  # calls of this epoch
         self._too_large: int | None = None  # size at which calls were rejected
         self._probe = 0  # places that were added beyond the sizes that are known to be right
@@ -184,26 +189,31 @@ class AdaptiveLimiter:
             self._rejections += 1
             if self.size is None:
                 return
+            self._shrink(slot, retry_after)
             is_paced = self.pace is not None or (self.size <= _FEW and self._epoch > 0)
             if is_paced and self._rejections >= max(_LEAST_REJECTED, self._many * self._answered):
                 self._measure_pace()
-            if slot.epoch < self._epoch:  # one more of those that were too many
-                if slot.epoch == self._epoch - 1 and self._is_shrinking:
-                    self._resize(self.size - 1)
-                    self._close(retry_after)
-                return
-            rejected, sent = sum(one.rejected for one in self._latest), len(self._latest)
-            are_some = rejected >= max(_LEAST_IN_PROBE, _SIGNIFICANT_IN_PROBE * sent)
-            if self._probe and are_some:
-                self._rounds = min(self._rounds * 2, _MOST_ROUNDS)
-                self._begin_epoch(self.size - self._probe)
-            elif (self._usual is None and are_some) or rejected >= max(_LEAST_REJECTED, _SIGNIFICANT * sent):
-                if not self._epoch:  # what was answered before says nothing of a limit
-                    self._begin_measure()
-                under_way = sum(one.sent and not one.rejected for one in self._holders)
-                self._begin_epoch(min(self.size - rejected, under_way))
-                self._is_shrinking = True
+
+    def _shrink(self, slot: Slot, retry_after: float | None) -> None:
+        """Take places away if many of the latest calls were rejected."""
+        if self.size is None:
+            return
+        if slot.epoch < self._epoch:  # one more of those that were too many
+            if slot.epoch == self._epoch - 1 and self._is_shrinking:
+                self._resize(self.size - 1)
                 self._close(retry_after)
+            return
+        rejected, sent = sum(one.rejected for one in self._latest), len(self._latest)
+        are_some = rejected >= max(_LEAST_IN_PROBE, _SIGNIFICANT_IN_PROBE * sent)
+        if self._probe and are_some:
+            self._rounds = min(self._rounds * 2, _MOST_ROUNDS)
+            self._begin_epoch(self.size - self._probe)
+        elif (self._usual is None and are_some) or rejected >= max(_LEAST_REJECTED, _SIGNIFICANT * sent):
+            if not self._epoch:  # what was answered before says nothing of a limit
+                self._begin_measure()
+            self._begin_epoch(min(self.size - rejected, self._under_way()))
+            self._is_shrinking = True
+            self._close(retry_after)
 
     def _close(self, retry_after: float | None) -> None:
         """Send no call for as long as the endpoint asks to wait, if it rejected all calls."""
@@ -229,7 +239,8 @@ class AdaptiveLimiter:
         seconds = time.monotonic() - self._measured_since
         if seconds >= _MEASURED:
             if not self._is_stated:
-                self.pace = max(self._answered, 1) / seconds
+                self.pace = self._measured = max(self._answered, 1) / seconds
+                self._step = _STEP_AT_FIRST
                 self._many = min(_MANY, 1.5 * self._many)  # at first, calls that were saved up make a pace too high
             self._begin_measure()
 
@@ -246,9 +257,14 @@ class AdaptiveLimiter:
             seconds = time.monotonic() - slot.since
             self._usual = seconds if self._usual is None else self._usual + (seconds - self._usual) / _LATEST
             self._answered += 1
-            is_measured = self.pace is not None and not self._is_stated
-            if is_measured and time.monotonic() - self._measured_since >= _INTERVAL:
-                self.pace *= 1 if self._rejections else _MORE  # type: ignore[operator]  # while no call is rejected
+            self._answered_beside = max(self._answered_beside, slot.beside)
+            measured_for = time.monotonic() - self._measured_since
+            if self.pace is not None and not self._is_stated and measured_for >= _INTERVAL:
+                if self._rejections:
+                    self.pace = max(self.pace / self._step, self._measured * _LEAST)
+                    self._step = _STEP
+                else:
+                    self.pace *= self._step
                 self._begin_measure()
             if self.size is None or self.limit is None or slot.epoch != self._epoch:
                 return
@@ -300,18 +316,23 @@ class AdaptiveLimiter:
         self._holders[slot] = None
 
     def _first_delay(self, slot: Slot) -> float:
-        """Return the seconds that a call waits while none was answered; 0 or less if it does not.
+        """Return the seconds that a call waits at the start; 0 or less if it does not.
 
-        The first eight calls are sent at once, the others one by one. After a rejection the others wait for an answer
-        of a call under way.
+        Eight calls, or twice as many as were answered at a time, are sent at once, and the others one by one. After a
+        rejection they wait, but for a quarter more than were answered at a time.
         """
         with self._lock:
-            is_known = self.limit is None or self._usual is not None or self._epoch > 0
-            if is_known or slot.number < _AT_ONCE:
+            if self.limit is None or self._epoch > 0 or self._answered_beside >= self.limit:
+                return 0.0
+            under_way = self._under_way()
+            if under_way < max(_AT_ONCE, self._answered_beside * (1.25 if self._rejections else 2)):
                 return 0.0
             if self._rejections:
-                return _TICK if any(one.sent for one in self._holders) else 0.0
+                return _TICK
             return self._began + (slot.number - _AT_ONCE) * _SPACING - time.monotonic()
+
+    def _under_way(self) -> int:
+        return sum(one.sent and not one.rejected for one in self._holders)
 
     def _is_open(self, slot: Slot) -> bool:
         """Return True if a call keeps its place; False if the places became fewer, and it waits again as the first."""
@@ -328,6 +349,7 @@ class AdaptiveLimiter:
         """Record that a call is sent."""
         with self._lock:
             slot.since, slot.sent = time.monotonic(), True
+            slot.beside = self._under_way() if self._answered_beside < (self.limit or 0) else 0
             if self.limit is not None and slot.epoch == self._epoch:
                 self._latest.append(slot)
                 if len(self._latest) > max(_LATEST, self.size or 0):

@@ -1,5 +1,6 @@
 import asyncio
 import heapq
+import math
 import random
 import signal
 import threading
@@ -168,7 +169,7 @@ def test_the_places_become_as_many_as_calls_are_under_way_and_not_rejected():
     assert answer(slots, good) == 2
 
 
-def test_before_the_first_answer_further_calls_wait_after_a_rejection():
+def test_at_the_start_further_calls_wait_for_answers_after_a_rejection():
     slots = AdaptiveLimiter(32)
     first = held(slots, 16)
     slots.record_rejection(first[0])
@@ -177,7 +178,7 @@ def test_before_the_first_answer_further_calls_wait_after_a_rejection():
     waiting.start()
     until(lambda: len(slots._holders) == 16)
     assert [call.sent for call in slots._holders].count(False) == 1
-    slots.record_success(first[1])
+    answer(slots, first[1:])
     waiting.join(PATIENCE)
     assert not waiting.is_alive()
     slots = AdaptiveLimiter(32)
@@ -187,6 +188,23 @@ def test_before_the_first_answer_further_calls_wait_after_a_rejection():
         call.__exit__()
     slots._hold(late := slots.slot())
     assert slots._first_delay(late) == 0  # no call is under way whose answer could be waited for
+
+
+def test_at_the_start_twice_as_many_calls_as_were_answered_are_sent_at_once(clock):
+    def delay():
+        slots._hold(call := slots.slot())
+        seconds = slots._first_delay(call)
+        call.__exit__()
+        return seconds
+
+    for is_rejected, sizes in ((False, (8, 16, 32, 64)), (True, (8, 10, 13, 17))):
+        slots = AdaptiveLimiter(64)
+        for size in sizes:
+            calls = held(slots, size)
+            assert size == 64 or max(delay(), delay()) > 0
+            if is_rejected and size == 8:
+                slots.record_rejection(calls.pop(0))
+            answer(slots, calls)
 
 
 def test_a_call_that_waited_for_the_first_answer_gives_its_place_back_if_they_become_fewer():
@@ -302,12 +320,13 @@ def test_a_stated_pace_is_kept_and_retry_after_closes_for_all_if_every_call_is_r
 class Endpoint:
     """An endpoint with room for some calls, and callers that share a limiter, in simulated time.
 
-    A call takes 0.1 s, a rejection 0.01 s; a rejected caller tries again after a second. The calls of a share `rate`
-    are rejected at random.
+    A call takes 0.1 s, a rejection `notice`; a rejected caller tries again after a second. The calls of a share `rate`
+    are rejected at random, and those beyond `pace` calls a second, of which ten are saved up.
     """
 
-    def __init__(self, clock, limit, room, *, rate=0.0, seed=0):
+    def __init__(self, clock, limit, room, *, rate=0.0, pace=math.inf, notice=0.01, seed=0):
         self.clock, self.slots, self.room, self.rate = clock, AdaptiveLimiter(limit), room, rate
+        self.pace, self.notice, self.saved, self.last, self.times = pace, notice, 10.0, clock.seconds, []
         self.random, self.events, self.waiting = random.Random(seed), [], []
         self.inside = self.sent = self.rejected = self.left = 0
 
@@ -348,9 +367,13 @@ class Endpoint:
 
     def arrive(self, slot):
         self.sent += 1
-        is_rejected = self.inside >= self.room or self.random.random() < self.rate
+        self.saved = min(10.0, self.saved + (self.clock.seconds - self.last) * self.pace)
+        self.last = self.clock.seconds
+        is_rejected = self.inside >= self.room or self.random.random() < self.rate or self.saved < 1
+        self.saved -= not is_rejected
+        self.times.append((self.clock.seconds, is_rejected))
         self.inside += not is_rejected
-        self.at(0.01 if is_rejected else self.random.uniform(0.095, 0.105), self.end, slot, is_rejected)
+        self.at(self.notice if is_rejected else self.random.uniform(0.095, 0.105), self.end, slot, is_rejected)
 
     def end(self, slot, is_rejected):
         self.rejected += is_rejected
@@ -360,14 +383,23 @@ class Endpoint:
         self.at(1.0, self.attempt) if is_rejected else self.at(0.003, self.begin)
 
 
-@each(("limit", "room"), [(32, 8), (32, 4), (16, 12), (64, 12)])
-def test_an_endpoint_with_room_for_fewer_calls_rejects_few_and_is_kept_busy(clock, limit, room):
+@each(("limit", "room", "notice"), [(32, 8, 0.01), (32, 8, 0.04), (32, 4, 0.01), (16, 12, 0.01), (64, 12, 0.01)])
+def test_an_endpoint_with_room_for_fewer_calls_rejects_few_and_is_kept_busy(clock, limit, room, notice):
     for seed in range(2):
-        endpoint = Endpoint(clock, limit, room, seed=seed)
+        endpoint = Endpoint(clock, limit, room, notice=notice, seed=seed)
         seconds = endpoint.run(640, 2 * limit)
         assert 0 < endpoint.rejected <= 0.05 * endpoint.sent
         assert seconds <= 1.25 * 640 * 0.1 / room + 1
         assert room // 2 <= endpoint.slots.lowest_size <= room
+
+
+def test_an_endpoint_that_answers_ten_calls_a_second_rejects_few_after_ten_seconds(clock):
+    for seed in range(8):
+        endpoint = Endpoint(clock, 16, 1000, pace=10.0, notice=0.01 + 0.05 * (seed % 2), seed=seed)
+        began = clock.seconds
+        assert endpoint.run(640, 32) <= 1.1 * 64
+        late = [is_rejected for at, is_rejected in endpoint.times if at > began + 10]
+        assert sum(late) <= 0.02 * len(late)
 
 
 def test_calls_rejected_at_random_cost_little_and_the_slots_grow_back_when_there_is_room(clock):
