@@ -1,4 +1,4 @@
-"""Charging of model calls: usage, timing, and feedback to the concurrency limiter."""
+"""Charging of model calls: records usage and time, and reports each outcome to the concurrency limiter."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _OPTIONS_IN_PROMPT = ("tools", "functions")  # call options that cost tokens; th
 
 
 class MeteredTry:
-    """Context manager around one try: holds room in the budget, charges the run's meter and reports to its limiter.
+    """Context manager around one try of a model call: reserves budget, counts the cost and reports to the limiter.
 
-    A try is charged even if it fails. Embedding requests are not reported to the limiter: they usually have a separate
-    quota, and few batches are sent at a time. Only the rejected call waits for Retry-After; otherwise one call rejected
-    by chance would stop a run whose other calls are answered.
+    A failed try is charged too. Embedding requests are not reported to the limiter: they usually have a separate quota,
+    and few batches are sent at a time. Only the rejected call waits for Retry-After; otherwise one call rejected by
+    chance would stop a run whose other calls are answered.
 
     Args:
-        run: the run of the call.
-        slot: slot of the call; None for a reply of a batch.
+        run: the run that makes the call.
+        slot: slot of the call; None if the reply comes from a batch.
         calls: number of calls to charge.
-        in_budget: True if the budget has room for the call already, as for the requests of a batch.
+        in_budget: True if budget is already reserved for the call, as for the requests of a batch.
 
     Attributes:
-        is_charged: False for a reply of a batch that another score pays for; nothing is charged then.
+        is_charged: False for a reply from a batch that is charged to another score; this score is then charged nothing.
     """
 
     def __init__(self, run: Run, slot: Slot | None, calls: int = 1, *, in_budget: bool = False) -> None:
@@ -66,7 +66,7 @@ class MeteredTry:
             self._run.governor.record_rejection(self._slot, error, self._run.retry.max_wait)
 
     def message_of(self, reply: Any, call: Call) -> BaseMessage:
-        """Return a reply as a message, and record the tokens that it cost.
+        """Convert a model's reply to a message, and record the tokens that the reply cost.
 
         Raises:
             ConfigError: if the reply is neither a message nor a text.
@@ -111,7 +111,7 @@ class MeteredTry:
 
 
 class MeteredChain(MeteredTry, BaseCallbackHandler):
-    """Context manager around one invocation of a chain, and the callback handler that counts its model calls."""
+    """Context manager around one invocation of a chain. As a callback handler, it counts the chain's model calls."""
 
     run_inline = True
 
@@ -121,7 +121,7 @@ class MeteredChain(MeteredTry, BaseCallbackHandler):
         self._asked: dict[UUID, tuple[str, Sequence[str]]] = {}  # name of the model, and the texts of the request
 
     def config_of(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the config for the chain: with this handler, and without the run, whose slot the chain holds."""
+        """Return the config for the chain: this callback handler is added, and the run is removed."""
         callbacks = config.get("callbacks") or []
         if isinstance(callbacks, BaseCallbackManager):
             callbacks = callbacks.copy()
@@ -137,7 +137,7 @@ class MeteredChain(MeteredTry, BaseCallbackHandler):
         self._count(run_id, [message.text for batch in messages for message in batch], kwargs.get("metadata"))
 
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], *, run_id: UUID, **kwargs: Any) -> None:
-        """Count a call to a model that completes texts."""
+        """Count a call to a text completion model."""
         self._count(run_id, prompts, kwargs.get("metadata"))
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
@@ -148,7 +148,7 @@ class MeteredChain(MeteredTry, BaseCallbackHandler):
                 self._add_tokens(getattr(generation, "message", None) or AIMessage(generation.text), model, asked)
 
     def rehearse(self, replies: Iterable[BaseMessage]) -> None:
-        """Charge the calls of a chain in a dry run."""
+        """Charge the model calls that a chain would make, in a dry run."""
         for reply in replies:
             self._cost["calls"] += 1
             self._add_tokens(reply, None, ())

@@ -1,4 +1,4 @@
-"""Budget of a run, costs that are counted against it, and planned costs."""
+"""Budget of a run, the costs that count against it, and the planned costs of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Cost = TypeVar("_Cost")
 
 
 class PlannedCosts(dict[str, _Cost]):
-    """Expected costs by name, in order, with the costs of all together, which a plan has as its `total`."""
+    """Mapping of names to expected costs, in order. Subclasses define `total`, the cost of all entries together."""
 
     @property
     @abstractmethod
@@ -49,7 +49,7 @@ class Budget:
     Args:
         calls: number of chat model calls, retries included. Calls that your own Runnables make internally are not
             counted.
-        tokens: number of input and output tokens; characters / 4 for models that report none.
+        tokens: number of input and output tokens; estimated as characters / 4 for models that report no tokens.
         embeddings: number of texts sent to be embedded.
 
     Raises:
@@ -75,11 +75,11 @@ class Budget:
         return " and ".join(f"{bound:,} {name}" for name, bound in bounds if bound is not None)
 
     def allows(self, cost: Cost, after: Cost) -> bool:
-        """Return True if a further cost stays within every bound; a cost of 0 always does.
+        """Return True if a further cost stays within every bound. A cost of 0 always does.
 
         Args:
-            cost: the further cost.
-            after: the cost so far.
+            cost: the cost to be added.
+            after: the cost spent so far.
         """
         costs = zip(astuple(self), astuple(cost), astuple(after), strict=True)
         return all(bound is None or not extra or so_far + extra <= bound for bound, extra, so_far in costs)
@@ -87,7 +87,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost that is counted against a budget, with fields in the order of its bounds."""
+    """Cost that counts against a `Budget`; the fields are in the same order as those of `Budget`."""
 
     calls: float = 0
     tokens: float = 0
@@ -95,13 +95,16 @@ class Cost:
 
     @classmethod
     def of(cls, usage: Usage, unreported: int = 0) -> Cost:
-        """Return the cost of a usage plus estimated tokens of calls whose model reports none."""
+        """Return the cost of a usage.
+
+        `unreported` is the estimated number of tokens of calls whose model reports no tokens.
+        """
         return cls(usage.calls, (usage.input_tokens or 0) + (usage.output_tokens or 0) + unreported, usage.embedded)
 
     def plus(self, other: Cost, times: float = 1) -> Cost:
-        """Return the sum of this cost and `times` the other one."""
+        """Return this cost plus `times` the other cost."""
         return Cost(*(own + times * extra for own, extra in zip(astuple(self), astuple(other), strict=True)))
 
     def at_least(self, other: Cost) -> Cost:
-        """Return a cost whose every field is the larger value of two costs."""
+        """Return the larger value of two costs, field by field."""
         return Cost(*map(max, astuple(self), astuple(other)))

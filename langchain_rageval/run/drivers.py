@@ -1,7 +1,7 @@
-"""Drivers of operations: `drive` runs one in the calling thread, `adrive` on the running event loop.
+"""Drivers of operations: `drive` runs an operation in the calling thread, `adrive` on the running event loop.
 
-`drive` calls the models' sync methods and `adrive` their async ones. The package never runs a user's async client on
-a separate event loop: clients share connections that belong to the user's loop.
+`drive` calls the sync methods of the models, and `adrive` calls the async methods. The package never runs a user's
+async client on a separate event loop: clients share connections that belong to the user's loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 def drive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
-    """Run an operation (generator that yields requests) in this thread and return its result."""
+    """Run an operation (a generator that yields requests) in this thread and return its result."""
     value: Any = None
     error: BaseException | None = None
     while True:
@@ -220,7 +220,7 @@ def _compute(function: Callable[[], Any], run: Run) -> Any:
 
 
 async def adrive(operation: Operation[T], run: Run, config: RunnableConfig) -> T:
-    """Run an operation (generator that yields requests) on the running event loop and return its result."""
+    """Run an operation (a generator that yields requests) on the running event loop and return its result."""
     value: Any = None
     error: BaseException | None = None
     while True:
@@ -341,8 +341,8 @@ async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config
 async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """Await coroutines concurrently and return their results, in order.
 
-    Unlike with `asyncio.gather`, no coroutine is left running if another fails: the first error is raised after all
-    have ended.
+    If a coroutine fails, the others still run to their end; the first error is then raised. `asyncio.gather`, in
+    contrast, may leave coroutines running.
     """
     awaitables = list(awaitables)
     if len(awaitables) == 1:
@@ -360,7 +360,7 @@ async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def astream_results(awaitables: Iterable[Awaitable[T]]) -> AsyncGenerator[T]:
-    """Await coroutines concurrently and yield their results in order, each when it and those before it are there.
+    """Await coroutines concurrently and yield their results in order, each as soon as all earlier results are there.
 
     After an error, or if the generator is closed early, the remaining coroutines are cancelled.
     """
@@ -390,7 +390,7 @@ async def _outcome_of(awaitable: Awaitable[T]) -> tuple[T, None] | tuple[None, B
 def configurable_choices(config: RunnableConfig) -> str:
     """Return the values of configurable fields (LangChain's `configurable`) in a config as text.
 
-    Results are shared only between calls with equal values: with other values, the same judge is another model.
+    Calls share a result only if these values are equal, because other values may select another model.
     """
     choices = config.get("configurable", {})
     return repr(sorted((name, repr(choice)) for name, choice in choices.items() if not name.startswith("__")))

@@ -1,7 +1,8 @@
-"""Embedding of texts for many samples at once: each text once, in batches of bounded size.
+"""Embedding of texts for many samples together: each text is embedded once, in batches of limited size.
 
-The first text is sent at once. Texts that are requested meanwhile are sent together when the reply arrives, so batches
-grow with the load. A caller that has waited long starts a further worker, so a slow request does not block the others.
+The first text is sent at once. Texts that are requested while a batch is under way are sent together after its reply,
+so batches grow with the load. A caller that has waited long starts another worker, so that one slow request does not
+block the other texts.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class EmbedBatch:
 
 
 class EmbeddingQueue:
-    """Queue of the texts that one embeddings object has to embed for the samples of a run.
+    """Queue of the texts that one embeddings object has to embed in a run.
 
-    Usable from threads and from an event loop. A caller gets futures from `add`, starts a worker that drives
-    `send_batches` if `add` or `add_worker_if_late` says so, and calls `leave` in the end.
+    Usable from threads and from an event loop. A caller calls `add` and gets futures. If `add` or `add_worker_if_late`
+    returns True, the caller starts a worker that drives `send_batches`. At the end the caller calls `leave`.
     """
 
     def __init__(self, embeddings: Embeddings) -> None:
@@ -59,14 +60,15 @@ class EmbeddingQueue:
         self._callers = 0
 
     def add(self, texts: Sequence[str], charge: Callable[[int], None]) -> tuple[list[Future[Vector]], bool]:
-        """Request the vectors of some texts.
+        """Add texts to the queue and return futures of their vectors.
 
         Args:
             texts: the texts.
-            charge: charges the number of texts that were not requested before. If it raises, none is requested.
+            charge: function that charges the given number of new texts, which nobody requested before. If it raises, no
+                text is added.
 
         Returns:
-            A future for each text; True if the caller must start a worker.
+            A list with one future for each text, and True if the caller must start a worker.
         """
         with self._lock:
             new = {text: _uncancellable_future() for text in texts if not self._has(text)}
@@ -79,22 +81,22 @@ class EmbeddingQueue:
         return futures, needs_worker
 
     def add_worker_if_late(self, texts: Sequence[str]) -> bool:
-        """Return True if one of some requested texts is still unsent; the caller must then start a worker."""
+        """Return True if one of `texts` is still unsent; the caller must then start another worker."""
         with self._lock:
             is_late = any(text in self._unsent for text in texts)
             self._workers += is_late
         return is_late
 
     def keep_task(self, task: asyncio.Task[None]) -> None:
-        """Hold a worker's task until it is done; the event loop holds tasks only weakly."""
+        """Keep a reference to a worker's task until the task is done; an event loop keeps only weak references."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def leave(self) -> bool:
-        """Record that a caller no longer waits for vectors; after the last caller, running worker tasks are cancelled.
+        """Record that a caller no longer waits for vectors. After the last caller, cancel the running worker tasks.
 
         Returns:
-            True if workers were cancelled; the queue must then not be used again.
+            True if workers were cancelled; the queue must not be used again then.
         """
         with self._lock:
             self._callers -= 1
@@ -104,7 +106,7 @@ class EmbeddingQueue:
         return bool(abandoned)
 
     def send_batches(self) -> Generator[EmbedBatch, Any, None]:
-        """Send batches until no text is unsent; errors are passed to the futures."""
+        """Send batches until every text is sent; an error is set on the futures of its batch."""
         while batch := self._next_batch():
             try:
                 yield from self._send(batch)
@@ -182,24 +184,24 @@ class EmbeddingQueue:
 
 
 class EmbeddingQueues:
-    """The embedding queues of a run, one per embeddings object."""
+    """The embedding queues of a run: one queue for each embeddings object."""
 
     def __init__(self) -> None:
         self._queues: dict[int, EmbeddingQueue] = {}  # by id; a queue keeps its object alive, so an id is not reused
         self._lock = threading.Lock()
 
     def queue_for(self, embeddings: Embeddings) -> EmbeddingQueue:
-        """Return the queue of an embeddings object, created on first use."""
+        """Return the queue of an embeddings object; the queue is created on first use."""
         with self._lock:
             return self._queues.setdefault(id(embeddings), EmbeddingQueue(embeddings))
 
     def alike(self) -> list[tuple[Embeddings, int]]:
-        """Return the embeddings that gave three or more different texts one vector, with the number of texts."""
+        """Return embeddings objects that gave one vector to three or more different texts, with the number of texts."""
         with self._lock:
             return [(one.embeddings, one.alike) for one in self._queues.values() if one.alike >= _LEAST_ALIKE]
 
     def leave(self, queue: EmbeddingQueue) -> None:
-        """Record that a caller no longer waits for a queue; a queue with cancelled workers is replaced on next use."""
+        """Record that a caller no longer waits for a queue; replace a queue with cancelled workers on its next use."""
         if queue.leave():
             with self._lock:
                 if self._queues.get(id(queue.embeddings)) is queue:
@@ -207,7 +209,10 @@ class EmbeddingQueues:
 
 
 def may_concern_one_text(error: Exception) -> bool:
-    """Return True if a single text of a batch may have caused an error, so that the others can be embedded alone."""
+    """Return True if a single text may have caused the error of a batch.
+
+    The other texts of the batch can then be embedded alone.
+    """
     return not is_transient(error) and status_of(error) in _STATUS_OF_ONE_TEXT
 
 

@@ -1,7 +1,7 @@
-"""Governor of a run: the ledger of its budget, the circuit breaker of each endpoint, and the concurrency limit.
+"""Governor of a run: budget, circuit breaker of each endpoint, and concurrency limit.
 
-Everything that is counted over all work of a run is here. Work is admitted before it begins and settled when it ends; a
-model call is checked before it is sent and recorded when it ends.
+The governor counts the work of the whole run. A task is admitted before it begins and settled when it ends. A model
+call is checked before it is sent and recorded when it ends.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _UNBOUNDED = Cost(inf, inf, inf)
 
 
 class Outage(NamedTuple):
-    """Failed scores because of which an endpoint is not called any more.
+    """Reason why an endpoint is not called any more: failed scores in a row.
 
     Attributes:
         failures: number of failed scores in a row.
-        cause: failure of the last one.
+        cause: failure of the last score.
     """
 
     failures: int
@@ -115,13 +115,13 @@ class _Mean:
 
 @dataclass(frozen=True)
 class Lease:
-    """Part of the limits of a run in several processes.
+    """Share of one process in the limits of a run that uses several processes.
 
     Attributes:
-        granted: cost that the process may spend in all.
-        slots: model calls that it may have under way; None for no limit.
-        share: its share of what the endpoint allows.
-        is_answered: True if an endpoint has answered any process.
+        granted: total cost that the process may spend.
+        slots: number of model calls that the process may have under way; None for no limit.
+        share: share of the endpoint's rate limit that the process may use, from 0 to 1.
+        is_answered: True if an endpoint has answered a call of any process.
     """
 
     granted: Cost
@@ -131,16 +131,16 @@ class Lease:
 
 
 class Ledger:
-    """Budget and concurrency of a run in several processes, given to them in leases. An actor of Ray holds one.
+    """Divides the budget and the concurrency of a run among several processes, in leases. A Ray actor holds the ledger.
 
-    A lease is good for many calls, so that a process sends one message for all of them. What is granted to a process
-    counts as spent until the process reports what it spent, so the calls never exceed the budget, and tokens only by
-    calls under way. What a process that died had been granted remains spent.
+    A lease covers many calls, so that a process sends one message for all of them. A granted amount counts as spent
+    until the process reports its actual cost. The calls therefore never exceed the budget; the tokens exceed it only by
+    those of calls under way. The grant of a process that died remains spent.
 
     Args:
         budget: bounds on the cost of all processes; None for no bounds.
-        limit: largest number of model calls at a time, of all processes.
-        workers: number of processes that are expected; more share the limit when they report.
+        limit: largest number of model calls at a time, over all processes.
+        workers: expected number of processes. If more processes report, they share the limit too.
     """
 
     def __init__(self, budget: Budget | None, limit: int, workers: int) -> None:
@@ -150,12 +150,12 @@ class Ledger:
         self._seen: dict[str, float] = {}
 
     def lease(self, worker: str, spent: Cost, wanted: Cost) -> Lease:
-        """Return the lease of a process.
+        """Return the current lease of a process.
 
         Args:
             worker: name of the process.
-            spent: what it has spent so far.
-            wanted: what it has to spend next.
+            spent: cost that the process has spent so far.
+            wanted: cost that the process is about to spend.
         """
         now = time.monotonic()
         self._seen[worker], self._spent[worker] = now, spent
@@ -189,24 +189,23 @@ _RENEWAL = 5.0  # seconds
 
 
 class Governor:
-    """Limits of the work of a run in one process. Usable from threads and event loops.
+    """Budget, concurrency and circuit breakers of a run in one process. Usable from threads and event loops.
 
-    An endpoint is identified by an object: the capabilities of a judge's endpoint, embeddings, a cross-encoder or a
-    chain.
+    Any object can identify an endpoint: the `EndpointCapabilities` of a judge, embeddings, a cross-encoder or a chain.
 
     Args:
         budget: bounds on the cost; None for no bounds.
-        meter: the run's meter, which counts what is spent.
+        meter: usage meter of the run, which counts the cost spent.
         limit: largest number of model calls at a time; None for no limit.
-        patience: seconds to wait for an endpoint that is down; with more than 0, a few permanent errors in a row, as of
-            a wrong key, end the calls to it.
+        patience: seconds to wait for an endpoint that is down. If it is above 0, a few permanent errors in a row, such
+            as a wrong key, end the calls to the endpoint.
 
     Attributes:
-        budget: as given.
-        exhausted: True once a task was rejected, or a cost refused. From then on every task that costs something is
-            rejected, so that the finished tasks are the first of the list and not the cheap ones.
-        limiter: limit of the model calls under way.
-        share: this process's share of the calls that the endpoint allows.
+        budget: the value of the argument.
+        exhausted: True once the budget was too small for a task or a call. From then on every task with a cost is
+            rejected, so that the finished tasks are the first tasks of the list and not the cheap ones.
+        limiter: limits the number of model calls under way.
+        share: share of the endpoint's rate limit that this process may use, from 0 to 1.
         is_impatient: True once an endpoint was down for longer than `patience`.
     """
 
@@ -231,11 +230,11 @@ class Governor:
         self._call_lock = threading.Lock()  # calls begin and end while the cost of a task is guessed
 
     def admit(self, kind: Hashable, guess: Callable[[], Cost]) -> Cost | None:
-        """Admit a task if its expected cost still fits the budget.
+        """Admit a task if its expected cost fits the remaining budget.
 
         Args:
-            kind: tasks of one kind have similar costs.
-            guess: returns the expected cost; used until a task of the kind has had a cost.
+            kind: key of tasks with similar costs. Finished tasks of the same kind give the expected cost.
+            guess: function that returns the expected cost while no task of the kind has finished.
 
         Returns:
             The reserved cost, to be passed to `settle` when the task is finished; None if the task is rejected.
@@ -264,7 +263,7 @@ class Governor:
                 self._kinds[kind].add(cost)
 
     def begin_call(self) -> None:
-        """Reserve a model call in the budget; raise BudgetExceeded if no call or no token is left."""
+        """Reserve budget for a model call; raise BudgetExceeded if no call or no token is left."""
         with self._call_lock:
             under_way = Cost(calls=self._under_way)
             if not self._fits(_ONE_CALL, self._spent.plus(under_way)):
@@ -272,10 +271,11 @@ class Governor:
             self._under_way += 1
 
     def end_call(self, charge: Callable[[], None]) -> None:
-        """Release the room of a model call that has ended.
+        """Release the budget that is reserved for a model call, and charge the finished call.
 
         Args:
-            charge: adds the call to the run's meter. It is counted either as under way or as spent at any time.
+            charge: function that adds the call to the run's meter. The call always counts either as under way or as
+                spent.
         """
         with self._call_lock:
             charge()
@@ -285,19 +285,19 @@ class Governor:
         """Charge a cost; raise BudgetExceeded if it does not fit the budget.
 
         Args:
-            cost: the cost.
-            charge: adds the cost to the run's meter.
+            cost: the cost to charge.
+            charge: function that adds the cost to the run's meter.
         """
         with self._call_lock:
             self.check_cost(cost)
             charge()
 
     def check_cost(self, cost: Cost, spent: Cost | None = None) -> None:
-        """Raise BudgetExceeded if a cost does not fit the budget.
+        """Raise BudgetExceeded if a cost does not fit the remaining budget.
 
         Args:
-            cost: the further cost.
-            spent: the cost so far; None for that of the run's meter.
+            cost: the cost to be added.
+            spent: the cost spent so far; None for the cost in the run's meter.
         """
         if not self._fits(cost, self._spent if spent is None else spent):
             self.exhausted = True
@@ -314,12 +314,12 @@ class Governor:
         return self._breakers.setdefault(id(endpoint), _Breaker())
 
     def begin_scores(self) -> None:
-        """Ignore the calls so far, which belong to no score, when failed scores are counted."""
+        """Ignore all calls made so far when failed scores are counted, because these calls belong to no score."""
         for breaker in self._breakers.values():
             breaker.called = breaker.valid = False
 
     def check_endpoint(self, endpoint: object) -> None:
-        """Note a call to an endpoint; raise JudgeUnavailable if no further calls are sent to it."""
+        """Record that an endpoint is called; raise JudgeUnavailable if calls to the endpoint have ended."""
         breaker = self._breaker(endpoint)
         breaker.called = True
         if breaker.cause is not None:
@@ -328,12 +328,12 @@ class Governor:
             )
 
     def record_rejection(self, slot: Slot, error: Exception, longest: float = inf) -> None:
-        """Record a call that the endpoint rejected because of too many calls, and the limits that it states.
+        """Record that an endpoint rejected a call because of too many calls, and apply the rate limits in its headers.
 
         Args:
             slot: slot of the call.
-            error: the rejection.
-            longest: most seconds that calls wait, even if the endpoint asks for more.
+            error: error that reports the rejection.
+            longest: maximum number of seconds to wait, even if the endpoint asks for more.
         """
         requests, tokens = limits_in(headers_of(error))
         usage = self._meter.usage
@@ -346,11 +346,11 @@ class Governor:
         self.limiter.record_rejection(slot, None if asked is None else min(asked, longest))
 
     def record_try(self, endpoint: object, error: Exception | None, *, is_valid: bool = False) -> None:
-        """Record the outcome of a call.
+        """Record the outcome of one try of a call.
 
         Args:
-            endpoint: the endpoint.
-            error: error in transit; None if there was a reply.
+            endpoint: the endpoint that was called.
+            error: transport error; None if there was a reply.
             is_valid: True if the reply was parsed and is valid.
         """
         with self._call_lock:
@@ -365,15 +365,15 @@ class Governor:
                 breaker.give_up(breaker.refusals, error)
 
     def allows_retry(self, endpoint: object) -> bool:
-        """Return False if each further call fails at its first error, because too many in a row failed in transit."""
+        """Return False if an endpoint failed too many times in a row, so that its calls are not retried any more."""
         breaker = self._breaker(endpoint)
         return breaker.cause is None and breaker.failed_tries < _FAILED_TRIES
 
     def pause(self, endpoint: object, error: Exception) -> float | None:
-        """Return the seconds to wait for an endpoint that is down; None if the error is final.
+        """Return the seconds to wait before the next call to an endpoint that is down; None to give up.
 
         Args:
-            endpoint: the endpoint.
+            endpoint: the endpoint that is down.
             error: error of the last try.
         """
         if not self.patience or not is_transient(error):
@@ -389,10 +389,10 @@ class Governor:
         return None
 
     def record_failed_score(self, endpoints: Iterable[object], failure: Failure) -> bool:
-        """Count a failed score against those of its endpoints that were called and gave no valid reply in the run.
+        """Count a failed score for each of its endpoints that was called in the run and gave no valid reply.
 
         Returns:
-            True if an endpoint is not called any more from now on.
+            True if the calls to one of the endpoints end with this failure.
         """
         breakers = {id(endpoint): self._breaker(endpoint) for endpoint in endpoints}
         with self._call_lock:
@@ -401,23 +401,23 @@ class Governor:
 
     @property
     def is_answered(self) -> bool:
-        """True if an endpoint has answered a call of the run, in any of its processes: a reply costs tokens."""
+        """True if an endpoint has answered a call in any process of the run, which shows as tokens spent."""
         return self._spent.tokens > 0
 
     def outage(self, endpoint: object) -> Outage | None:
-        """Return why an endpoint is not called any more; None if it is."""
+        """Return the reason why an endpoint is not called any more; None if calls continue."""
         breaker = self._breaker(endpoint)
         return None if breaker.cause is None else Outage(breaker.failed_scores, breaker.cause)
 
 
 class LeasingGovernor(Governor):
-    """Governor of one process of several, whose budget and concurrency a `Ledger` gives out.
+    """Governor of one process of a run with several processes, which share a budget through a `Ledger`.
 
     Args:
-        lease: function that returns the lease of this process for what it has spent and what it has to spend next.
+        lease: function that returns the lease of this process, from the cost spent and the cost to be spent next.
         budget: bounds on the cost of all processes.
-        meter: meter of this process.
-        limit: largest number of model calls at a time, of all processes.
+        meter: usage meter of this process.
+        limit: largest number of model calls at a time, over all processes.
         patience: as for `Governor`.
     """
 
@@ -437,14 +437,14 @@ class LeasingGovernor(Governor):
         self._renew(Cost())
 
     def begin_call(self) -> None:
-        """Reserve a model call in the budget, and renew the lease from time to time."""
+        """Reserve budget for a model call; from time to time, renew the lease."""
         if time.monotonic() - self._renewed > self._renewal:
             self._renew(Cost())
         super().begin_call()
 
     @property
     def is_answered(self) -> bool:
-        """True if an endpoint has answered a call of the run, in any of its processes."""
+        """True if an endpoint has answered a call in any process of the run."""
         return self._renew(Cost()).is_answered
 
     def _fits(self, cost: Cost, after: Cost) -> bool:

@@ -1,8 +1,8 @@
 """Journal: finished results in an SQLite file, so that a resumed run does not pay for them again.
 
-Each result is written when it is finished: a killed process loses only the work in flight. Keys are hashes of
-everything that determines a result, so one file may hold results of many configurations without mixing them. Several
-processes may write to it at the same time.
+Each result is written when it is finished, so a killed process loses only unfinished work. A key is a hash of
+everything that determines the result. One file may therefore hold results of many configurations without mixing them.
+Several processes may write to the file at the same time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _APPLICATION_ID = 0x52414745  # identifies the owner of an SQLite file
 
 
 class Journal:
-    """Finished results by key. Usable from threads; opened on first use, and reopened after a fork.
+    """File of finished results by key. Safe to use from several threads.
+
+    The file is opened on first use, and reopened after a fork.
 
     Args:
         path: path of the file, created if it does not exist.
@@ -48,7 +50,7 @@ class Journal:
         return None if row is None else str(row[0])
 
     def put(self, key: str, value: str) -> None:
-        """Store a result. It survives a crash of the process once this returns.
+        """Store a result. After this method returns, the result survives a crash of the process.
 
         Raises:
             JournalError: if the file cannot be written, for example because the disk is full.
@@ -57,7 +59,7 @@ class Journal:
             connection.execute("INSERT OR REPLACE INTO results VALUES (?, ?)", (key, value))
 
     def update(self, key: str, change: Callable[[str | None], str]) -> None:
-        """Replace the result under a key by a function of it; other processes cannot write in between.
+        """Replace the value of a key by `change(value)`, while no other process can write.
 
         Raises:
             JournalError: if the file cannot be read or written.
@@ -75,7 +77,7 @@ class Journal:
 
     @contextmanager
     def claimed(self, what: str) -> Iterator[None]:
-        """Hold a claim on the journal, such as on its batches; it ends with the block, or with the process.
+        """Reserve a part of the journal for this run, such as its batches, until the context or the process ends.
 
         Raises:
             JournalError: if another run holds the claim.
@@ -94,7 +96,7 @@ class Journal:
             file.close()
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
+        """Close the file; the next use of the journal opens it again."""
         self._file.close()
 
     @contextmanager

@@ -14,13 +14,13 @@ _SECONDS_BETWEEN_LINES = 5.0
 
 
 class Progress:
-    """Progress counter that counts finished rows without displaying anything.
+    """Counter of finished rows that displays nothing; subclasses display the counts.
 
     Args:
         total: number of rows; None if unknown.
-        meter: the run's meter; None if calls and tokens are not counted.
+        meter: usage meter of the run; None if calls and tokens are not counted.
         unit: plural noun for the rows.
-        outcome: returns what is displayed in place of the number of failures; None for that number.
+        outcome: function that returns the text to show in place of the number of failures; None shows the number.
     """
 
     def __init__(
@@ -36,13 +36,13 @@ class Progress:
         self._state = ""
 
     def show(self, state: str) -> None:
-        """Show what the run waits for, such as the state of a batch, after the counts."""
+        """Show after the counts what the run waits for, such as the state of a batch."""
         if state != self._state:
             self._state = state
             self.refresh()
 
     def advance(self, failed: int = 0) -> None:
-        """Count a finished row and the number of its failed scores."""
+        """Count one finished row, and its number of failed scores."""
         self.rows += 1
         self.failed += failed
         self.refresh()
@@ -54,7 +54,7 @@ class Progress:
         """End the display of the progress."""
 
     def status_line(self) -> str:
-        """Return the progress as text: rows, calls, tokens, failures, and the estimated time left if it is known."""
+        """Return the progress as text: rows, calls, tokens, failures, and the estimated time left if known."""
         rows = f"{self.rows}/{self.total}" if self.total is not None else str(self.rows)
         state = f"; {self._state}" if self._state else ""
         outcome = self._outcome() if self._outcome else f"{self.failed} failed"
@@ -76,7 +76,10 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """Progress display that prints a line at most every 5 seconds, and a last one if it has printed any."""
+    """Progress display that prints a line at most every 5 seconds.
+
+    A last line is printed at the end if any line was printed before.
+    """
 
     _last_time = 0.0
     _has_printed = False
@@ -138,13 +141,13 @@ def show_progress(
 
     Args:
         total: number of rows; None if unknown.
-        meter: the run's meter; None if calls and tokens are not counted.
+        meter: usage meter of the run; None if calls and tokens are not counted.
         show: False displays nothing.
         unit: plural noun for the rows.
-        outcome: returns what is displayed in place of the number of failures; None for that number.
+        outcome: function that returns the text to show in place of the number of failures; None shows the number.
 
     Yields:
-        The progress to advance.
+        The progress counter, to be advanced after each row.
     """
     kind = Progress if not show else LiveProgress if _supports_live_line() else PlainProgress
     progress = kind(total, meter, unit, outcome)

@@ -1,7 +1,7 @@
 """Requests that an operation yields to its driver.
 
-An operation is a generator without I/O: it yields a request and receives the reply, or the error is raised in it. The
-drivers in `langchain_rageval.run.drivers` fulfil the requests, through a model's sync or async methods.
+An operation is a generator without I/O. It yields a request and receives the reply; an error is raised inside the
+generator. The drivers in `langchain_rageval.run.drivers` fulfil the requests, through a model's sync or async methods.
 """
 
 from __future__ import annotations
@@ -24,27 +24,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Call a chat model; the reply is its message. Transport errors are retried as the run's policy allows.
+    """Request to call a chat model. The reply is the message of the model.
+
+    Transport errors are retried as the retry policy of the run allows.
 
     Args:
         model: any Runnable from messages to a message or a text.
         messages: the messages to send.
-        options: keyword arguments of the call.
-        timeout_option: name of the keyword argument in which this client takes a timeout in seconds; None if it has
+        options: keyword arguments of the model call.
+        timeout_option: name of the keyword argument that sets the client's timeout in seconds; None if the client has
             none.
-        client_enforces_timeout: True if the client ends the call after the timeout and does not retry; otherwise the
-            run enforces it.
+        client_enforces_timeout: True if the client itself ends the call after the timeout and does not retry. False if
+            the run must enforce the timeout.
         sync_only: True if the model has no native async methods.
-        first_error: transport error of a first try that the caller has already made; the driver then starts with the
+        first_error: transport error of a first try that the caller has already made. The driver then starts with the
             retries.
-        rate_limiter: acquired before each try; the time spent waiting for it does not count as the model's.
-        schema: JSON schema that the reply follows.
-        gates: limits of the model's own, acquired before a slot of the run.
-        retries_server_errors: False to raise a server error (HTTP 5xx) at once, for a caller that looks for its cause.
-        own_tries: most requests that the client sends for one call, by its own retries.
+        rate_limiter: rate limiter to acquire before each try. Waiting for it does not count as time of the model.
+        schema: JSON schema that the reply must follow.
+        gates: concurrency limits of the model itself, acquired before a slot of the run.
+        retries_server_errors: False to raise a server error (HTTP 5xx) at once, so that the caller can find its cause.
+        own_tries: maximum number of HTTP requests that the client sends for one call, including the client's own
+            retries.
         draw: number of the draw (repetition of the same request), from 0.
-        endpoint: the object for which failures are counted; None for the model.
-        offline: function that a dry run calls with the inputs for the reply; None for the answer of the offline judge.
+        endpoint: the object that failures are counted for; None for the model.
+        offline: function that produces the reply in a dry run, from the inputs; None for the answer of the offline
+            judge.
     """
 
     model: Runnable[Any, Any]
@@ -66,7 +70,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Embed texts; the reply is a list of vectors, in order. Texts of several samples are sent in one batch."""
+    """Request to embed texts. The reply is a list of vectors, in the order of the texts.
+
+    Texts of several samples are sent in one batch.
+    """
 
     embeddings: Embeddings
     texts: Sequence[str]
@@ -74,7 +81,7 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Score pairs of texts with a cross-encoder; the reply is a list of numbers, in order."""
+    """Request to score pairs of texts with a cross-encoder. The reply is a list of numbers, in order."""
 
     cross_encoder: BaseCrossEncoder
     pairs: Sequence[tuple[str, str]]
@@ -82,9 +89,10 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Invoke:
-    """Invoke a chain of the user; the reply is its output, or None in a dry run.
+    """Request to invoke the user's chain. The reply is the chain's output, or None in a dry run.
 
-    It is limited, retried and timed out like one model call; the model calls in it are counted by a callback handler.
+    The concurrency limit, the retries and the timeout apply as to one model call. A callback handler counts the model
+    calls inside the chain.
     """
 
     chain: Runnable[Any, Any]
@@ -97,11 +105,11 @@ ModelRequest = Call | EmbedBatch | Rate | Invoke
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Run independent operations; the reply is the list of their results, in order.
+    """Request to run independent operations. The reply is the list of their results, in order.
 
-    On an event loop they run concurrently. In threads they run concurrently only while the limiter has as many idle
-    slots, as it has for the last samples of a run; otherwise one after the other, since other samples use the slots
-    and no thread has to be woken.
+    On an event loop the operations run concurrently. In threads they run concurrently only while the limiter has enough
+    idle slots, as for the last samples of a run. Otherwise they run one after the other, because other samples use the
+    slots and no thread has to be woken.
     """
 
     operations: Sequence[Operation[Any]]
@@ -109,9 +117,9 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Run an operation once per key (single-flight); the reply is its result.
+    """Request to run an operation once per key (single-flight). The reply is the result of the operation.
 
-    If the run is executing an operation of the same key, or still holds its result, that result is the reply.
+    If the run is already executing an operation with this key, or still holds its result, the reply is that result.
     """
 
     key: Hashable
@@ -120,7 +128,7 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """Run an operation while holding a lock (`gate`); the reply is its result."""
+    """Request to run an operation while holding the lock `gate`. The reply is the result of the operation."""
 
     gate: AdaptiveLimiter
     operation: Operation[Any]
@@ -128,19 +136,19 @@ class Locked:
 
 @dataclass(frozen=True, slots=True)
 class SendOnce:
-    """Send a request to a model without retries; an error is raised in the operation."""
+    """Request to send a model request without retries. An error is raised inside the operation."""
 
     request: ModelRequest
 
 
 @dataclass(frozen=True, slots=True)
 class InvokeChild:
-    """Invoke a Runnable as a child run; the reply is its output.
+    """Request to invoke a Runnable as a child run. The reply is the output of the Runnable.
 
     Args:
         runnable: Runnable to invoke, through its sync or async method.
         input: input of the Runnable.
-        configurable: values added to `config["configurable"]`; values that the config has already take precedence.
+        configurable: values to add to `config["configurable"]`; values already in the config take precedence.
     """
 
     runnable: Runnable[Any, Any]
@@ -150,9 +158,9 @@ class InvokeChild:
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Call a function of the user, sync or async; the reply is its result, or None in a dry run.
+    """Request to call a function of the user, sync or async. The reply is its result, or None in a dry run.
 
-    On an event loop a sync function runs in a thread. Without one, an async function runs on a new loop.
+    On an event loop a sync function runs in a thread. Without an event loop, an async function runs on a new loop.
     """
 
     function: Callable[[], Any]
@@ -160,21 +168,21 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count an event of the run, which a note of the report may mention."""
+    """Request to count an event of the run; a note of the report may mention the count."""
 
     event: Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class ValidReply:
-    """Record a valid reply of an endpoint."""
+    """Request to record that an endpoint gave a valid reply."""
 
     endpoint: object
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for some seconds without holding a slot of the concurrency limiter."""
+    """Request to wait for some seconds without holding a slot of the concurrency limiter."""
 
     seconds: float
 

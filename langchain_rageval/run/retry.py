@@ -1,4 +1,4 @@
-"""Retries of model calls: which errors are transient, and the wait before the next try."""
+"""Retries of model calls: which errors are temporary, and how long to wait before the next try."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ _MOST_DOUBLINGS = 64  # beyond any wait, below what a float can hold
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Policy for retrying model calls after transport errors. Malformed replies are repeated by the judge instead.
+    """Policy for retrying model calls after transport errors.
 
-    A client's own retries (`max_retries` of ChatOpenAI, 2 by default) happen within one try and count towards its
-    timeout; the tries are then fewer, so that a call takes at most `attempts` requests. Models built by `load_judge`
-    have none.
+    A malformed reply is no transport error: the judge then repeats the question. A client's own retries (`max_retries`
+    of ChatOpenAI, 2 by default) happen within one try, and the timeout of the try includes them. This policy then makes
+    fewer tries, so that one call takes at most `attempts` requests. Models built by `load_judge` do not retry
+    themselves.
 
     Args:
-        attempts: number of tries, the first included.
-        initial: seconds before the second try, doubled for each further one.
-        max_wait: maximum seconds between two tries, even if the server requests more.
-        jitter: wait a random 50 to 100% of that time, so that calls rejected together are not retried together. A
-            Retry-After of the server is waited out exactly.
+        attempts: maximum number of tries, including the first try.
+        initial: seconds to wait before the second try; the wait doubles before each further try.
+        max_wait: maximum number of seconds between two tries, even if the server requests more.
+        jitter: True to wait a random 50 to 100% of the computed time, so that calls rejected together are not retried
+            together. A Retry-After of the server is always waited out exactly.
 
     Raises:
         ConfigError: if a number is out of range.
@@ -67,12 +68,12 @@ class RetryPolicy:
     def wait(self, error: Exception, tried: int, own_tries: int = 1) -> float | None:
         """Return the seconds to wait after `tried` failed tries; None if the call must not be retried.
 
-        A call that met a connection of a closed event loop is repeated at once, whatever the policy allows.
+        If a call failed on a connection of a closed event loop, it is repeated at once, whatever the policy allows.
 
         Args:
             error: error of the last try.
-            tried: number of tries.
-            own_tries: number of requests that the client sends within one try, by its own retries.
+            tried: number of failed tries.
+            own_tries: number of HTTP requests that the client sends within one try, including the client's own retries.
         """
         if is_stale_connection(error):
             return 0.0 if tried < MAX_STALE_TRIES else None
@@ -88,7 +89,7 @@ class RetryPolicy:
 
 
 def is_transient(error: Exception) -> bool:
-    """Return True if the same call may succeed later."""
+    """Return True if the error is temporary: the same call may succeed later."""
     status = status_of(error)
     if status is not None:
         return (status in _TRANSIENT_STATUS and not _is_quota_exhausted(error)) or status >= 500
@@ -112,12 +113,12 @@ def _is_quota_exhausted(error: BaseException) -> bool:
 
 
 def is_permanent(error: Exception) -> bool:
-    """Return True if every call will fail alike: a wrong key or model, no access, or no credit."""
+    """Return True if every later call will fail too: a wrong key or model name, no access, or no credit."""
     return status_of(error) in _PERMANENT_STATUS or (status_of(error) == 429 and _is_quota_exhausted(error))
 
 
 def limits_in(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Return the requests and the tokens per minute that headers state; None if they state none."""
+    """Return the limits of requests and of tokens per minute from HTTP headers; None for a limit that is not there."""
     requests, tokens = (
         [_number(headers.get(pattern.format(what))) for pattern in _LIMIT_HEADERS] for what in ("requests", "tokens")
     )
@@ -125,7 +126,10 @@ def limits_in(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:
 
 
 def is_rate_limited(error: Exception) -> bool:
-    """Return True if the endpoint rejects too many calls: a 429, or an overload (503, 529) with Retry-After."""
+    """Return True if the endpoint rejected a call because of too many calls.
+
+    These are the HTTP status 429, or an overload (503, 529) with a Retry-After header.
+    """
     status = status_of(error)
     if status is None:
         return any(base.__name__ == "ModelRateLimitError" for base in type(error).__mro__)
@@ -135,34 +139,35 @@ def is_rate_limited(error: Exception) -> bool:
 
 
 def is_server_error(error: Exception) -> bool:
-    """Return True if the server failed (HTTP 5xx) and did not ask to wait."""
+    """Return True if the server failed (HTTP 5xx) without a Retry-After header."""
     status = status_of(error)
     return status is not None and status >= 500 and not is_rate_limited(error)
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Return True if no server listens at the address; more often a wrong URL than a transient fault."""
+    """Return True if no server listens at the address. The cause is more often a wrong URL than a temporary fault."""
     return any(isinstance(cause, _UNREACHABLE) or "[Errno 111]" in message_of(cause) for cause in _causes(error))
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Return True if a call took too long for Python or for a client of HTTP."""
+    """Return True for a timeout error of Python or of an HTTP client."""
     return any(base.__name__ in _TIMEOUTS for base in type(error).__mro__)
 
 
 def is_stale_connection(error: BaseException) -> bool:
-    """Return True if a client reused a connection that belongs to an event loop which has ended.
+    """Return True if a client reused a connection that belongs to a closed event loop.
 
-    Clients of providers share idle connections among all models of one address. After a second `asyncio.run` these
-    belong to the closed loop of the first one; each failure discards one of them.
+    Clients of providers share idle connections among all models of one address. After a second `asyncio.run`, these
+    connections still belong to the closed loop of the first one. Each failure discards one such connection.
     """
     return any(isinstance(cause, RuntimeError) and _OTHER_LOOP.search(message_of(cause)) for cause in _causes(error))
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status of an error, or of the error that it was raised from; None if there is none.
+    """Return the HTTP status of an error, or of the error that caused it; None if there is no status.
 
-    Clients name it `status_code` or `code`, have it in their response, or raise LangChain's class for it.
+    The status is read from `status_code`, from `code`, from the response of the error, or from the class of the
+    LangChain error.
     """
     response = getattr(error, "response", None)
     if isinstance(response, Mapping):  # of AWS
@@ -183,13 +188,13 @@ def status_of(error: BaseException) -> int | None:
 
 
 def retry_after(error: BaseException) -> float | None:
-    """Return the seconds in the Retry-After header; None if there is none, or if it is a date."""
+    """Return the seconds in the Retry-After header; None if the header is missing or holds a date."""
     own = getattr(error, "retry_after", None) or None  # GigaChat: 0.0 means no header
     return _number(headers_of(error).get("retry-after") or own)
 
 
 def headers_of(error: BaseException) -> Mapping[str, Any]:
-    """Return the headers of the response that an error holds; empty if it holds none."""
+    """Return the headers of the HTTP response in an error; empty if the error has no response."""
     headers = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None)
     return headers or {}
 

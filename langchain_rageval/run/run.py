@@ -1,4 +1,4 @@
-"""Run: the state that the metrics of one evaluation share, carried in LangChain's config; its options and traces."""
+"""Run: the state that the metrics of one evaluation share, with its options; carried in LangChain's config."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ class Run:
 
     Args:
         governor: limits concurrency and cost, and ends the calls to endpoints that never answer.
-        retry: policy for transport errors; by default none, so that a bare `invoke` relies on the client's own retries.
+        retry: policy for transport errors. By default the run makes no retries, so that a bare `invoke` relies on the
+            client's own retries.
         timeout: seconds for one model call; None for the client's own limit.
         meter: counts calls, tokens, seconds and embedded texts.
-        single_flight: makes equal questions share one call.
-        embedding_queues: the texts that wait to be embedded.
-        fake_reply: function that answers sync requests instead of the models, for a dry run.
-        stopped: set when the run ends early; no further model call is then sent.
-        recording: answers calls from the replies of batches, and records the others; None without a batch API.
+        single_flight: lets equal questions share one call.
+        embedding_queues: queues of the texts to embed.
+        fake_reply: function that answers sync requests in place of the models, for a dry run.
+        stopped: event that is set when the run ends early; no further model call is sent then.
+        recording: answers calls from the replies of batches, and collects unanswered requests; None without a batch
+            API.
     """
 
     governor: Governor = field(default_factory=Governor)
@@ -61,11 +63,11 @@ class Run:
 
     @property
     def threads(self) -> DaemonThreads:
-        """Threads for sync calls that may have to be abandoned, shared by all runs of this process."""
+        """Threads for sync calls, which can be abandoned after a timeout; shared by all runs of this process."""
         return shared_threads()
 
     def stop(self) -> None:
-        """Let the calls under way end, and send no further ones."""
+        """End the run early: send no further calls, and let the calls under way end."""
         self.stopped.set()
 
     def check_running(self) -> None:
@@ -75,7 +77,7 @@ class Run:
 
     @classmethod
     def of(cls, config: RunnableConfig) -> Run:
-        """Return the run that a LangChain config contains, or a new run."""
+        """Return the run that a LangChain config contains, or a new run if it contains none."""
         run = config.get("configurable", {}).get(RUN_KEY)
         return run if isinstance(run, Run) else cls()
 
@@ -84,11 +86,11 @@ class Run:
         return patch_config(config, configurable={RUN_KEY: self})
 
     def into_complete(self, config: RunnableConfig) -> RunnableConfig:
-        """Return a complete config with this run in it. Unlike `into`, fills in no missing keys from the context."""
+        """Return a copy of a complete config that contains this run. Unlike `into`, read nothing from the context."""
         return {**config, "configurable": {**config.get("configurable", {}), RUN_KEY: self}}
 
     def for_sample(self) -> Run:
-        """Return a run for one sample: shared results of the sample are kept as long as the returned run exists."""
+        """Return a run for one sample; results that the sample's metrics share are kept as long as this run exists."""
         return replace(self, single_flight=SingleFlight(self.single_flight))
 
     def metered(self) -> Run:
@@ -96,12 +98,12 @@ class Run:
         return replace(self, meter=UsageMeter(self.meter))
 
     def call_with_timeout(self, function: Callable[[], T], model: Any = None, turn: ModelTurn | None = None) -> T:
-        """Call a function within the timeout; a slower call is abandoned in its thread.
+        """Call a function within the timeout. A call that takes longer is abandoned in its thread.
 
         Args:
-            function: calls the model.
-            model: the model, named in the error; None if it has no name.
-            turn: turn of the call, held until an abandoned call ends; None if calls are not limited.
+            function: function that calls the model.
+            model: the model, for the error message; None if it has no name.
+            turn: lock of a model in this process, held until an abandoned call ends; None if calls are not limited.
 
         Raises:
             TimeoutError: if the function did not return in time.
@@ -120,7 +122,7 @@ class Run:
     async def acall_with_timeout(
         self, function: Callable[[], T], model: Any = None, turn: ModelTurn | None = None
     ) -> T:
-        """Like `call_with_timeout`, in a thread, without blocking the event loop."""
+        """Like `call_with_timeout`, but run the function in a thread and do not block the event loop."""
         future = self.threads.submit(function)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self.timeout)
@@ -131,7 +133,7 @@ class Run:
                 turn.hold_for(future)
 
     async def await_with_timeout(self, awaitable: Awaitable[T], model: Any) -> T:
-        """Await a call to a model within the timeout; a slower call is cancelled.
+        """Await a model call within the timeout. A call that takes longer is cancelled.
 
         Raises:
             TimeoutError: if the call did not end in time.
@@ -146,7 +148,7 @@ class Run:
 
     @contextmanager
     def timeout_of_client(self, model: Any) -> Iterator[None]:
-        """Replace the timeout error of a client that enforces the timeout by one that names model and seconds."""
+        """Replace the client's own timeout error by an error that names the model and the seconds."""
         try:
             yield
         except Exception as error:
@@ -170,17 +172,18 @@ class CallOptions(TypedDict, total=False):
     """Options of the model calls of a run.
 
     Attributes:
-        max_concurrency: Most model calls at a time, 16 by default. Lowered when a chat endpoint rejects a third of the
-            calls (429), and raised again while calls succeed; a few rejections change nothing, and only the rejected
-            call waits for Retry-After. If calls are rejected even so, they are sent at the pace that the endpoint
-            states or answers. A call that takes ten times as long as usual counts no more.
-        timeout: Seconds for one model call, the client's own retries included; 60 by default. None waits as long as the
-            client does. The wait for a chat model's `rate_limiter` counts only if the model has a cache or is wrapped.
-        retry: Retries of calls that failed in transit, by default ten attempts with waits of at most a minute.
-        price: Names of models mapped to the price of a million input tokens and of a million output tokens, and
-            optionally of a million cached input tokens, as in `{"gpt-4o-mini": (0.15, 0.6, 0.075)}`; or one price for
-            all models. In any currency. Usage then has `money`, which is None if a model has no price or reports no
-            tokens. None, the default, counts no money.
+        max_concurrency: Maximum number of model calls at a time, 16 by default. The limit is lowered when a chat
+            endpoint rejects a third of the calls (429), and raised again while calls succeed. After a few rejections
+            the limit stays, and only the rejected call waits for Retry-After. If calls are rejected in spite of the
+            lower limit, they are sent at the pace that the endpoint states or answers. A call that takes ten times as
+            long as usual does not count any more.
+        timeout: Seconds for one model call, including the client's own retries; 60 by default. None uses the client's
+            timeout. The wait for a chat model's `rate_limiter` counts only if the model has a cache or is wrapped.
+        retry: Retry policy for transport errors; by default ten attempts with waits of at most a minute.
+        price: Prices by model name. A price is a tuple: per million input tokens, per million output tokens, and
+            optionally per million cached input tokens, as in `{"gpt-4o-mini": (0.15, 0.6, 0.075)}`. A single tuple is
+            the price of all models. Any currency. `usage.money` is then counted; it is None if a model has no price or
+            reports no tokens. None, the default, counts no money.
     """
 
     max_concurrency: int
@@ -193,12 +196,12 @@ class RunOptions(CallOptions, total=False):
     """Options of a run that stores its results and has a budget.
 
     Attributes:
-        journal: Path of an SQLite file that stores each result when it is finished. The same call with the same file,
-            after a crash or Ctrl-C, pays only for what the file lacks; failures are tried again. Several processes and
+        journal: Path of an SQLite file that stores each result when it is finished. After a crash or Ctrl-C, the same
+            call with the same file pays only for missing results; failures are tried again. Several processes and
             several configurations may share one file. None, the default, stores nothing.
-        budget: What the run may spend; None, the default, sets no limit. Work is started only if its expected cost
-            still fits. Work that costs more than expected ends when the budget is spent, in a score with
-            `failure.error == "BudgetExceeded"`. Only calls under way may exceed the tokens.
+        budget: Limit on the cost of the run; None, the default, sets no limit. Work is started only if its expected
+            cost still fits. A score that costs more than expected fails with `failure.error == "BudgetExceeded"` when
+            the budget is spent. Only calls under way may exceed the tokens.
         progress: True to show the progress on stderr.
     """
 
@@ -214,10 +217,10 @@ Options = TypeVar("Options", bound=Mapping[str, object])
 
 
 def fill_defaults(function: Callable[..., Any], options: Options, defaults: Options) -> Options:
-    """Return the options of a call, completed with default values.
+    """Return the keyword options of a call, with default values for missing options.
 
     Args:
-        function: the function or class that was called; an error names it and lists its parameters.
+        function: the function or class that was called; the error message names it and lists its parameters.
         options: the keyword arguments of the call.
         defaults: every option with its default value.
 
@@ -235,7 +238,7 @@ def fill_defaults(function: Callable[..., Any], options: Options, defaults: Opti
 
 
 def check_options(options: Mapping[str, object]) -> None:
-    """Raise ConfigError if an option of a run, or of asking a chain, is invalid; missing options are not checked."""
+    """Raise ConfigError if an option of a run or of a chain call is invalid. Missing options are not checked."""
     most, timeout, journal = options.get("max_concurrency", 1), options.get("timeout"), options.get("journal")
     version = options.get("version")  # of a user's chain
     PriceList.of(options.get("price"))
@@ -256,7 +259,7 @@ def check_options(options: Mapping[str, object]) -> None:
 
 
 def build_run(options: CallOptions, budget: Budget | None = None) -> Run:
-    """Return a new run with these options; those that are missing have their default values.
+    """Return a new run with these options; missing options have their default values.
 
     Args:
         options: the options of the model calls.
@@ -279,11 +282,11 @@ Output = TypeVar("Output")
 class Traced(RunnableSerializable[Input, Output]):
     """Base class of steps, metrics and suites.
 
-    LangChain's signature of `_call_with_config` requires a `run_manager` parameter that its code does not, hence the
-    two type ignores.
+    Each call is a run in LangChain's traces. LangChain's signature of `_call_with_config` requires a `run_manager`
+    parameter that its code does not use, hence the two type ignores.
 
     Attributes:
-        in_traces: False for a wrapper, which has no run in traces, only the Runnable that it calls.
+        in_traces: False for a wrapper: only the wrapped Runnable appears in traces.
     """
 
     in_traces: ClassVar[bool] = True
@@ -315,13 +318,16 @@ class Traced(RunnableSerializable[Input, Output]):
 
 
 def without_run(config: RunnableConfig) -> RunnableConfig:
-    """Return a config without its run: a model that takes any configurable option would take the run for one."""
+    """Return a config without its run.
+
+    A model that accepts any configurable option would otherwise take the run for an option.
+    """
     choices = {name: choice for name, choice in config.get("configurable", {}).items() if name != RUN_KEY}
     return {**config, "configurable": choices}
 
 
 def invoke_child(runnable: Runnable[Input, Output], input: Input, config: RunnableConfig) -> Output:
-    """Invoke a Runnable with the config of its parent; skip tracing if that config has no callbacks."""
+    """Invoke a Runnable with the config of its parent; skip tracing if the config has no callbacks."""
     if isinstance(runnable, Traced) and config.get("callbacks") is None:
         return cast(Output, runnable._do(input, config))
     return runnable.invoke(input, config)
@@ -335,8 +341,8 @@ async def ainvoke_child(runnable: Runnable[Input, Output], input: Input, config:
 
 
 def has_callbacks(config: RunnableConfig) -> bool:
-    """Return True if a callback handler is attached, by the config, its context or LangChain's tracing.
+    """Return True if a callback handler is set in the config, in its context or by LangChain's tracing.
 
-    Return False for a dry run, which is never traced.
+    A dry run is never traced; the result is then False.
     """
     return Run.of(config).fake_reply is None and bool(get_callback_manager_for_config(config).handlers)

@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class InFlightCall:
-    """An execution that is under way, or its outcome.
+    """Execution of a function that is under way or done; callers with the same key share it.
 
     Attributes:
-        waiters: number of callers that want the outcome.
+        waiters: number of callers that wait for the result.
         done: True once there is a result or an error.
-        completion: future that later callers wait for; created only if there are any.
-        task: the asyncio task that executes the function; None if a thread does.
+        completion: future for callers that arrive later; created with the first of them.
+        task: the asyncio task that executes the function; None if a thread executes it.
         value: result of the execution; None if it failed.
         error: error of the execution.
     """
@@ -42,17 +42,17 @@ class InFlightCall:
 
 
 class SingleFlight:
-    """Executes a function once per key; other callers of the key, in threads and on event loops, get its result.
+    """Executes a function once per key; concurrent callers with the same key share the result.
 
-    A result is reused as long as an instance that took part in the call exists. An error reaches all callers that wait
-    for it and is not reused.
+    Callers may be in threads and on event loops. A result is reused as long as a `SingleFlight` object that took part
+    in the call exists. All waiting callers receive an error; the error is not reused.
 
     Args:
-        parent: instance whose calls this one shares; None for a new table.
+        parent: object whose calls this object shares; None for a separate table of calls.
 
     Attributes:
-        calls: the calls by key, held weakly.
-        retained: the calls that this instance took part in.
+        calls: the calls by key, as weak references.
+        retained: the calls that this object took part in.
     """
 
     __slots__ = ("_lock", "calls", "retained")
@@ -63,7 +63,7 @@ class SingleFlight:
         self.retained: list[InFlightCall] = []
 
     def do(self, key: Hashable, function: Callable[[], T]) -> T:
-        """Execute a function in this thread, or wait for the call of the same key."""
+        """Execute a function in this thread and return its result, or wait for a running call with the same key."""
         call, is_first = self._join(key)
         try:
             if is_first:
@@ -80,9 +80,9 @@ class SingleFlight:
             self._leave(key, call)
 
     async def ado(self, key: Hashable, function: Callable[[], Awaitable[T]]) -> T:
-        """Execute an async function, or wait for the call of the same key.
+        """Execute an async function and return its result, or wait for a running call with the same key.
 
-        The function runs in a separate task, so that a cancelled caller does not cancel it for the others.
+        The function runs in a separate task, so that cancelling one caller does not cancel the call for the others.
         """
         call, is_first = self._join(key)
         if is_first:

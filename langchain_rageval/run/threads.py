@@ -1,6 +1,6 @@
 """Reusable daemon threads, shared by the runs of a process.
 
-`concurrent.futures` joins its threads at exit, so that one hanging server would block Ctrl-C.
+`concurrent.futures` joins its threads at exit. One hanging server would then block Ctrl-C.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DaemonThreads:
     def submit(self, job: Callable[[], T]) -> Future[T]:
         """Start a job at once, in an idle thread or a new one.
 
-        While the interpreter shuts down, no thread can be started from Python 3.12 on. A job that a pool thread submits
+        From Python 3.12 on, no thread can be started while the interpreter shuts down. A job that a pool thread submits
         then runs in that thread, so that work begun before the end of the program is finished.
 
         Raises:
@@ -58,7 +58,7 @@ class DaemonThreads:
         return future
 
     def gather(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Run jobs concurrently, wait for all and return the results; raises the first error."""
+        """Run jobs concurrently, wait for all jobs and return the results; raise the first error."""
         if len(jobs) == 1:
             return [jobs[0]()]
         futures = [self.submit(job) for job in jobs]
@@ -66,14 +66,14 @@ class DaemonThreads:
         return [future.result() for future in futures]
 
     def spread(self, jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
-        """Run jobs, at most `at_once` of them concurrently, and return the results; raises the first error.
+        """Run jobs, at most `at_once` of them concurrently, and return the results; raise the first error.
 
-        After an error or an interrupt, jobs that have not started are not started.
+        After an error or an interrupt, no further job is started.
         """
         return list(self.stream(jobs, at_once))
 
     def stream(self, jobs: Sequence[Callable[[], T]], at_once: int) -> Generator[T]:
-        """Like `spread`, but yields the results in order, each when it and those before it are there."""
+        """Like `spread`, but yield the results in order, each as soon as all earlier results are there."""
         futures: list[Future[T]] = [Future() for _ in jobs]
         waiting = deque(zip(jobs, futures, strict=True))
 

@@ -1,7 +1,7 @@
-"""Turns: calls to a model that runs in this process are made one after another.
+"""Turns: calls to a model that runs in this process are made one at a time.
 
 llama.cpp aborts the process if two threads use one context, MLX crashes, and pipelines of transformers share a
-tokenizer that allows one caller. One call uses all cores anyway.
+tokenizer that allows only one caller. A single call uses all cores anyway.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _MOST_PARTS = 500
 
 
 class ModelTurn:
-    """Context manager, sync and async, for one call to a model: holds the gates of its engines.
+    """Context manager, sync and async, for one call to a model: holds the locks of the model's engines.
 
     Args:
-        gates: limiters to acquire, in an order that is the same for all callers; without any, nothing is limited.
+        gates: locks to acquire, in the same order for all callers; an empty list limits nothing.
     """
 
     def __init__(self, gates: Sequence[AdaptiveLimiter] = ()) -> None:
@@ -78,22 +78,22 @@ class ModelTurn:
         self._held.close()
 
     def hold_for(self, future: Future[Any]) -> None:
-        """Keep the model locked until a call that was given up ends in its thread: it still uses the engine."""
+        """Keep the model locked until an abandoned call ends in its thread, because the call still uses the engine."""
         held = self._held.pop_all()
         future.add_done_callback(lambda _: held.close())
 
 
 def gates_of(model: Any) -> list[AdaptiveLimiter]:
-    """Return the gates of the engines in this process that a model, embeddings or a chain use, one per engine."""
+    """Return the locks of a model, embeddings or a chain: one lock for each engine that runs in this process."""
     engines = engines_of(model)
     return [_GATES.value.gate_for(engine) for engine in sorted(engines, key=id)]
 
 
 def engines_of(model: Any) -> list[Any]:
-    """Return the engines in this process that a model, embeddings or a chain use, each once.
+    """Return the engines that a model, embeddings or a chain run in this process, each engine once.
 
-    An engine is an object of a package such as `llama_cpp` or `transformers`, held by the model or by a part of it. A
-    model of a known class whose engine is not visible is returned itself.
+    An engine is an object of a package such as `llama_cpp` or `transformers`, held by the model or by a part of the
+    model. If the engine of a known model class cannot be seen, the model itself is returned.
     """
     engines: dict[int, Any] = {}
     seen: dict[int, Any] = {}  # with the object, so that its id is not reused

@@ -1,4 +1,4 @@
-"""Usage: calls, tokens, seconds, embedded texts and money, with the prices of models and their short names."""
+"""Usage: calls, tokens, seconds, embedded texts and money, with prices and short names of models."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NAMES = ("model_name", "model", "model_id", "deployment_name", "azure_deploymen
 
 
 def model_label(model: Any) -> str:
-    """Return class and name of a model, embeddings or cross-encoder, such as "ChatOpenAI gpt-5-mini".
+    """Return the class and the name of a model, embeddings or cross-encoder, such as "ChatOpenAI gpt-5-mini".
 
-    Of a binding it is that of the bound model, of fallbacks those of all, and of a sequence those of its parts.
-    Without a model it is "the model".
+    The label of a binding is that of the bound model. The label of fallbacks or of a sequence lists the labels of all
+    its models. Without a model, the label is "the model".
     """
     if isinstance(model, RunnableBindingBase):
         return model_label(model.bound)
@@ -52,19 +52,19 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class PriceList:
-    """Prices by name of the model; "" is the price of every other model."""
+    """Prices by model name; the name "" holds the price of every other model."""
 
     prices: Mapping[str, Price]
 
     @classmethod
     def of(cls, price: Any) -> PriceList | None:
-        """Return the price list for the option `price`, or None for None.
+        """Build a price list from the value of the option `price`; return None for None.
 
         Args:
-            price: a mapping of names of models to prices, or one price for all models.
+            price: a mapping of model names to prices, or one price for all models.
 
         Raises:
-            ConfigError: if it is neither, or a number is negative or not finite.
+            ConfigError: if the value has another type, or a number is negative or not finite.
         """
         if price is None:
             return None
@@ -76,11 +76,11 @@ class PriceList:
         return cls({name: tuple(one) for name, one in prices.items()})
 
     def cost(self, names: Iterable[str], tokens: Mapping[str, Any]) -> float | None:
-        """Return the price of a call, or None if no name of its model has a price or its tokens are unknown.
+        """Return the money that a call costs; None if its model has no price or its tokens are unknown.
 
         Args:
-            names: names of the model; the first with a price decides.
-            tokens: `usage_metadata` of the reply.
+            names: names of the model; the first name with a price is used.
+            tokens: `usage_metadata` of the model's reply.
         """
         price = next((self.prices[name] for name in (*names, "") if name in self.prices), None)
         if price is None or not tokens:
@@ -92,7 +92,7 @@ class PriceList:
         return ((read - cached) * price[0] + cached * of_cached + written * price[1]) / 1_000_000
 
     def problem(self, names: Sequence[str]) -> str:
-        """Return why the money of a call is unknown."""
+        """Return the reason why the cost of a call to a model is unknown."""
         name = names[0] if names else "a model"
         priced = any(known in self.prices for known in (*names, ""))
         reason = "reports no tokens" if priced else f"has no price (there are prices of {', '.join(self.prices)})"
@@ -100,11 +100,11 @@ class PriceList:
 
 
 def names_of_model(model: Any, reply: Any = None) -> list[str]:
-    """Return the names under which a model may have a price: as its reply states it, as configured, and its class.
+    """Return the names to look up the price of a model: the name in the reply, the configured name, and the class.
 
     Args:
-        model: a chat model, a Runnable around one or several, or a name; None if it is unknown.
-        reply: its message, whose `response_metadata` names the model that answered.
+        model: a chat model, a Runnable around one or several models, or a name; None if it is unknown.
+        reply: message of the model; its `response_metadata` names the model that answered.
     """
     metadata = getattr(reply, "response_metadata", None) or {}
     stated = [metadata[key] for key in ("model_name", "model") if isinstance(metadata.get(key), str)]
@@ -112,7 +112,7 @@ def names_of_model(model: Any, reply: Any = None) -> list[str]:
 
 
 def format_money(money: float | None) -> str:
-    """Return an amount of money as text, "–" if it is unknown."""
+    """Return an amount of money as text; "–" if the amount is unknown."""
     if money is None:
         return "–"
     if 0 < money < 0.0001:
@@ -157,12 +157,13 @@ class UsageMeter:
     """Counts calls, tokens, seconds, embedded texts, money and events. Usable from threads.
 
     Args:
-        parent: meter that is charged with the same, so that a run's meter holds the sum over its metrics.
+        parent: meter that counts everything that this meter counts, so that a run's meter holds the sum over its
+            metrics.
         prices: prices of the models; by default those of the parent.
 
     Attributes:
-        prices: prices of the models; None if money is not counted.
-        unpriced: why the money of some calls is unknown, each reason once.
+        prices: prices of the models; None if the meter counts no money.
+        unpriced: reasons why the cost of some calls is unknown, each reason once.
     """
 
     def __init__(self, parent: UsageMeter | None = None, prices: PriceList | None = None) -> None:
@@ -174,11 +175,11 @@ class UsageMeter:
         self._events: Counter[Hashable] = Counter()
 
     def add(self, *, unpriced: Iterable[str] = (), **counts: float | None) -> None:
-        """Add to the counts of this meter and its parents.
+        """Add numbers to the counts of this meter and of its parents.
 
         Args:
-            unpriced: why the money of calls is unknown; nothing if it is known.
-            counts: fields of `Usage`, `abandoned` and `unreported`; None if unknown.
+            unpriced: reasons why the cost of some calls is unknown; empty if it is known.
+            counts: values for fields of `Usage`, and for `abandoned` and `unreported`; None for an unknown value.
         """
         for meter in self._with_parents():
             with meter._lock:
@@ -188,7 +189,7 @@ class UsageMeter:
                         meter._counts[name] += count  # type: ignore[assignment]  # of seconds and money
 
     def count(self, event: Hashable, times: int = 1) -> None:
-        """Count an event in this meter and its parents."""
+        """Count an event in this meter and in its parents."""
         for meter in self._with_parents():
             with meter._lock:
                 meter._events[event] += times
@@ -212,18 +213,18 @@ class UsageMeter:
 
     @property
     def unreported(self) -> int:
-        """Estimated tokens (characters / 4) of calls whose model reports none; not part of `usage`."""
+        """Estimated tokens (characters / 4) of calls whose model reports no tokens; not included in `usage`."""
         return self._counts["unreported"]
 
     @property
     def events(self) -> Counter[Hashable]:
-        """Number of times that each event occurred, a copy."""
+        """Copy of the number of times that each event occurred."""
         with self._lock:
             return Counter(self._events)
 
     @property
     def usage(self) -> Usage:
-        """Calls, tokens, seconds, embedded texts and money counted so far; tokens that no reply reported are None."""
+        """Calls, tokens, seconds, embedded texts and money so far; tokens are None if no reply reported them."""
         with self._lock:
             return Usage(
                 calls=self._counts["calls"],

@@ -1,1 +1,1 @@
-"""Batch APIs: requests that wait for a wave, replies that are replayed, and the providers that answer waves."""
+"""Batch APIs: requests collected for a batch, replayed replies, and the providers that answer batches."""

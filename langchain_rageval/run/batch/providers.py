@@ -1,4 +1,4 @@
-"""Batch APIs of OpenAI and Anthropic, and the models whose requests they answer."""
+"""Batch APIs of OpenAI and Anthropic, and model copies whose requests a `Recorder` answers."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SETTINGS = {"cache": False, "callbacks": None, "rate_limiter": None, "streaming
 
 
 class OpenAIBatches(BatchApi):
-    """OpenAI's batch API, or a server's that is compatible with it."""
+    """Batch API of OpenAI, or of a server that is compatible with OpenAI's."""
 
     provider = "OpenAI"
     max_requests = 50_000
     max_bytes = 200_000_000
 
     def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
-        """Upload a file of requests and create a batch of it."""
+        """Upload the requests as a file, create a batch from the file, and return the id of the batch."""
         content = "".join(map(batch_line, requests)).encode()
         file = self.client.files.create(file=(f"{_KEY}-{key}.jsonl", content), purpose="batch")
         batch = self.client.with_options(max_retries=0).batches.create(
@@ -39,7 +39,7 @@ class OpenAIBatches(BatchApi):
         return str(batch.id)
 
     def find(self, key: str, count: int, since: float) -> str | None:
-        """Return the id of the batch whose metadata contain the key."""
+        """Return the id of the batch whose metadata contain `key`; None if there is no such batch."""
         seen = set()
         for batch in islice(self.client.batches.list(limit=100), _MOST_LISTED):
             if (batch.metadata or {}).get(_KEY) == key:
@@ -63,7 +63,7 @@ class OpenAIBatches(BatchApi):
         )
 
     def replies(self, batch_id: str) -> Iterator[tuple[str, StoredReply]]:
-        """Yield the lines of the output file and of the error file."""
+        """Yield the custom id and the reply of each request, from the output file and the error file of a batch."""
         batch = self.client.batches.retrieve(batch_id)
         for file_id in (batch.output_file_id, batch.error_file_id):
             if file_id:
@@ -88,14 +88,14 @@ def _replies_in(text: str, file_id: str) -> Iterator[tuple[str, StoredReply]]:
 
 
 def batch_line(request: RecordedRequest) -> str:
-    """Return a request as a line of OpenAI's batch format, with the line break."""
+    """Return a request as one JSON line in OpenAI's batch format, with the line break."""
     head = json.dumps({"custom_id": request.id, "method": "POST", "url": f"/v1{request.path}"})
     body = request.body if "\n" not in request.body else json.dumps(json.loads(request.body), ensure_ascii=False)
     return f'{head[:-1]}, "body": {body}}}\n'
 
 
 def batch_reply(line: Any) -> tuple[str, StoredReply]:
-    """Return the custom id and the outcome in a parsed line of an output file in OpenAI's batch format.
+    """Return the custom id and the reply from a parsed line of an output file in OpenAI's batch format.
 
     Raises:
         ValueError: if the line has another format.
@@ -113,7 +113,7 @@ def batch_reply(line: Any) -> tuple[str, StoredReply]:
 
 
 def recorded_openai(model: Any, recorder: Recorder) -> Any:
-    """Return a copy of a ChatOpenAI or OpenAIEmbeddings whose requests a recorder answers; None for other models."""
+    """Return a copy of a ChatOpenAI or OpenAIEmbeddings whose requests `recorder` answers; None for other models."""
     names = [base.__name__ for base in type(model).__mro__]
     if any(name.startswith("Azure") for name in names):
         return None
@@ -135,23 +135,24 @@ def _sync_client(model: Any, client: Any, package: str, tested: str) -> Any:
 
 
 class AnthropicBatches(BatchApi):
-    """Anthropic's message batches."""
+    """Batch API of Anthropic (message batches)."""
 
     provider = "Anthropic"
     max_requests = 100_000
     max_bytes = 256_000_000
 
     def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
-        """Create a batch."""
+        """Create a batch and return its id."""
         items = [{"custom_id": request.id, "params": json.loads(request.body)} for request in requests]
         headers = dict(requests[0].headers)
         client = self.client.with_options(max_retries=0)
         return str(client.messages.batches.create(requests=items, extra_headers=headers).id)
 
     def find(self, key: str, count: int, since: float) -> str | None:
-        """Return the id of the first batch of as many requests that was created after a time; batches have no key.
+        """Return the id of the first batch that was created after `since` and has `count` requests.
 
-        If it is another one, none of its replies are used, and the requests are sent again.
+        Anthropic's batches have no key, so the batch may belong to another run. Its replies are then not used, and the
+        requests are sent again.
         """
         created = None
         for batch in islice(self.client.messages.batches.list(limit=100), _MOST_LISTED):
@@ -170,13 +171,13 @@ class AnthropicBatches(BatchApi):
         return BatchState(batch.processing_status == "ended", counts["succeeded"], failed)
 
     def replies(self, batch_id: str) -> Iterator[tuple[str, StoredReply]]:
-        """Yield the results of a batch."""
+        """Yield the custom id and the reply of each request of a batch."""
         for item in self.client.messages.batches.results(batch_id):
             yield item.custom_id, _outcome_of(item.result)
 
 
 def recorded_anthropic(model: Any, recorder: Recorder) -> Any:
-    """Return a copy of a ChatAnthropic whose requests a recorder answers; None for other models."""
+    """Return a copy of a ChatAnthropic whose requests `recorder` answers; None for other models."""
     if "ChatAnthropic" not in [base.__name__ for base in type(model).__mro__]:
         return None
     client = _sync_client(model, getattr(model, "_client", None), "anthropic", _TESTED_ANTHROPIC)

@@ -1,4 +1,4 @@
-"""Recorder: answers a model's requests from stored replies, and records the others for a batch API."""
+"""Recorder: answers a model's requests from stored replies, and collects unanswered requests for a batch API."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ _TOKEN_COUNTS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_t
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """Request as the model's client has serialized it.
+    """HTTP request of a model's client, kept to be sent in a batch.
 
     Attributes:
-        id: hash of address, body and draw; the custom id of the request in a batch.
+        id: hash of the address, the body and the number of the draw (repetition of the same request); the custom id of
+            the request in a batch.
         api: batch API of the client.
-        path: path of the request below the address of the API, such as "/chat/completions".
+        path: path of the request, relative to the address of the API, such as "/chat/completions".
         body: JSON text.
-        headers: headers that the reply depends on.
-        owner: sample and metric that sent the request first.
+        headers: the request headers that can change the reply.
+        owner: sample and metric of the score that sent the request first.
     """
 
     id: str
@@ -52,19 +53,19 @@ class RecordedRequest:
 
     @property
     def size(self) -> int:
-        """Length of the request in a batch, in bytes."""
+        """Number of bytes that the request takes up in a batch."""
         return len(self.body.encode()) + len(self.id) + len(self.path) + _BYTES_AROUND
 
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """State of a batch at its provider.
+    """State of a batch, as its provider reports it.
 
     Attributes:
-        has_ended: True if no further request of the batch will be answered.
+        has_ended: True if the provider will answer no further request of the batch.
         answered: number of requests with a reply.
         failed: number of requests that failed, expired or were cancelled.
-        refusal: message of the provider if it refused the batch as a whole.
+        refusal: error message of the provider if it refused the whole batch.
     """
 
     has_ended: bool
@@ -75,12 +76,12 @@ class BatchState:
 
 @dataclass(frozen=True, slots=True)
 class StoredReply:
-    """Reply of a model, or the outcome of a request of a batch.
+    """Reply to a model request, or the error that a batch returned for the request.
 
     Attributes:
         status: HTTP status; 500 if the request was not answered.
         body: JSON text of the reply or error.
-        owner: sample and metric whose usage includes the reply; None before a score has used it.
+        owner: sample and metric that are charged for the reply; None before a score has used the reply.
     """
 
     status: int
@@ -89,7 +90,7 @@ class StoredReply:
 
     @property
     def is_final(self) -> bool:
-        """True if the model has answered or refused the request; False for an error that may pass."""
+        """True if the model answered or refused the request; False for a temporary error."""
         return self.status < 500 and self.status not in (408, 409, 425, 429)
 
 
@@ -99,7 +100,7 @@ class BatchApi(ABC):
     Attributes:
         provider: name of the provider.
         endpoint: address of the API.
-        credential: key of the client; batches of other keys are not visible to it.
+        credential: API key of the client; batches that were created with another key cannot be seen.
     """
 
     provider: ClassVar[str]
@@ -113,21 +114,23 @@ class BatchApi(ABC):
 
     @abstractmethod
     def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
-        """Create a batch and return its id; never retries, since the provider may have created one before an error.
+        """Create a batch and return its id.
+
+        A failed call is never retried, because the provider may have created the batch before the error.
 
         Args:
-            requests: requests of one model and one path.
-            key: own key of the batch, by which `find` finds it.
+            requests: requests to one model and one path.
+            key: key of the batch that this package chose, so that `find` can find the batch.
         """
 
     @abstractmethod
     def find(self, key: str, count: int, since: float) -> str | None:
-        """Return the id of a batch that was submitted just before the process ended; None if it was not created.
+        """Return the id of a batch that was submitted just before the process ended; None if no batch was created.
 
         Args:
-            key: own key of the batch.
-            count: number of its requests.
-            since: Unix time just before it was submitted.
+            key: key of the batch that was passed to `submit`.
+            count: number of requests in the batch.
+            since: Unix time just before the batch was submitted.
         """
 
     @abstractmethod
@@ -136,11 +139,11 @@ class BatchApi(ABC):
 
     @abstractmethod
     def replies(self, batch_id: str) -> Iterator[tuple[str, StoredReply]]:
-        """Yield the custom ids and outcomes of the requests of a batch that has ended, in any order."""
+        """Yield the custom id and the reply of each request of a finished batch, in any order."""
 
 
 def groups_of(requests: Iterable[RecordedRequest]) -> list[list[RecordedRequest]]:
-    """Return requests in groups that may form one batch: of one API, path and model, with equal headers."""
+    """Group requests that can form one batch: equal API, path, model and headers."""
     groups: dict[tuple[object, ...], list[RecordedRequest]] = {}
     for request in requests:
         model = json.loads(request.body).get("model")
@@ -150,12 +153,12 @@ def groups_of(requests: Iterable[RecordedRequest]) -> list[list[RecordedRequest]
 
 
 class ReplyStore:
-    """Replies by the id of their request. Usable from threads.
+    """Store of model replies, by the id of the request. Safe to use from several threads.
 
     Args:
-        journal: the journal; None keeps the replies in memory.
-        keeps_refusals: True to keep all refusals in the journal; False to keep those that the user may resolve, such
-            as of a key, in memory only.
+        journal: file for the replies; None keeps the replies in memory.
+        keeps_refusals: True to keep all refusals in the journal. False to keep in memory only the refusals that the
+            user may resolve, such as a wrong API key.
     """
 
     def __init__(self, journal: Journal | None, *, keeps_refusals: bool = False) -> None:
@@ -165,7 +168,7 @@ class ReplyStore:
         self._lock = threading.RLock()
 
     def get(self, request_id: str) -> StoredReply | None:
-        """Return the reply to a request; None if there is none."""
+        """Return the stored reply to a request; None if there is no reply."""
         with self._lock:
             if self.journal is None or request_id in self._memory:
                 return self._memory.get(request_id)
@@ -182,7 +185,7 @@ class ReplyStore:
                 self.journal.put(f"reply:{request_id}", json.dumps(asdict(reply), ensure_ascii=False))
 
     def forget(self, request_id: str) -> None:
-        """Keep a reply in memory only."""
+        """Remove a reply from the journal, and keep it in memory."""
         with self._lock:
             reply = self.get(request_id)
             if reply is not None and self.journal is not None:
@@ -190,7 +193,7 @@ class ReplyStore:
                 self.journal.put(f"reply:{request_id}", "")
 
     def claim(self, request_id: str, owner: str) -> bool:
-        """Charge a reply to an owner unless another one is charged for it; return True if this owner is charged."""
+        """Charge a reply to `owner` if nobody has been charged yet; return True if `owner` is the one charged."""
         with self._lock:
             reply = self.get(request_id)
             if reply is not None and reply.owner is None:
@@ -200,7 +203,7 @@ class ReplyStore:
 
 
 class Unanswered(BaseException):
-    """Raised in a call whose reply is not known yet; no handler of errors takes it for a failure of the model."""
+    """Raised by a call whose reply is not known yet; error handlers do not treat it as a failure of the model."""
 
 
 @dataclass
@@ -208,10 +211,10 @@ class CallAttempt:
     """State of one attempt of a call.
 
     Attributes:
-        recording: recording of the score that calls.
+        recording: recorder of the score that makes the call.
         draw: number of the draw (repetition of the same request).
-        rate_limiter: acquired before a request that is sent live.
-        is_charged: True if the usage of the score includes the reply.
+        rate_limiter: rate limiter to acquire before a request is sent at once instead of in a batch.
+        is_charged: True if the reply counts in the usage of the score.
     """
 
     recording: Recording
@@ -227,22 +230,24 @@ Substitute = Callable[[Any, "Recorder"], Any]
 
 
 class Recorder:
-    """Stored replies and recorded requests of a run.
+    """Stored replies of a run, and its unanswered requests, which are collected for the next batches (a wave).
 
     Args:
-        store: replies of earlier waves.
-        substitutes: one function for each supported class of models.
-        supported: what is supported, as the end of an error message.
-        live: True if a request may be sent at once: the first of each model, which shows the format that the endpoint
-            accepts, and those that two waves have lost. False if there is no network.
+        store: replies to the requests of earlier waves.
+        substitutes: functions that copy a model so that this recorder answers its requests; one function for each
+            supported class.
+        supported: list of the supported models, used as the end of an error message.
+        live: True if some requests may be sent at once instead of in a batch: the first request of each model, which
+            shows the accepted format, and requests that two waves left unanswered. False if there is no network.
 
     Attributes:
-        wave: requests recorded for the next wave, by id.
-        spent: what was sent in this run.
-        sent_live: number of requests that were not sent in a batch.
-        is_live: as given.
-        losses: number of waves that have not answered a request, by its id.
-        refused: error for each further request, because the next wave does not fit the budget; None while it fits.
+        wave: requests collected for the next batches, by id.
+        spent: cost of the requests that this run has sent.
+        sent_live: number of requests that were sent at once instead of in a batch.
+        is_live: the value of `live`.
+        losses: number of waves that left a request unanswered, by the id of the request.
+        refused: error that each further request raises, because the next wave exceeds the budget; None while the budget
+            suffices.
     """
 
     def __init__(self, store: ReplyStore, substitutes: list[Substitute], supported: str, *, live: bool = True) -> None:
@@ -261,7 +266,9 @@ class Recorder:
         self._lock = threading.Lock()
 
     def model_of(self, model: Any) -> Any:
-        """Return a copy of a model, also behind bindings, retries and fallbacks, whose client asks this recorder.
+        """Return a copy of a model whose requests this recorder answers.
+
+        A model inside a binding, a retry or a fallback is copied together with its wrapper.
 
         Raises:
             ConfigError: if the class of the model is not supported.
@@ -278,7 +285,7 @@ class Recorder:
         raise ConfigError(f"{model_label(model)} has no supported batch API: {self._supported}")
 
     def records(self, model: Any) -> bool:
-        """Return True if the requests of this class of model can be recorded."""
+        """Return True if this recorder can answer the requests of a model, judged by the model's class."""
         try:
             self.model_of(model)
         except ConfigError:
@@ -289,8 +296,8 @@ class Recorder:
         """Return a copy of a provider's client whose requests are answered by this recorder.
 
         Args:
-            client: the model's own client, which sends live requests and batches.
-            kind: batch API of the provider; clients with the same address and key share one.
+            client: client of the original model, which sends batches and the requests that are not batched.
+            kind: batch API of the provider; clients with the same address and key share one API object.
         """
         with self._lock:
             if id(client) not in self._clients:
@@ -302,22 +309,22 @@ class Recorder:
             return self._clients[id(client)][1]
 
     def take_wave(self) -> list[RecordedRequest]:
-        """Return the recorded requests, and begin an empty wave."""
+        """Return the requests collected for the next batches, and start a new collection."""
         with self._lock:
             requests, self.wave = list(self.wave.values()), {}
             return requests
 
     def count_sent(self, cost: Cost) -> None:
-        """Add to what was sent in this run."""
+        """Add a cost to the cost of the requests that this run has sent."""
         with self._lock:
             self.spent = self.spent.plus(cost)
 
     def reply_to(self, request: RecordedRequest, send: Callable[[], StoredReply]) -> StoredReply:
-        """Return the reply to a request of a client, or record the request.
+        """Return the reply to a request of a model's client; without a reply, collect the request for a batch.
 
         Args:
-            request: the request.
-            send: sends it at once, through the model's own HTTP client.
+            request: the request of the client.
+            send: function that sends the request at once, through the model's own HTTP client.
 
         Raises:
             Unanswered: if the reply is not known yet.
@@ -410,14 +417,14 @@ class _Transport:
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorder of a run, as one score uses it.
+    """Access of one score to the recorder of the run.
 
     Args:
-        recorder: the recorder.
-        owner: sample and metric of the score.
+        recorder: the recorder of the run.
+        owner: sample and metric that the score belongs to.
 
     Attributes:
-        used: ids of the requests of the score.
+        used: ids of the requests that the score has made.
     """
 
     recorder: Recorder
@@ -425,17 +432,17 @@ class Recording:
     used: list[str] = field(default_factory=list)
 
     def forget_replies(self) -> None:
-        """Remove the replies of a score that failed from the journal, so that a later run asks again."""
+        """Remove the replies of a failed score from the journal, so that a later run sends the requests again."""
         if self.recorder.is_live:
             for request_id in self.used:
                 self.recorder.store.forget(request_id)
 
     @contextmanager
     def attempt(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Iterator[CallAttempt]:
-        """Attach an attempt of a call to the requests that are sent within the context.
+        """Return a context in which every request counts as part of one attempt of a call.
 
         Raises:
-            BudgetExceeded: instead of Unanswered, if no further wave is sent.
+            BudgetExceeded: instead of `Unanswered`, if the budget allows no further batch.
         """
         attempt = CallAttempt(self, draw, rate_limiter)
         token = _ATTEMPT.set(attempt)
@@ -450,13 +457,13 @@ class Recording:
 
 
 def cost_of(request: RecordedRequest) -> Cost:
-    """Return the expected cost of a request: its tokens are estimated, without those of the reply."""
+    """Return the expected cost of a request: an estimate of its tokens, without the tokens of the reply."""
     is_embedding = request.path.endswith("/embeddings")
     return Cost(embeddings=1) if is_embedding else Cost(calls=1, tokens=tokens_in(request.body))
 
 
 def reported_tokens(reply: StoredReply) -> int:
-    """Return the number of tokens that a reply reports, 0 if it reports none."""
+    """Return the number of tokens that a reply reports; 0 if the reply reports none."""
     try:
         body = json.loads(reply.body)
     except ValueError:

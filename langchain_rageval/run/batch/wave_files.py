@@ -1,4 +1,4 @@
-"""Waves as files in OpenAI's batch format, for models on a machine without network, such as `vllm run-batch`."""
+"""Requests as files in OpenAI's batch format, for models on a machine without network, such as `vllm run-batch`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 
 @dataclass(frozen=True)
 class WaveFile:
-    """Files of the requests that wait for replies.
+    """Files of requests that wait for replies: one wave, that is all requests of one round.
 
     Attributes:
         number: number of the wave, from 1.
-        paths: path of the file for each model, that of the judge first.
-        owners: sample and metric of each request, by the custom id.
+        paths: path of the file for each model; the file of the judge comes first.
+        owners: sample and metric that each request belongs to, by custom id.
     """
 
     number: int
@@ -37,15 +37,15 @@ class WaveFile:
 
     @property
     def named(self) -> str:
-        """Paths, for messages."""
+        """Paths of the files as text, for messages."""
         return " and ".join(self.paths)
 
 
 class WaveWritten(Exception):
-    """Raised in place of waiting for replies; the run goes on when their file is read.
+    """Raised after requests were written to a file; the run continues when the replies have been read.
 
     Args:
-        wave: the file that was written.
+        wave: the files that were written.
     """
 
     def __init__(self, wave: WaveFile) -> None:
@@ -54,12 +54,12 @@ class WaveWritten(Exception):
 
 
 class FileWaves:
-    """Writes the next wave of a run to a file and ends the run.
+    """Writes the requests of the next round to a file and ends the run.
 
     Args:
-        recorder: records the requests.
-        journal: remembers the waves.
-        path: path of the file; None for that of the last wave with the next number.
+        recorder: holds the requests to write.
+        journal: stores which files were written.
+        path: path of the file. None takes the path of the last file, with the next number.
     """
 
     def __init__(self, recorder: Recorder, journal: Journal, path: Path | None) -> None:
@@ -67,17 +67,17 @@ class FileWaves:
         self._recorder, self._journal, self._path = recorder, journal, path
 
     def claimed(self) -> AbstractContextManager[None]:
-        """Return a context that does nothing: files are written once, whoever reads them."""
+        """Return a context that does nothing, because files need no lock."""
         return nullcontext()
 
     def resume(self) -> None:
-        """Do nothing: replies are read by another command."""
+        """Do nothing: `rageval replies` reads the replies."""
 
     def send(self) -> bool:
-        """Write the recorded requests.
+        """Write the collected requests to files.
 
         Raises:
-            WaveWritten: if there are any.
+            WaveWritten: if there were requests, after they were written.
             ConfigError: if the file cannot be written.
         """
         requests = self._recorder.take_wave()
@@ -94,7 +94,7 @@ class FileWaves:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Notes for the report: from how many files of replies the run was answered."""
+        """Notes for the report: the number of reply files that answered the run."""
         last = last_wave(self._journal)
         if last is not None:
             yield Note("replies-from-files", waves=last.number)
@@ -102,12 +102,12 @@ class FileWaves:
 
 @dataclass(frozen=True)
 class RepliesRead:
-    """Result of reading a file of replies.
+    """Result of reading the replies to a file of requests.
 
     Attributes:
-        wave: the wave that was answered.
-        missing: number of its requests that have no line in the file.
-        failed: number of its requests that the model server did not answer.
+        wave: the requests that were answered.
+        missing: number of requests that have no line in the replies.
+        failed: number of requests that the model server did not answer.
     """
 
     wave: WaveFile
@@ -116,16 +116,17 @@ class RepliesRead:
 
 
 def last_wave(journal: Journal) -> WaveFile | None:
-    """Return the last wave of a journal; None if there is none."""
+    """Return the request files that a journal recorded last; None if it recorded none."""
     number = journal.get(_WAVES)
     return None if number is None else _wave(journal, int(number))
 
 
 def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
-    """Store the replies of files in the journal. Reading a file twice changes nothing.
+    """Store the replies from files in the journal. Reading a file twice changes nothing.
 
     Raises:
-        ConfigError: if the file cannot be read, is cut off, holds two replies to one request, or replies to others.
+        ConfigError: if a file cannot be read or is truncated, holds two replies to one request, or replies to requests
+            that were not written.
     """
     last = last_wave(journal)
     if last is None:
@@ -166,7 +167,7 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
 
 
 def next_path(path: Path, number: int) -> Path:
-    """Return a path with another number: `wave-2.jsonl` after `wave-1.jsonl`, `wave-2.jsonl` after `wave.jsonl`."""
+    """Return `path` with `number` in its name: for 2, `wave-2.jsonl` after `wave-1.jsonl` or `wave.jsonl`."""
     numbered = _LAST_NUMBER.sub(str(number), path.stem)
     return path.with_stem(numbered if _LAST_NUMBER.search(path.stem) else f"{path.stem}-{number}")
 

@@ -1,7 +1,7 @@
-"""Waves: sends the recorded requests of a run in batches, waits for the batches, and stores their replies.
+"""Waves: send the requests of a run in rounds of batches, wait for the batches, and store the replies.
 
-The journal knows each batch from just before it is created until its replies are stored, so that a run that was killed
-picks up the same batches.
+The journal records each batch just before the batch is created, and until its replies are stored. A run that was killed
+therefore continues with the same batches.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class SentBatch:
     """Batch that a run has sent.
 
     Attributes:
-        key: own key of the batch.
+        key: key of the batch that this package chose.
         provider: name of the provider.
-        endpoint: address of its API.
-        count: number of requests.
+        endpoint: address of the provider's API.
+        count: number of requests in the batch.
         since: Unix time just before the batch was created.
-        id: id at the provider; None until it is known.
+        id: id that the provider gave the batch; None until the id is known.
     """
 
     key: str
@@ -62,20 +62,20 @@ class SentBatch:
 
 
 class Waves:
-    """Sends the waves of a run.
+    """Sends the requests of a run in waves: each wave is a round of batches that are sent together.
 
     Args:
-        recorder: records the requests.
-        journal: remembers the batches; None for memory only.
-        poll: seconds between two questions whether a batch has ended.
-        stopped: ends the waiting when set.
+        recorder: holds the requests to send.
+        journal: stores which batches were sent; None keeps them in memory.
+        poll: seconds between two checks whether a batch has ended.
+        stopped: event that ends the waiting when set.
         governor: limits the cost of the run.
 
     Attributes:
         number: number of waves sent so far.
-        sent: number of requests in them.
-        show: displays a line about the progress.
-        under_way: batches that have not ended, as far as is known.
+        sent: number of requests in these waves.
+        show: function that displays a line about the progress.
+        under_way: batches that are not known to have ended.
     """
 
     def __init__(
@@ -89,15 +89,15 @@ class Waves:
         self._stopped, self._governor = stopped, governor
 
     def claimed(self) -> AbstractContextManager[None]:
-        """Return a context in which no other process sends batches of this journal, so that none is paid for twice.
+        """Return a context in which no other process sends batches of this journal, so that no batch is paid for twice.
 
         Raises:
-            JournalError: on entry, if another process does.
+            JournalError: on entry, if another process is in such a context.
         """
         return nullcontext() if self._journal is None else self._journal.claimed("batches")
 
     def resume(self) -> None:
-        """Wait for the batches of the journal that have not ended, and store their replies.
+        """Wait for the unfinished batches that the journal records, and store their replies.
 
         Raises:
             JudgeUnavailable: if the provider refused a batch.
@@ -114,14 +114,14 @@ class Waves:
         self._wait({batch.key: apis[batch.provider, batch.endpoint] for batch in self.under_way}, {})
 
     def send(self) -> bool:
-        """Send the recorded requests, wait for the replies and store them.
+        """Send the collected requests in batches, wait for the replies and store the replies.
 
         Returns:
-            False if there are none.
+            False if there are no requests to send.
 
         Raises:
-            ConfigError: if the endpoint has no batch API, or refuses the key.
-            JudgeUnavailable: if the provider refused a batch as a whole.
+            ConfigError: if the endpoint has no batch API, or rejects the key.
+            JudgeUnavailable: if the provider refused a whole batch.
         """
         wave = self._recorder.take_wave()
         if not wave or not self._fits_budget(wave):
@@ -138,7 +138,7 @@ class Waves:
 
     @property
     def interruption_notes(self) -> Iterator[Note]:
-        """Note about the batches that go on when the run ends early, if there are any."""
+        """Note about the batches that continue at the provider when the run ends early; empty if there are none."""
         if self.under_way and self._journal is None:
             yield Note("lost-batches", batches=self.under_way)
         elif self.under_way and self._journal is not None:
