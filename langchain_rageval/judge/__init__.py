@@ -1,1 +1,1 @@
-"""Judges: the model that gives verdicts, its endpoint, asking and parsing."""
+"""Judges: the models that give verdicts, their endpoints, and how they are asked and their replies parsed."""

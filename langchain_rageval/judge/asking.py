@@ -1,4 +1,4 @@
-"""Asking: sends a question to a judge, and repeats it until the reply is valid."""
+"""Asking: send a question to a judge, and repeat the question until the reply is valid."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _SHORTEST_COPY = 40  # characters
 
 @dataclass
 class Attempts:
-    """Remaining model calls for one question.
+    """Remaining model calls for one question to a judge.
 
     Attributes:
         left: number of calls that may still be made.
-        mode: request mode of the next call; None before the first one.
-        server_errors: server errors (HTTP 5xx) before the endpoint's first valid reply, by mode, as phrases.
-        format_ignored: True if the last reply showed that the endpoint ignores the format of its mode.
+        mode: request mode of the next call; None before the first call.
+        server_errors: server errors (HTTP 5xx) before the endpoint's first valid reply: a phrase for each request mode.
+        format_ignored: True if the last reply showed that the endpoint ignores the requested output format.
     """
 
     left: int
@@ -51,15 +51,15 @@ class Attempts:
 
 @dataclass(frozen=True)
 class JudgeQuestion(Generic[T]):
-    """A request to a judge, and how the reply is read.
+    """A question to a judge, and how the reply is parsed and checked.
 
     Attributes:
         request: content of the request.
         parser: parses the reply.
-        objection: returns what is wrong with an answer that fits the schema, or None.
-        is_divisible: returns True if the caller can ask in parts; called after an invalid reply. `ask_judge` then
-            raises `CutOffReply` for a reply that was cut off at a length limit, because a judge that repeats it in
-            fewer words leaves items out; likewise if the last attempt ends within its JSON.
+        objection: function that returns what is wrong with an answer that fits the schema; None if nothing is wrong.
+        is_divisible: function that returns True if the caller can ask the question in parts. It is called after an
+            invalid reply. `ask_judge` then raises `CutOffReply` if the reply was cut off at a length limit, or if the
+            last attempt ends within its JSON. A judge that repeats such a reply in fewer words would leave items out.
     """
 
     request: RequestContent
@@ -69,9 +69,9 @@ class JudgeQuestion(Generic[T]):
 
 
 def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
-    """Ask a judge; repeat the question with the validation message while the reply is invalid.
+    """Ask a judge a question and return the answer; while the reply is invalid, repeat with the validation message.
 
-    A cascade asks its cheap judge, and its strong one if the cheap one is unsure.
+    A cascade asks its cheap judge first. If the cheap judge is unsure, the strong judge is asked.
 
     Raises:
         JudgeOutputError: if the reply is invalid and no attempt is left.
@@ -155,16 +155,18 @@ def _is_complete(answer: BaseModel, request: RequestContent) -> bool:
 def shared_question(
     judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any], numbers: Iterable[int] = ()
 ) -> Shared:
-    """Return a request that asks a question once per run and shares the result with all steps that ask the same.
+    """Return a request that asks a question once per run; all steps with the same question share the result.
 
-    Two questions are the same if judge, step, prompts, inputs, contexts, draw, parser, objection and `numbers` are.
+    Two questions are the same if all of these are equal: judge, step, prompts, inputs, contexts, draw, parser,
+    objection and `numbers`.
 
     Args:
         judge: judge to ask.
         question: the question.
         draw: number of the draw (repetition of the same request).
-        operation: asks the question and returns the result to share.
-        numbers: own numbers of the items that the request numbers from 1, if the result contains them.
+        operation: operation that asks the question and returns the result to share.
+        numbers: the caller's numbers of the items, if the result contains them; the request itself numbers the items
+            from 1.
     """
     names = [getattr(function, "__qualname__", "") for function in (operation, question.objection)]
     request = question.request

@@ -1,4 +1,4 @@
-"""Endpoint: identity of a model as text without its secrets, and what its server has shown that it can do."""
+"""Endpoint: identity of a model without its secrets, and the capabilities that the model's server has shown."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _NAMES = ("model", "model_name", "deployment_name")
 
 
 def model_identity(model: Any) -> str:
-    """Return class, name and settings of a model, or of each model behind a wrapper, without secrets."""
+    """Return the class, name and settings of a model as text, without secrets; for a wrapper, of each inner model."""
     options = {name: value for name, value in _public(bound_options(model)).items() if value is not None}
     models = "+".join(_describe(inner) for inner in inner_models(model))
     return f"{models} {redact_secrets(str(options), model)}" if options else models
@@ -96,15 +96,15 @@ _RUNGS_WITHOUT_SCHEMA_IN_PROMPT = ("json_schema", "function_calling")  # the oth
 
 @dataclass(frozen=True, slots=True)
 class RequestMode:
-    """Form of a request to a judge: how structured output is requested, and where the system message is.
+    """Form of a request to a judge: how structured output is requested, and where the system message goes.
 
     Attributes:
-        rung: the output mode: "json_schema", "function_calling", "json_mode", "prompt", or
-            the name of the user's function.
-        fold_system: True if the system message is part of the human message, for endpoints that refuse a system role.
-        default_temperature: True if the model's temperature is not sent, for reasoning models that refuse any.
-        plain_schema: True if the schema is that of the answer class, for endpoints that refuse one of the request.
-        plain_tokens: True if no token log-probabilities are requested, for endpoints that refuse the request.
+        rung: output mode: "json_schema", "function_calling", "json_mode", "prompt", or the name of the user's function.
+        fold_system: True if the system message is put into the human message, for endpoints that reject a system role.
+        default_temperature: True to send no temperature, for reasoning models that reject any temperature.
+        plain_schema: True to send the general schema of the answer class, for endpoints that reject a schema made for
+            one request.
+        plain_tokens: True to request no token log-probabilities, for endpoints that reject this option.
     """
 
     rung: str
@@ -116,21 +116,22 @@ class RequestMode:
 
 @dataclass
 class EndpointCapabilities:
-    """Knowledge about an endpoint, shared by all judges that use it.
+    """Known capabilities of an endpoint, shared by all judges that use the endpoint.
 
     Attributes:
-        mode: the mode of the last valid reply; None before the first one.
-        probed: True once a first request was answered or refused.
-        warned: modes about which a warning was logged.
-        grammar: True if the server builds a grammar for each request at little cost, as its replies show.
-        refuses_own_schemas: True if it refused a schema that names what is possible for the request.
-        unusable: rungs that were left although the endpoint did not refuse them, with a phrase that says why.
-        unfit: number of replies in each output mode that did not fit the schema, before the first valid reply.
+        mode: request mode of the last valid reply; None before the first valid reply.
+        probed: True once the endpoint has answered or rejected a first request.
+        warned: request modes about which a warning was logged.
+        grammar: True if replies show that the server builds a grammar for each request at little cost.
+        refuses_own_schemas: True if the endpoint rejected a schema that lists the possible answers of one request.
+        unusable: output modes that were abandoned although the endpoint did not reject them, each with the reason as a
+            phrase.
+        unfit: number of replies that did not fit the schema before the first valid reply, by output mode.
         fails_anyway: True if requests failed with server errors (HTTP 5xx) in every output mode.
-        refuses_log_probabilities: True if it refused a request for token log-probabilities.
+        refuses_log_probabilities: True if the endpoint rejected a request for token log-probabilities.
         replies_with_tokens: number of replies with token log-probabilities.
-        replies_without_tokens: number of replies that lack them although they were requested.
-        gate: lets one caller at a time probe the endpoint.
+        replies_without_tokens: number of replies without the log-probabilities that were requested.
+        gate: lock that lets only one caller at a time probe the endpoint.
     """
 
     mode: RequestMode | None = None
@@ -149,16 +150,17 @@ class EndpointCapabilities:
 
 @dataclass(eq=False, repr=False)
 class Endpoint:
-    """A judge's model as requests are sent to it. The model is never changed.
+    """A judge's model, with the way in which requests are sent to it. The model is never changed.
 
     Args:
         model: the judge's model.
-        mode: the output mode that the user chose or wrote, or "auto".
-        chosen_layout: the layout that the user chose, or "auto".
-        capabilities: of the same endpoint, if known; otherwise nothing is known yet.
-        max_concurrency: most calls to the model at a time; None for one to a model in this process, else no limit.
+        mode: output mode that the user chose, the user's function, or "auto".
+        chosen_layout: order of the request's parts that the user chose, or "auto".
+        capabilities: known capabilities of the endpoint; by default nothing is known yet.
+        max_concurrency: maximum number of calls to the model at a time. None means one call for a model in this
+            process, and no limit for other models.
         probabilities: True to request the log-probabilities of the tokens.
-        grammar: whether the server builds a grammar for each request at little cost; None to recognise it.
+        grammar: True if the server builds a grammar for each request at little cost; None to find out from the replies.
     """
 
     model: Runnable[Any, Any]
@@ -175,12 +177,12 @@ class Endpoint:
 
     @cached_property
     def rungs(self) -> list[str]:
-        """Ways to request structured output to try, best first."""
+        """Output modes to try, the best mode first."""
         return ladder(self._family, self.mode)
 
     @property
     def first_mode(self) -> RequestMode:
-        """The mode of the last valid reply; before one, the best mode that is not known to be unusable."""
+        """Request mode of the last valid reply; before any valid reply, the best mode not known to be unusable."""
         usable = (rung for rung in self.rungs if rung not in self.capabilities.unusable)
         mode = self.capabilities.mode or RequestMode(next(usable, self.rungs[-1]))
         if self.capabilities.refuses_log_probabilities:
@@ -188,22 +190,25 @@ class Endpoint:
         return replace(mode, plain_schema=True) if self.capabilities.refuses_own_schemas else mode
 
     def is_unproven(self, mode: RequestMode) -> bool:
-        """Return True if a failure may be due to the output mode: no reply was valid yet, and there is a lower mode."""
+        """Return True if a failure may be due to the output mode.
+
+        This is so if no reply was valid yet and there is a further output mode to try.
+        """
         return self.capabilities.mode is None and self._lower(mode) is not None
 
     def may_fail_because_of(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> bool:
-        """Return True if a server error (HTTP 5xx) in a mode may be due to its format.
+        """Return True if the output format of a request may be the cause of a server error (HTTP 5xx).
 
         Args:
-            mode: the mode of the request.
-            failures: server errors of the same question, which are compared with those of the lowest output mode.
+            mode: mode of the failed request.
+            failures: earlier server errors of the same question, by mode.
         """
         unknown = self.capabilities.mode is None and not self.capabilities.fails_anyway
         return unknown and (bool(failures) or self._lower(mode) is not None)
 
     @property
     def layout(self) -> Layout:
-        """Order of the parts of a request: the layout that the user chose; "auto" is "contexts_first"."""
+        """Order of the parts of a request, as the user chose it; for "auto", "contexts_first"."""
         return "contexts_first" if self.chosen_layout == "auto" else self.chosen_layout
 
     def call(self, request: RequestContent, mode: RequestMode, tail: Sequence[BaseMessage], draw: int) -> Call:
@@ -211,8 +216,8 @@ class Endpoint:
 
         Args:
             request: the content of the request.
-            mode: the form in which it is sent.
-            tail: messages of earlier tries, appended to the request's own.
+            mode: the form in which the request is sent.
+            tail: messages of earlier tries, appended to the messages of the request.
             draw: number of the draw (repetition of the same request), from 0; later draws bypass the model's cache.
         """
         with_schema = mode.rung not in _RUNGS_WITHOUT_SCHEMA_IN_PROMPT
@@ -244,13 +249,13 @@ class Endpoint:
 
     @property
     def gates(self) -> Sequence[AdaptiveLimiter]:
-        """Limits of calls to the model: that of the user, or one at a time to each engine in this process."""
+        """Concurrency limits of the model: the user's limit, or one call at a time for each engine in this process."""
         if self.max_concurrency is not None:
             return (self._own_gate.value,)
         return gates_of(self.model) if self._runs_in_process else ()
 
     def fallback_mode(self, request: RequestContent, mode: RequestMode, error: Exception) -> RequestMode | None:
-        """Return the mode to try after an error; None if the error does not come from the form of the request."""
+        """Return the mode to try after an error; None if the form of the request did not cause the error."""
         if not mode.default_temperature and is_temperature_refused(error) and sends_temperature(self.model):
             return replace(mode, default_temperature=True)
         if not mode.fold_system and is_system_message_refused(error):
@@ -270,13 +275,14 @@ class Endpoint:
     ) -> RequestMode | None:
         """Return the mode to try after a server error (HTTP 5xx) before the first valid reply; None to retry as usual.
 
-        A server may fail because of a format that it does not know. The same request is repeated once, in case the
-        error was a passing one; then each lower output mode is tried. If all fail, the format is not the cause.
+        A server may fail because it does not know the output format. The same request is repeated once, because the
+        error may be temporary. After that, each further output mode is tried. If all modes fail, the format is not the
+        cause.
 
         Args:
             mode: the mode of the request that failed.
             error: the error.
-            failures: failures of this question so far, by mode, with a phrase for the note; this one is added.
+            failures: failures of this question so far: a phrase for each mode. This method adds the new failure.
         """
         if mode.rung in self.capabilities.unusable:  # another question has found out
             return self.first_mode
@@ -291,8 +297,9 @@ class Endpoint:
     def lower_if_ignored(self, mode: RequestMode, message: BaseMessage) -> RequestMode | None:
         """Return the mode to try after a complete reply that does not fit the schema; None to ask in the same mode.
 
-        Before the first valid reply, a reply that cannot come from a server that follows the requested format shows
-        that the format is accepted and ignored, and so do two replies that could. The output mode is not tried again.
+        Before the first valid reply, such a reply may show that the server accepts the requested format and ignores it.
+        One reply is enough if a server that follows the format cannot produce it; otherwise two replies are needed. The
+        output mode is then not tried again.
         """
         if mode.rung in self.capabilities.unusable:  # another question has found out
             return self.first_mode
@@ -306,12 +313,15 @@ class Endpoint:
         return self._lower(mode)
 
     def record_reply(self, message: BaseMessage) -> None:
-        """Learn from any reply, valid or not, which server the endpoint is."""
+        """Detect from a reply, valid or not, which kind of server the endpoint is."""
         if not self.capabilities.grammar and self._family.name == "BaseChatOpenAI":
             self.capabilities.grammar = is_from_grammar_server(message)
 
     def record_answer(self, answer: BaseModel, message: BaseMessage) -> None:
-        """Set the probabilities of the verdicts in an answer if they were requested, and count replies without them."""
+        """Set the probabilities of the verdicts in an answer, and count replies with and without log-probabilities.
+
+        Nothing is done if no probabilities were requested.
+        """
         if self.probabilities:
             if assign_probabilities(answer, message):
                 self.capabilities.replies_with_tokens += 1
@@ -319,9 +329,10 @@ class Endpoint:
                 self.capabilities.replies_without_tokens += 1
 
     def record_success(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> None:
-        """Use the mode of a valid reply from now on; a mode that is not the best one is logged once.
+        """Keep the mode of a valid reply for further requests, and log the mode once if it is not the best mode.
 
-        Other output modes in which the same question ended in server errors (HTTP 5xx), `failures`, are unusable.
+        `failures` are the server errors (HTTP 5xx) of the same question; the output modes in which they occurred become
+        unusable.
         """
         for failed, phrase in failures.items():
             if failed.rung != mode.rung:
@@ -342,13 +353,13 @@ class Endpoint:
                 log.warning("%s %s; asked by %s%s", name, ", ".join(problems), mode.rung, folded)
 
     def assume_format(self) -> None:
-        """Take the best request mode for the one that the endpoint follows, where no request can show it."""
+        """Assume that the endpoint follows the best request mode, for a caller that cannot send a request."""
         self.capabilities.probed = True
         self.capabilities.mode = self.first_mode
 
     @property
     def note(self) -> Note | None:
-        """Note about the way in which the model was called; None before the first valid reply."""
+        """Note for the report about the request mode that was used; None before the first valid reply."""
         mode = self.capabilities.mode
         if mode is None or (mode.rung == "prompt" and len(self.rungs) == 1):
             return None
@@ -358,7 +369,7 @@ class Endpoint:
 
     @property
     def probabilities_note(self) -> Note | None:
-        """Note that says that the model returned no token log-probabilities; None if it did, or was not asked."""
+        """Note that replies lack the requested token log-probabilities; None if no reply lacks them."""
         if not self.probabilities or not self.capabilities.replies_without_tokens:
             return None
         code = "some-probabilities" if self.capabilities.replies_with_tokens else "no-probabilities"
@@ -432,20 +443,23 @@ _SMALL_WINDOW = 32_768  # tokens; larger windows rarely need a limit
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointProbe:
-    """Capabilities of an endpoint, by small requests: `rageval probe` writes them and `Judge(probe=...)` reads them.
+    """Capabilities of an endpoint, found by small test requests.
+
+    `rageval probe` writes the probe to a file, and `Judge(probe=...)` reads it.
 
     Attributes:
         judge: class, name and settings of the model.
-        mode: way of requesting structured output that gave a valid reply.
-        narrowed: True if the endpoint accepts schemas that allow only the answers that are possible for one request.
-        grammar: True if a new schema of this kind for each request costs no time.
-        context_window: number of tokens that the model accepts, as the server or the model's profile states it; None if
-            neither does.
-        prefix_cache: True if a request reused the beginning of the last one; None if the server does not report it.
-        log_probabilities: True if replies have the log-probabilities of their tokens.
-        requests_per_minute: limit on requests that the headers of a reply state; None if they state none.
-        tokens_per_minute: limit on tokens that these headers state; None if they state none.
-        requests: number of requests that the probe took.
+        mode: output mode that gave a valid reply.
+        narrowed: True if the endpoint accepts schemas that allow only the possible answers of one request.
+        grammar: True if a new schema with each request costs no time.
+        context_window: number of tokens that the model accepts, as the server or the model's profile states; None if
+            neither states it.
+        prefix_cache: True if the server reused the beginning of the previous request; None if the server does not
+            report this.
+        log_probabilities: True if replies contain token log-probabilities.
+        requests_per_minute: limit of requests per minute in the headers of a reply; None if there is none.
+        tokens_per_minute: limit of tokens per minute in these headers; None if there is none.
+        requests: number of requests that the probe sent.
     """
 
     judge: str
@@ -464,7 +478,7 @@ class EndpointProbe:
         """Read a probe from a file.
 
         Raises:
-            ConfigError: if the file cannot be read, or is not a probe.
+            ConfigError: if the file cannot be read, or does not hold a probe.
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -480,7 +494,7 @@ class EndpointProbe:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of `Judge` that fit the endpoint, besides `probe`."""
+        """Recommended options of `Judge` for this endpoint, apart from `probe`."""
         window = self.context_window
         limit = {"max_context_tokens": window // 2} if window is not None and window <= _SMALL_WINDOW else {}
         return {"mode": self.mode, "grammar": self.grammar, **limit}

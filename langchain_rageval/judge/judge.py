@@ -1,4 +1,4 @@
-"""Judge: a model that gives verdicts on texts, with the options of its requests and its votes."""
+"""Judge: a model that gives verdicts on texts, with the options of its requests and votes."""
 
 from __future__ import annotations
 
@@ -27,41 +27,43 @@ _LOG = logging.getLogger("langchain_rageval")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Judge:
-    """Model that states facts about texts, and the options of the requests. The model itself is never changed.
+    """Model that states facts about texts, with the options of its requests. The model itself is never changed.
 
     Args:
         model: a chat model, or any Runnable or function from messages to a message or a text.
-        language: language of the prompts, such as "ru"; "auto" detects the language of each sample's question, and uses
-            English if there are no prompts in it.
-        prompts: prompts to use instead of the package's.
+        language: language of the prompts, such as "ru". "auto" detects the language of each sample's question, and uses
+            English if there are no prompts in that language.
+        prompts: prompts to use instead of the package's prompts.
         mode: how structured output is requested: "json_schema", "function_calling", "json_mode" or "prompt" (the schema
-            in the prompt). "auto" starts with the best mode known for the model's class, and falls back to the next
-            one if the endpoint refuses it. A function from the JSON schema of the answer to options of the call, such
-            as `lambda schema: {"extra_body": {"guided_json": schema}}`, is a mode of your own; the schema is then in
-            the prompt, too.
-        attempts: maximum number of model calls for one question; it is repeated if the reply is invalid.
-        draws: number of times that each verdict is requested, an odd number; the majority decides.
-        layout: order of the parts of a request: "contexts_first", which "auto" means, "instruction_first" or
-            "shared_instructions" (those of several steps in one system message), which is for a capable model with
-            a large context window on a server that caches prompt prefixes: the server processes the instructions once
-            per run and the contexts once per sample, but each request is longer by the rules of three other steps.
-        max_statements: maximum number of statements in one request; more are split into several requests.
-        max_context_tokens: maximum number of context tokens (characters / 4) in one request; longer contexts are split
+            is put into the prompt). "auto" starts with the best mode known for the model's class, and falls back to the
+            next mode if the endpoint rejects it. A function defines a mode of your own: it takes the JSON schema of the
+            answer and returns call options, such as `lambda schema: {"extra_body": {"guided_json": schema}}`. The
+            prompt then contains the schema, too.
+        attempts: maximum number of model calls for one question. The question is repeated if the reply is invalid.
+        draws: number of times that each verdict is requested, an odd number. The majority decides.
+        layout: order of the parts of a request: "contexts_first" (the meaning of "auto"), "instruction_first" or
+            "shared_instructions". "shared_instructions" puts the instructions of several steps into one system message.
+            It suits a capable model with a large context window on a server that caches prompt prefixes: the server
+            processes the instructions once per run and the contexts once per sample, but each request also contains the
+            rules of three other steps.
+        max_statements: maximum number of statements in one request. More statements are split into several requests.
+        max_context_tokens: maximum number of context tokens (characters / 4) in one request. Longer contexts are split
             between sentences into windows. A statement whose support spans two windows is then not recognised. Texts
-            whose statements are extracted are split likewise.
+            from which statements are extracted are split in the same way.
         max_concurrency: maximum number of calls to this model at a time, within the limit of the run. None, the
-            default, is one for a model that runs in this process, such as ChatLlamaCpp, HuggingFacePipeline or
-            MLXPipeline, and no limit for others.
-        probabilities: True to request the log-probabilities of the tokens, from which each verdict and grade gets its
-            probability; for ChatOpenAI, also with vLLM or llama-server, for ChatLlamaCpp with `logits_all=True`, and
-            for other clients that return them. Without them the verdicts have none, and the report notes it.
+            default, means one call for a model that runs in this process, such as ChatLlamaCpp, HuggingFacePipeline or
+            MLXPipeline, and no limit for other models.
+        probabilities: True to request token log-probabilities, from which each verdict and grade gets its probability.
+            Supported for ChatOpenAI, also with vLLM or llama-server, for ChatLlamaCpp with `logits_all=True`, and for
+            other clients that return them. If the model returns none, the verdicts have no probabilities, and the
+            report notes it.
         grammar: True if the server builds a grammar from the schema of each request in milliseconds, as llama.cpp and
-            vLLM do: the schema then allows only what is possible for the request. False if it does not. None, the
-            default, recognises them by their replies.
-        probe: what the endpoint can do, or the path of a file that `rageval probe` wrote, so that no request finds it
-            out again. Options that are given, such as `mode`, win.
-        version: identifies a model whose configuration cannot be read, such as a function that uses an open client;
-            change it when the model changes. Without it the scores of such a model are not journalled.
+            vLLM do. The schema then allows only the possible answers of the request. False for other servers. None, the
+            default, recognises these servers by their replies.
+        probe: an `EndpointProbe`, or the path of a file that `rageval probe` wrote, so that no request is spent on
+            finding the capabilities again. Options that you pass, such as `mode`, take precedence.
+        version: identifies a model whose configuration cannot be read, such as a function that uses an open client.
+            Change the version when the model changes. Without a version, the scores of such a model are not journalled.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -114,10 +116,9 @@ class Judge:
 
     @classmethod
     def of(cls, judge: JudgeLike) -> Judge:
-        """Return a Judge unchanged; wrap a model, a Runnable or a function from messages to a text.
+        """Return a Judge unchanged; wrap a model, a Runnable or a function from messages to a text into a Judge.
 
-        Wrapping one object several times returns the same Judge, so that all metrics share what is learnt about its
-        endpoint.
+        The same object always gives the same Judge, so that all metrics share the known capabilities of its endpoint.
         """
         if isinstance(judge, Judge):
             return judge
@@ -135,14 +136,14 @@ class Judge:
 
     @cached_property
     def identity(self) -> str:
-        """Identity of the judge: class, name and settings of its model, without secrets."""
+        """Class, name and settings of the judge's model as text, without secrets."""
         return model_identity(self.model)
 
     @cached_property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this judge that affects its answers: the model and the options, as JSON-like data.
+        """Configuration of this judge that affects its answers: model and options, as JSON-like data.
 
-        It identifies the judge in reports and journals.
+        The configuration identifies the judge in reports and journals.
 
         Raises:
             NotDescribable: if the model cannot be identified and the judge has no version.
@@ -157,22 +158,28 @@ class Judge:
         return {"model": self._model_description, **options, "layout": self._endpoint.layout}
 
     def update_instrument(self) -> None:
-        """Compute the instrument again at its next use, as at the start of a run: the model may have been changed."""
+        """Discard the cached `instrument`, so that it is computed again at its next use.
+
+        This is called at the start of a run, because the model may have been changed.
+        """
         for name in ("identity", "instrument", "_fingerprint_text", "_model_description"):
             vars(self).pop(name, None)
 
     @property
     def members(self) -> tuple[Judge, ...]:
-        """Judges that vote on verdicts: here only this judge. The first member also answers everything else."""
+        """Judges that vote on verdicts; for a plain judge, only this judge.
+
+        The first member also answers all questions that are not put to a vote.
+        """
         return (self,)
 
     @property
     def asked(self) -> tuple[Judge, ...]:
-        """Judges whose models are called: here only this judge."""
+        """Judges whose models are called; for a plain judge, only this judge."""
         return (self,)
 
     def prompt_set(self, text: str) -> PromptSet:
-        """Return the prompts for a text: those that the user chose, or the package's in the text's language."""
+        """Return the prompts to use for a text: the user's prompts, or the package's prompts in the text's language."""
         return PromptSet.default(prompt_language(self, text)) if self.prompts is None else self.prompts
 
     @cached_property
@@ -206,14 +213,20 @@ _OPTIONS = ("language", "mode", "attempts", "draws", "layout", "max_statements",
 
 
 def prompt_language(judge: Judge, text: str) -> str:
-    """Return the language of a judge's prompts for a text: of the user's set, or the option, or else of the text."""
+    """Return the language of the prompts that a judge uses for a text.
+
+    This is the language of the user's prompts, or else of the option `language`, or else of the text.
+    """
     if judge.prompts is not None:
         return judge.prompts.common.language
     return detect_language(text) if judge.language == "auto" else judge.language
 
 
 def in_language(judge: Judge, language: str) -> Judge:
-    """Return a judge with prompts in a language, sharing its endpoint; unchanged if the user chose its prompts."""
+    """Return a copy of a judge with prompts in another language, sharing its endpoint.
+
+    A judge with prompts of the user is returned unchanged.
+    """
     if judge.prompts is not None or judge.language == language:
         return judge
     changed = replace(judge, language=language)
@@ -222,7 +235,7 @@ def in_language(judge: Judge, language: str) -> Judge:
 
 
 def with_probabilities(judge: Judge) -> Judge:
-    """Return a judge that requests token log-probabilities, with the same knowledge of its endpoint."""
+    """Return a copy of a judge that requests token log-probabilities; both share the endpoint's capabilities."""
     if judge.probabilities:
         return judge
     changed = replace(judge, probabilities=True)
@@ -255,11 +268,11 @@ def _check_options(judge: Judge) -> None:
 
 @dataclass(frozen=True)
 class Voter:
-    """One vote on a verdict: a judge, and the number of its draw (repetition of the same request).
+    """One vote on a verdict: a judge, and which repetition of the request (draw) it answers.
 
     Attributes:
         judge: the judge that votes.
-        draw: number of the draw, from 0; draws of one judge differ only in that later ones bypass the model's cache.
+        draw: number of the draw, from 0. Later draws of a judge repeat the same request and bypass the model's cache.
     """
 
     judge: Judge
@@ -267,9 +280,9 @@ class Voter:
 
 
 def voters_of(judge: Judge) -> list[Voter]:
-    """Return the votes that decide one verdict by majority: `draws` of each member, an odd number in all.
+    """Return the votes that decide a verdict by majority: `draws` votes of each member, an odd number in all.
 
-    A member that sits on a jury several times gets new draws for each seat.
+    If a judge is several members of a jury, each membership has its own draws.
     """
     members = judge.members
     if len(members) == 1:

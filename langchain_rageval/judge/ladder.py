@@ -1,4 +1,4 @@
-"""Ladder of structured output: the ways to request JSON, best first, by family of clients and by server."""
+"""Output modes of structured output: the ways to request JSON, best first, by family of clients and by server."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Rungs = Mapping[str, Options | Callable[[Schema], Options]]
 
 @dataclass(frozen=True)
 class ClientFamily:
-    """Ways to request structured output (rungs) from the clients of one family, such as OpenAI-compatible clients.
+    """Output modes (rungs) of one family of model clients, such as OpenAI-compatible clients.
 
     Attributes:
-        name: name of the family; equal for models whose clients take the same options.
-        rungs: maps each supported output mode to a template of its call options, or to a function that returns them for
-            a schema. "prompt" needs none and is always supported.
-        start: the output mode that "auto" tries first.
-        always: options of every call. Streaming is disabled, since streamed replies may lack usage and finish reason.
+        name: name of the family; equal for models whose clients accept the same options.
+        rungs: call options of each supported output mode: a template, or a function that returns the options for a
+            schema. The mode "prompt" needs no options and is always supported.
+        start: output mode that "auto" tries first.
+        always: options of every call. Streaming is disabled, because streamed replies may lack usage and finish reason.
         timeout: name of the call option for a timeout in seconds; None if there is none.
-        grammar: True if the engine behind the clients builds a grammar for each request, so that the schema of a
-            request may differ from that of the last one at no cost.
-        probabilities: options that request the log-probabilities of the tokens; none if the clients return none.
+        grammar: True if the engine behind the clients builds a grammar for each request. The schema may then change
+            with each request at no cost.
+        probabilities: options that request token log-probabilities; empty if the clients return none.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ClientFamily:
     probabilities: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, rung: str, schema: Schema, bound: Options) -> Options:
-        """Return the call options of an output mode for a schema, given the options already bound to the model."""
+        """Return the call options of an output mode for a schema, merged with options already bound to the model."""
         template = self.rungs.get(rung, {})
         texts = {_SCHEMA: schema, _TITLE: schema["title"], _DESCRIPTION: schema.get("description", "")}
         options: Options = template(schema) if callable(template) else _filled(template, texts)
@@ -145,7 +145,10 @@ PLAIN = ClientFamily("unknown", {}, start="prompt")
 
 
 def family_of(model: Any) -> ClientFamily:
-    """Return the client family of a model that is not wrapped; one without rungs for unknown clients without tools."""
+    """Return the client family of a model that is not wrapped.
+
+    The family has no output modes besides "prompt" if the client is unknown and has no tools.
+    """
     names = {base.__name__ for base in type(model).__mro__}
     known = next((client for name, client in CLIENTS.items() if name in names), None)
     if known is None:
@@ -158,7 +161,7 @@ def family_of(model: Any) -> ClientFamily:
 
 
 def without_extra_body(client: ClientFamily) -> ClientFamily:
-    """Return the family without the rungs that set `extra_body`."""
+    """Return a client family without the output modes that set `extra_body`."""
     rungs = {
         rung: options for rung, options in client.rungs.items() if callable(options) or "extra_body" not in options
     }
@@ -211,7 +214,7 @@ _MENTIONS_LENGTH = re.compile(
 
 
 def client_family(model: Runnable[Any, Any]) -> ClientFamily:
-    """Return the client family of a model, or the one common to all models behind a wrapper."""
+    """Return the client family of a model; for a wrapper, the family that fits all models in it."""
     families = {client.name: client for client in map(family_of, inner_models(model))}
     if len(families) > 1:
         return PLAIN
@@ -221,7 +224,7 @@ def client_family(model: Runnable[Any, Any]) -> ClientFamily:
 
 
 def inner_models(model: Any) -> Iterator[Any]:
-    """Yield the models behind bindings, retries, fallbacks and configurable models, the first choice first."""
+    """Yield the models inside bindings, retries, fallbacks and configurable models; the first choice comes first."""
     wrapped = _wrapped_runnables(model)
     if wrapped is None:
         yield model
@@ -231,26 +234,26 @@ def inner_models(model: Any) -> Iterator[Any]:
 
 
 def without_fallbacks(model: Any) -> Any:
-    """Return a model without its fallbacks, which would hide that the first model refuses a format."""
+    """Return a model without its fallbacks, which would hide that the first model rejects an output format."""
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": without_fallbacks(model.bound)})
     return without_fallbacks(model.runnable) if isinstance(model, RunnableWithFallbacks) else model
 
 
 def has_fallbacks(model: Any) -> bool:
-    """Return True if a model, or the model of a binding, has fallbacks."""
+    """Return True if a model, or the model inside a binding, has fallbacks."""
     if isinstance(model, RunnableBindingBase):
         return has_fallbacks(model.bound)
     return isinstance(model, RunnableWithFallbacks)
 
 
 def bound_options(model: Any) -> Options:
-    """Return the call options already bound to a model; options that request structured output are merged with them."""
+    """Return the call options already bound to a model; options for structured output are merged with them."""
     return next(_all_bound_options(model))
 
 
 def output_limit(model: Any) -> tuple[str, int] | None:
-    """Return name and value of the setting that limits the length of a model's replies; None if there is none."""
+    """Return the name and value of the setting that limits the length of a model's replies; None if unlimited."""
     inner = next(inner_models(model))
     for settings in (bound_options(model), *(getattr(inner, name, None) for name in _SETTINGS), inner):
         for name in _OUTPUT_LIMITS:
@@ -261,7 +264,7 @@ def output_limit(model: Any) -> tuple[str, int] | None:
 
 
 def is_sync_only(model: Any) -> bool:
-    """Return True if a model's async methods only run its sync ones in an executor."""
+    """Return True if a model has no native async methods: they only run the sync methods in an executor."""
     return all(
         (isinstance(inner, BaseChatModel) and type(inner)._agenerate is BaseChatModel._agenerate)
         or (isinstance(inner, RunnableLambda) and not hasattr(inner, "afunc"))
@@ -273,12 +276,12 @@ _RETRIES_OF_OPENAI = 2  # unless it is told another number
 
 
 def may_retry(model: Any) -> bool:
-    """Return True if a client or its wrapper may retry a call, so that its timeout does not bound the whole call."""
+    """Return True if a client or its wrapper may retry a call; its timeout then does not limit the whole call."""
     return not isinstance(model, BaseChatModel) or getattr(model, "max_retries", None) != 0
 
 
 def own_tries(model: Any) -> int:
-    """Return the most requests that the client of a model sends for one call, by its own retries."""
+    """Return the maximum number of requests that a model's client sends for one call, including its own retries."""
     most = 0
     for inner in inner_models(model):
         retries = getattr(inner, "max_retries", 0)
@@ -289,7 +292,7 @@ def own_tries(model: Any) -> int:
 
 
 def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:
-    """Return a client family with an output mode of the user added, under the name of its function."""
+    """Return a client family with the user's output mode added, under the name of the user's function."""
 
     def options(schema: Schema) -> Options:
         given = rung(schema)
@@ -302,12 +305,12 @@ def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:
 
 
 def rung_name(mode: Mode | OwnRung) -> str:
-    """Return the name of a mode; of a function, its own."""
+    """Return the name of an output mode; for the user's function, its name."""
     return mode if isinstance(mode, str) else str(getattr(mode, "__name__", type(mode).__name__))
 
 
 def ladder(client: ClientFamily, mode: Mode | OwnRung) -> list[str]:
-    """Return the ways to request structured output (rungs) to try, best first; only one if the user chose a mode."""
+    """Return the output modes (rungs) to try, best first; only one mode if the user chose it."""
     if not isinstance(mode, str):
         return [rung_name(mode)]
     supported: list[str] = [rung for rung in RUNGS if rung in client.rungs or rung == "prompt"]
@@ -317,24 +320,24 @@ def ladder(client: ClientFamily, mode: Mode | OwnRung) -> list[str]:
 
 
 def is_format_refused(error: Exception) -> bool:
-    """Return True if an endpoint or its client refused the form of the request; the next output mode may succeed."""
+    """Return True if an endpoint or its client rejected the form of a request; another output mode may succeed."""
     if isinstance(error, ContextOverflowError) or _MENTIONS_LENGTH.search(message_of(error)):
         return False
     return status_of(error) in _REFUSALS or isinstance(error, NotImplementedError) or type(error) in _CLIENT_REFUSALS
 
 
 def is_system_message_refused(error: Exception) -> bool:
-    """Return True if the endpoint refused the system message."""
+    """Return True if an error shows that the endpoint rejected the system message."""
     return is_format_refused(error) and _MENTIONS_ROLE.search(message_of(error)) is not None
 
 
 def is_temperature_refused(error: Exception) -> bool:
-    """Return True if the endpoint refused the temperature, as reasoning models of several providers do."""
+    """Return True if the endpoint rejected the temperature, as reasoning models of several providers do."""
     return status_of(error) in _REFUSALS and _MENTIONS_TEMPERATURE.search(str(error)) is not None
 
 
 def is_log_probability_refused(error: Exception) -> bool:
-    """Return True if the endpoint or its client refused to return token log-probabilities."""
+    """Return True if the endpoint or its client rejected the request for token log-probabilities."""
     refused = status_of(error) in {403, *_REFUSALS} or type(error) in _CLIENT_REFUSALS
     return refused and _MENTIONS_LOG_PROBABILITIES.search(message_of(error)) is not None
 
@@ -389,7 +392,7 @@ _VLLM: Final = re.compile(r"chatcmpl-(?:[0-9a-f]{16}|[0-9a-f]{32})")  # a random
 def is_from_grammar_server(message: BaseMessage) -> bool:
     """Return True if a reply comes from llama.cpp's server or from vLLM.
 
-    Both build a grammar from the schema of each request in milliseconds, while OpenAI takes seconds for a new schema.
+    Both servers build a grammar from the schema of each request in milliseconds. OpenAI takes seconds for a new schema.
     """
     metadata = message.response_metadata
     fingerprint, number = metadata.get("system_fingerprint"), metadata.get("id")

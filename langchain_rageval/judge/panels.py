@@ -1,4 +1,4 @@
-"""Panels of judges: a jury that votes on every verdict, and a cascade from a cheap judge to a strong one."""
+"""Panels of judges: a jury that votes on every verdict, and a cascade of a cheap and a strong judge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
 
 
 class CascadeEvent(NamedTuple):
-    """Event of a cascade: an answer by its cheap judge, or a request that was passed on.
+    """Event of a cascade: the cheap judge answered a request, or the request was passed on to the strong judge.
 
     Attributes:
         cheap: identity of the cheap judge.
@@ -27,10 +27,10 @@ class CascadeEvent(NamedTuple):
 
 
 def cascade_notes(events: Mapping[Any, int]) -> Iterator[str]:
-    """Yield a note for each cascade about how many requests it passed on, and why.
+    """Yield a note for each cascade: how many requests it passed on to the strong judge, and why.
 
     Args:
-        events: events of a run and how often they occurred; events of other kinds are ignored.
+        events: events of a run and the number of times each occurred; events that are not of a cascade are ignored.
     """
     counts: dict[tuple[str, str], Counter[str]] = {}
     for event, count in events.items():
@@ -46,7 +46,7 @@ def cascade_notes(events: Mapping[Any, int]) -> Iterator[str]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Cascade(Judge):
-    """Cheap judge that passes on to a strong one what it is unsure of. Created by `cascade(cheap, strong)`."""
+    """Cheap judge that passes requests on to a strong judge when it is unsure. Created by `cascade(cheap, strong)`."""
 
     cheap: Judge = field(kw_only=True)
     strong: Judge = field(kw_only=True)
@@ -58,17 +58,17 @@ class Cascade(Judge):
 
     @property
     def asked(self) -> tuple[Judge, ...]:
-        """Judges whose models the cascade calls: those of the cheap judge, then those of the strong one."""
+        """Judges whose models the cascade calls: those of the cheap judge, followed by those of the strong judge."""
         return (*self.cheap.asked, *self.strong.asked)
 
     @property
     def identity(self) -> str:
-        """Identity of the cascade: class, name and settings of the models of both judges, without secrets."""
+        """Class, name and settings of the models of both judges as text, without secrets."""
         return f"{self.cheap.identity}, then {self.strong.identity}"
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this cascade that affects its answers: the `instrument` of both judges, and the limit.
+        """Configuration of this cascade that affects its answers: `instrument` of both judges, and `least_probability`.
 
         Raises:
             NotDescribable: if the model of a judge cannot be identified.
@@ -77,26 +77,26 @@ class Cascade(Judge):
         return {"cascade": judges, "least_probability": self.least_probability}
 
     def event(self, reason: str) -> CascadeEvent:
-        """Return the event that a request was passed on for a reason, or, with "", that it was not."""
+        """Return the event of a request that was passed on for `reason`, or, with "", was not passed on."""
         return CascadeEvent(self.cheap.identity, self.strong.identity, reason)
 
 
 def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0.9) -> Judge:
-    """Build a judge of two: the cheap one is asked first, the strong one about what the cheap one is unsure of.
+    """Build a judge of two: the cheap judge answers first, and the strong judge when the cheap judge is unsure.
 
-    A request is passed on if the cheap judge has no readable reply after its attempts, if its endpoint is down, if its
-    reply lacks items, if its votes differ (`draws`, or a jury), or if the probability of one of its verdicts is low
-    (`probabilities=True`). The strong judge gets the same request, with the prompts of the cheap one. Whether the cheap
-    judge is right where it is sure, an `Audit` shows.
+    A request is passed on to the strong judge in any of these cases: the cheap judge gives no readable reply within its
+    attempts; its endpoint is down; its reply lacks items; its votes differ (`draws`, or a jury); the probability of a
+    verdict is low (`probabilities=True`). The strong judge gets the same request, with the prompts of the cheap judge.
+    Use an `Audit` to check whether the cheap judge is right where it is sure.
 
     Args:
         cheap: the judge that is asked first.
-        strong: the judge that is asked when the first one is unsure: one judge with one draw, or another cascade.
-        least_probability: lowest probability of each verdict that is not passed on, from 0 to 1; without effect if the
-            cheap judge has no probabilities.
+        strong: the judge that is asked when the cheap judge is unsure: one judge with one draw, or another cascade.
+        least_probability: a request is passed on if a verdict has a lower probability, from 0 to 1. Without effect if
+            the cheap judge returns no probabilities.
 
     Returns:
-        A judge that is accepted wherever a single one is. The report says how many requests were passed on.
+        A judge that can be used wherever a single judge can. The report says how many requests were passed on.
 
     Raises:
         ConfigError: if the strong judge has several votes, or the probability is out of range.
@@ -124,7 +124,7 @@ def _options_of(judge: Judge) -> dict[str, Any]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Jury(Judge):
-    """Judges that vote on verdicts; the first judge also answers everything else. Created by `jury([...])`."""
+    """Judges that vote on verdicts; the first judge also answers all other questions. Created by `jury([...])`."""
 
     _members: tuple[Judge, ...] = field(kw_only=True)
 
@@ -139,12 +139,12 @@ class Jury(Judge):
 
     @property
     def asked(self) -> tuple[Judge, ...]:
-        """Judges whose models are called: those of the members."""
+        """Judges whose models are called: those of all members."""
         return tuple(judge for member in self._members for judge in member.asked)
 
     @property
     def identity(self) -> str:
-        """Identity of the jury: class, name and settings of the models of its judges, without secrets."""
+        """Class, name and settings of the models of all members as text, without secrets."""
         return ", ".join(member.identity for member in self._members)
 
     @property
@@ -158,19 +158,19 @@ class Jury(Judge):
 
 
 def jury(judges: Sequence[JudgeLike]) -> Judge:
-    """Build a judge whose verdicts are the majority of several judges', item by item.
+    """Build a judge whose verdicts are decided by the majority of several judges, separately for each item.
 
-    The findings name the judges that disagree. Only verdicts are put to the vote: the first judge extracts statements
-    and regenerates questions for all. Each judge has as many votes as `draws`.
+    The details of a score name the judges that disagree. Only verdicts are put to the vote: the first judge alone
+    extracts statements and generates questions. Each judge has as many votes as its `draws`.
 
     Args:
         judges: an odd number of judges, at least 3.
 
     Returns:
-        A judge that is accepted wherever a single one is.
+        A judge that can be used wherever a single judge can.
 
     Raises:
-        ConfigError: if there are fewer, or an even number.
+        ConfigError: if there are fewer than 3 judges, or an even number of judges.
     """
     is_list = isinstance(judges, Sequence) and not isinstance(judges, str)
     if not is_list or len(judges) < 3 or len(judges) % 2 == 0:
@@ -181,7 +181,7 @@ def jury(judges: Sequence[JudgeLike]) -> Judge:
 
 
 def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
-    """Apply a function to a judge and return the result; for a jury or a cascade, apply it to each of its judges."""
+    """Return the result of a function on a judge; for a jury or a cascade, apply the function to each of its judges."""
     if isinstance(judge, Jury):
         return replace(judge, _members=tuple(map_members(member, change) for member in judge.members))
     if isinstance(judge, Cascade):
@@ -191,7 +191,7 @@ def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
 
 
 def request_probabilities(judge: JudgeLike, expected: Any) -> Judge:
-    """Return a judge that requests the probabilities of verdicts if `expected` is True, else the judge itself.
+    """Return a judge that requests the probabilities of verdicts if `expected` is True, otherwise the judge itself.
 
     Raises:
         ConfigError: if `expected` is neither True nor False.
@@ -202,5 +202,5 @@ def request_probabilities(judge: JudgeLike, expected: Any) -> Judge:
 
 
 def with_fresh_endpoint(judge: Judge) -> Judge:
-    """Return a copy of a judge or jury that does not know or share the capabilities of its endpoint."""
+    """Return a copy of a judge or jury that knows nothing about its endpoint and shares nothing about it."""
     return map_members(judge, replace)

@@ -1,4 +1,4 @@
-"""Parser of replies: repairs JSON syntax and spelling, but never guesses content."""
+"""Parser of replies: repairs JSON syntax and spelling, but never invents content."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _LOOKS_LIKE_JSON: Final = re.compile("[:\"'“„«‘]")
 
 
 def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a class's JSON schema in the form that endpoints with strict decoding require.
+    """Return the JSON schema of a class in the form that endpoints with strict decoding require.
 
     Args:
         model: a pydantic class; it may contain other classes, but not itself.
 
     Returns:
-        The schema with the class name as `title`, every `$ref` inlined, every field required and no others allowed,
-        fields in order, descriptions kept, field titles and defaults removed.
+        The schema with the class name as `title`. Every `$ref` is inlined. Every field is required, and no other fields
+        are allowed. The order of fields and the descriptions are kept. Field titles and defaults are removed.
 
     Raises:
         ValueError: if the class is recursive.
@@ -85,17 +85,17 @@ def strict_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 class UnfitReply(OutputParserException):
-    """Error about a complete reply that is not a value of the class."""
+    """Error about a complete reply that is not a valid value of the answer class."""
 
 
 class StrictJsonOutputParser(BaseOutputParser[T]):
-    """Parse a reply as one value of a pydantic class, or raise an error that says what is wrong with it.
+    """Parse a reply as one value of a pydantic class, or raise an error that says what is wrong with the reply.
 
-    Code fences, prose, `<think>` blocks, tool calls written as text, non-standard quotes, keys and spaces, comments,
-    Python literals, trailing commas, raw line breaks, JSON in a string, a list around the object, a wrapper key, and
-    spellings of labels, truth values and numbers such as "Supported.", "да" and "#1" are repaired. Nothing is guessed:
-    a reply that is truncated, refused or empty, or that contains NaN, a key with two values, or two different values of
-    the class, is an error.
+    These are repaired: code fences, prose, `<think>` blocks, tool calls written as text, non-standard quotes, keys and
+    spaces, comments, Python literals, trailing commas, raw line breaks, JSON in a string, a list around the object, a
+    wrapper key, and spellings of labels, truth values and numbers such as "Supported.", "да" and "#1". Nothing is
+    guessed. A reply is an error if it is truncated, refused or empty, or if it contains NaN, a key with two values, or
+    two different values of the class.
 
     Args:
         schema: the class to parse; `RootModel[list[str]]` and similar classes are supported.
@@ -115,7 +115,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
 
     @property
     def OutputType(self) -> type[T]:
-        """Pydantic class that the parser returns."""
+        """Pydantic class of the values that the parser returns."""
         return self.pydantic_object
 
     @property
@@ -123,7 +123,7 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         return "strict_json"
 
     def get_format_instructions(self) -> str:
-        """Return an English instruction for the model, with the schema on one line.
+        """Return an English instruction for the model that contains the schema on one line.
 
         Raises:
             ValueError: if the class is recursive.
@@ -136,18 +136,18 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         )
 
     def parse(self, text: str) -> T:
-        """Parse the text of a reply.
+        """Parse the text of a reply and return a value of the class.
 
         Raises:
-            OutputParserException: if it is invalid; the message says what the model should fix.
+            OutputParserException: if the text is invalid; the message says what the model should fix.
         """
         return self._read([ReplyText(text)])
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> T:
-        """Parse the first of a model's generations, always as a complete reply.
+        """Parse the first of a model's generations. `partial` is ignored: the reply is always parsed as complete.
 
         Raises:
-            OutputParserException: if it is invalid, truncated or refused.
+            OutputParserException: if the reply is invalid, truncated or refused.
         """
         if not result:
             return self.read_message(None)
@@ -157,10 +157,13 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
         return self.read_message(message)
 
     def read_message(self, message: BaseMessage | None) -> T:
-        """Parse a message: the tool call with the name of the class, otherwise all tool calls, otherwise the text.
+        """Parse a message and return a value of the class.
+
+        The parser reads the tool call with the name of the class. Without it, the parser reads all tool calls. Without
+        tool calls, it reads the text.
 
         Raises:
-            OutputParserException: if it is invalid, truncated or refused, or is None.
+            OutputParserException: if the message is None, invalid, truncated or refused.
         """
         if message is None:
             raise _parse_error("the reply is empty", "")

@@ -1,8 +1,8 @@
-"""Probabilities of verdicts: the log-probabilities of a reply's tokens, aligned to the verdicts in its JSON.
+"""Probabilities of verdicts, computed from the log-probabilities of a reply's tokens.
 
-The tokens are joined as bytes, so that a token that ends within a character of several bytes does not shift those after
-it, and the JSON is scanned in the joined text. The probability of a label is the sum over the tokens at its place that
-begin it, divided by that of all labels.
+The tokens are joined as bytes, because a token may end within a character of several bytes. The JSON is then searched
+in the joined text. The probability of a label is the sum over the tokens at its place that begin the label, divided by
+the same sum over all labels.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ def assign_probabilities(answer: BaseModel, reply: BaseMessage) -> bool:
     """Set the probabilities of the verdicts in an answer from the token log-probabilities of the reply.
 
     Args:
-        answer: the parsed reply; `probabilities_of` reads from it what was set.
+        answer: the parsed reply. `probabilities_of` later returns the probabilities set here.
         reply: message of the model.
 
     Returns:
-        True if the reply has log-probabilities, even if they cannot be aligned to the verdicts.
+        True if the reply has log-probabilities, even if they cannot be matched to the verdicts.
     """
     tokens = _tokens_of(reply)
     if not tokens:
@@ -93,21 +93,21 @@ def assign_probabilities(answer: BaseModel, reply: BaseMessage) -> bool:
 
 
 def probabilities_of(holder: BaseModel, field: str) -> Distribution:
-    """Return the probabilities of the labels of a verdict; empty if they are unknown."""
+    """Return the probability of each label of the verdict in a field; empty if the probabilities are unknown."""
     found: Mapping[str, Distribution] = holder.__dict__.get(_ATTRIBUTE, {})
     return found.get(field, {})
 
 
 def least_probability(answer: BaseModel) -> float | None:
-    """Return the lowest probability of a verdict in an answer; None if none is known."""
+    """Return the lowest probability among the verdicts of an answer; None if no probability is known."""
     known = [(probabilities_of(verdict.holder, verdict.field), verdict.label) for verdict in _verdicts_in(answer)]
     return min((distribution.get(label, 0.0) for distribution, label in known if distribution), default=None)
 
 
 def verdict_key(answer: Any) -> Any:
-    """Return what an answer decides: its verdicts with the numbers of their items, without reasons and evidence.
+    """Return the verdicts of an answer with the numbers of their items, without reasons and evidence.
 
-    Equal for two answers that decide alike; the order of items counts unless they are numbered.
+    The key is equal for two answers with the same verdicts. The order of items counts unless the items are numbered.
     """
     if isinstance(answer, list | tuple):
         keys = [verdict_key(item) for item in answer]
@@ -123,7 +123,7 @@ def verdict_key(answer: Any) -> Any:
 
 
 def has_verdicts(kind: type[BaseModel]) -> bool:
-    """Return True if a class, or a class within it, has a field with a verdict, or assigns items by their numbers."""
+    """Return True if a class, or a class within it, has a field with a verdict or with numbers of items."""
     own = _verdict_fields(kind) or ITEM_KEYS & kind.model_fields.keys()
     return bool(own) or any(map(has_verdicts, _inner_classes(kind)))
 
@@ -170,13 +170,13 @@ def _probability(item: Mapping[str, Any]) -> float:
 
 
 def decided_fields(answer: type[BaseModel]) -> dict[str, Any]:
-    """Return the fields of a class that decide something, with their types; texts are left out."""
+    """Return the fields of an answer class that hold a decision, with their types; fields of text are left out."""
     types = {name: plain_type(field.annotation) for name, field in answer.model_fields.items()}
     return {name: annotation for name, annotation in types.items() if annotation is not str}
 
 
 def plain_type(annotation: Any) -> Any:
-    """Return a type without None and annotations."""
+    """Return a type annotation without `None` and without `Annotated` metadata."""
     if get_origin(annotation) is Annotated:
         return plain_type(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
@@ -226,7 +226,7 @@ def _verdicts_in(answer: Any) -> Iterator[_Verdict]:
 
 
 def labels_of(annotation: Any) -> list[str]:
-    """Return the labels that an annotation allows; an empty list for other types."""
+    """Return the labels that a type annotation allows; an empty list for types without labels."""
     if get_origin(annotation) is Literal:
         return [str(label) for label in get_args(annotation)]
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -235,7 +235,7 @@ def labels_of(annotation: Any) -> list[str]:
 
 
 def verdict_label(value: Any) -> str:
-    """Return a value as a label: "true" or "false" for a truth value, the value of an enumeration, else its text."""
+    """Return a verdict as a label: "true" or "false" for a boolean, the value of an enumeration, otherwise its text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(getattr(value, "value", value)).strip()

@@ -1,6 +1,6 @@
-"""Repairs of replies: of invalid JSON, and of values whose form or spelling differs from the schema.
+"""Repairs of replies: invalid JSON, and values whose form or spelling differs from the schema.
 
-None adds or drops an item, or changes the content of a string.
+No repair adds or drops an item, or changes the content of a string.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ _HINT: Final = 'close every bracket and quote once, and write each " inside a st
 
 
 class CutOff(ValueError):
-    """A thought, list, object or string has no end."""
+    """Error about text in which a thought, list, object or string has no end."""
 
 
 def json_spans(text: str) -> list[str]:
-    """Find the outermost objects and lists in a reply, outside of thoughts, code fences and prose.
+    """Return the outermost JSON objects and lists in a reply, outside of thoughts, code fences and prose.
 
-    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one, and so does a fenced block. `<think>…</think>`
-    and thoughts in other tags are skipped, and so is everything before a `</think>` without a start. A
-    bracket that does not start like JSON, such as `{a, b}` or `[draft: …`, is prose; `names[0]` is an index.
+    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one object, and so does a fenced block. `<think>…</think>` and
+    thoughts in other tags are skipped. Everything before a `</think>` without a start is skipped, too. A bracket that
+    does not start like JSON, such as `{a, b}` or `[draft: …`, is prose; `names[0]` is an index.
 
     Returns:
         The spans in order; if there are none, the stripped text after the last thought.
 
     Raises:
-        CutOff: if a thought or a span has no end, or more brackets are closed after a span than were opened, unless it
-            is one brace at the end of the text.
+        CutOff: if a thought or a span has no end, or if more brackets are closed after a span than were opened. A
+            single brace at the end of the text is allowed.
     """
     spans: list[str] = []
     position = text_start = prose_brackets = 0
@@ -124,10 +124,10 @@ def _end_of_span(text: str, start: int) -> int:
 
 
 def final_channel(text: str) -> str:
-    """Return the final messages and tool calls of a reply in OpenAI's harmony format, without its thoughts.
+    """Return the final messages and tool calls of a reply in OpenAI's harmony format, without the thoughts.
 
-    `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>{…}`, also if the server removed
-    the tokens and left `analysis…assistantfinal{…}`. Other texts are returned unchanged.
+    `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>{…}`is such a reply. The server
+    may have removed the tokens and left `analysis…assistantfinal{…}`. Other texts are returned unchanged.
     """
     if _HARMONY_START.match(text):
         messages = [
@@ -147,7 +147,7 @@ def comments_in(text: str) -> list[str]:
 
 
 def no_comments(text: str) -> str:
-    """Remove `//` and `/* */` comments; those that contain a quote or a brace are kept, since they may hold data."""
+    """Remove `//` and `/* */` comments, except those with a quote or a brace, which may hold data."""
 
     def remove(match: re.Match[str]) -> str:
         comment = match["comment"]
@@ -158,17 +158,17 @@ def no_comments(text: str) -> str:
 
 
 def plain_spaces(text: str) -> str:
-    """Replace no-break and zero-width spaces between the tokens of JSON by spaces; those in strings are kept."""
+    """Replace no-break and zero-width spaces between JSON tokens by spaces; keep such characters in strings."""
     return _STRING_OR_SPACE.sub(lambda match: " " if match["space"] else match[0], text)
 
 
 def quoted_keys(text: str) -> str:
-    """Quote the keys of `{verdict: 1, reason: "да"}`."""
+    """Add quotes around bare keys, as in `{verdict: 1, reason: "да"}`."""
     return _BARE_KEY.sub(lambda match: f'{match["before"]}"{match["key"]}"' if match["key"] else match[0], text)
 
 
 def no_escaped_marks(text: str) -> str:
-    r"""Replace `\'`, `\_`, `\$` and other escaped marks in a string, which JSON does not know, by the mark alone."""
+    r"""Remove the backslash from escapes that JSON does not allow in a string, such as `\'`, `\_` and `\$`."""
 
     def unescape(match: re.Match[str]) -> str:
         return _ESCAPE_PAIR.sub(lambda pair: pair[1] if _ESCAPED_MARK.fullmatch(pair[0]) else pair[0], match[0])
@@ -177,7 +177,7 @@ def no_escaped_marks(text: str) -> str:
 
 
 def straight_quotes(text: str) -> str:
-    """Replace the quotes of `{'вывод': 'да'}`, `{“вывод”: “да”}`, `{„вывод“: „да“}`, `{«вывод»: «да»}` by double ones.
+    """Replace quotes by double ones: `{'вывод': 'да'}`, `{“вывод”: “да”}`, `{„вывод“: „да“}`, `{«вывод»: «да»}`.
 
     Such a string ends at the closing quote before a comma, a colon, a closing bracket or the end of the text, so
     `['don't']` is one string.
@@ -204,7 +204,7 @@ def json_literals(text: str) -> str:
 
 
 def no_trailing_commas(text: str) -> str:
-    """Remove the last comma of `["a", "b",]` and `{"a": 1,}`; `[,]` and `["a",,]` lack an item and are kept."""
+    """Remove the last comma of `["a", "b",]` and `{"a": 1,}`; keep `[,]` and `["a",,]`, in which an item is missing."""
     return _COMMA.sub(lambda match: "" if match[0] == "," else match[0], text)
 
 
@@ -238,14 +238,15 @@ _BRACKETED: Final = re.compile(r"\[\s*#?(\d{1,18})\s*\]|\(\s*#?(\d{1,18})\s*\)",
 
 
 def readings(value: Any, schema: Schema | None, decode: Callable[[str], Any]) -> Iterator[Any]:
-    """Yield a value, then what it contains if it is a wrapper, a list of one, a tool call or JSON in a string.
+    """Yield a decoded value, then the values inside it that may be the answer.
 
-    A bare list of texts is the only field of an object, but none that is in a wrapper: its name says something else.
+    A value inside is looked for in a wrapper, a list of one item, a tool call and JSON in a string. A bare list of
+    texts is read as the only field of an object, unless it is inside a wrapper: the wrapper's key names another thing.
 
     Args:
         value: the decoded value.
-        schema: JSON schema of the answer; None if it has none.
-        decode: decodes JSON in a string; raises ValueError or RecursionError.
+        schema: JSON schema of the answer; None if the answer has no schema.
+        decode: function that decodes JSON in a string; raises ValueError or RecursionError.
     """
     pending = [value, *filter(None, [as_field(value, schema or {}, "string")])]
     for _ in range(_MAX_DEPTH + 1):
@@ -282,12 +283,14 @@ def _inside_object(value: Mapping[str, Any], schema: Schema, decode: Callable[[s
 
 
 def as_field(value: Any, schema: Schema, kind: str) -> dict[str, Any] | None:
-    """Return a list as the only field of an object, if the schema has just one field, a list of items of a kind.
+    """Return an object with a bare list as its only field; None if the schema does not allow this.
+
+    The schema must have exactly one field, a list of items of the given kind.
 
     Args:
         value: the decoded value.
         schema: JSON schema of the answer.
-        kind: "object", for items with a key of the schema, or "string".
+        kind: "object" for items with a key of the schema, or "string" for texts.
     """
     properties = schema.get("properties") or {}
     if len(properties) != 1 or not isinstance(value, list) or not value:
@@ -303,16 +306,19 @@ def as_field(value: Any, schema: Schema, kind: str) -> dict[str, Any] | None:
 
 
 def text_of(item: Any, key: str) -> Any:
-    """Return the text of `{"statement": "a"}` in the list `statements`, or of `{"text": "a"}`; others unchanged."""
+    """Return the text of an item such as `{"statement": "a"}` in the list `statements`, or `{"text": "a"}`.
+
+    Any other item is returned unchanged.
+    """
     if isinstance(item, dict) and len(item) == 1 and next(iter(item)) in ("text", key.removesuffix("s")):
         return next(iter(item.values()))
     return item
 
 
 def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:
-    """Return the arguments of a tool call, `{"name": "Verdicts", "arguments": {…}}`; None for other objects.
+    """Return the arguments of a tool call such as `{"name": "Verdicts", "arguments": {…}}`; None for other objects.
 
-    The name must be the title of the schema: the arguments of another tool are no answer.
+    The name must be the title of the schema, because the arguments of another tool are no answer.
     """
     if isinstance(function := value.get("function"), dict):
         value = function
@@ -324,16 +330,16 @@ def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:
 
 
 def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str = "") -> Any:
-    """Return a value with the spelling that a schema asks for; what differs in more than spelling is unchanged.
+    """Return a value in the spelling that a schema asks for; keep a value that differs in more than spelling.
 
     Args:
         value: the decoded value.
         schema: JSON schema of the value.
-        decode: decodes JSON in a string; raises ValueError or RecursionError.
-        key: name of the field that the value is for.
+        decode: function that decodes JSON in a string; raises ValueError or RecursionError.
+        key: name of the field that holds the value.
 
     Raises:
-        ValueError: if a key occurs in two spellings with different values, or a boolean stands for an integer.
+        ValueError: if a key occurs in two spellings with different values, or a boolean is in place of an integer.
     """
     if branches := [branch for branch in schema.get("anyOf", ()) if branch.get("type") != "null"]:
         return respell(value, branches[0], decode, key) if len(branches) == 1 and value is not None else value
@@ -363,7 +369,7 @@ def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str =
 
 
 def label_of(text: str, labels: list[Any]) -> str:
-    """Return the label that a text is, but for case, quotes and a full stop; the text unchanged if there is none."""
+    """Return the label that equals a text, ignoring case, quotes and a full stop; the text itself if none does."""
     if text in labels:
         return text
     word = _words(bare_word(text))
@@ -372,12 +378,12 @@ def label_of(text: str, labels: list[Any]) -> str:
 
 
 def boolean_of(text: str) -> bool | str:
-    """Return the truth value of "да", "Нет.", "是", "예", "sì" or "YES"; other texts unchanged."""
+    """Return the boolean that a text such as "да", "Нет.", "是", "예", "sì" or "YES" means; keep other texts."""
     return BOOLEAN_WORDS.get(bare_word(text).casefold(), text)
 
 
 def integer_of(text: str, key: str = "") -> int | str:
-    """Return the number of "#1", "1.", "[1]" or, for the field `statement`, "Statement 1"; other texts unchanged."""
+    """Return the number in "#1", "1.", "[1]" or, for the field `statement`, "Statement 1"; keep other texts."""
     stripped = text.strip(" \t\r\n\u00a0\"'`*_")
     if key and stripped.casefold().startswith(key.casefold()):
         stripped = stripped[len(key) :].lstrip(" \u00a0_:")
@@ -387,7 +393,7 @@ def integer_of(text: str, key: str = "") -> int | str:
 
 
 def bare_word(text: str) -> str:
-    """Return a text without quotes, brackets and emphasis around it, and without one full stop or comma at its end."""
+    """Return a text without surrounding quotes, brackets and emphasis, and without a final full stop or comma."""
     text = text.lstrip(_OPENING_QUOTES).rstrip(_CLOSING_QUOTES)
     if text.endswith(_END) and not text[:-1].endswith(_END):
         text = text[:-1].rstrip(_CLOSING_QUOTES)

@@ -1,4 +1,4 @@
-"""Reply of a model: the texts in which the answer may be, and the reasons why the model stopped."""
+"""Reply of a model: the texts that may hold the answer, and the reasons why the model stopped."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _THOUGHT_FIELDS: Final = ("reasoning_content", "reasoning", "thinking")
 
 
 class ReplyText(NamedTuple):
-    """JSON text of a reply.
+    """Text of a reply that may hold the JSON of the answer.
 
     Attributes:
-        text: the text.
-        tool: name of the tool call that the text is an argument of; "" for other texts.
-        is_decoded: True if a client decoded the JSON, so that the spelling of its numbers is not the judge's.
+        text: the text itself.
+        tool: name of the tool call whose arguments are the text; "" for other texts.
+        is_decoded: True if a client decoded the JSON. The spelling of its numbers is then not the judge's.
     """
 
     text: str
@@ -33,10 +33,10 @@ class ReplyText(NamedTuple):
 
 
 def reply_texts(message: BaseMessage) -> list[ReplyText]:
-    """Return the arguments of each tool call of a message; without tool calls, its text.
+    """Return the arguments of each tool call of a message; if there are no tool calls, its text.
 
-    A message without any text whose thoughts are one JSON object or list is a reply that the server took for a thought.
-    Other thoughts are not read: they hold drafts.
+    If a message has no text and its thoughts are one JSON object or list, the thoughts are the reply: the server took
+    the reply for a thought. Other thoughts are ignored, because they hold drafts.
 
     Raises:
         RecursionError: if the arguments of a tool call are nested too deeply.
@@ -51,12 +51,12 @@ def reply_texts(message: BaseMessage) -> list[ReplyText]:
 
 
 def without_fence(text: str) -> str:
-    """Return a text without the code fence around the whole of it."""
+    """Return a text without the code fence that encloses it."""
     return _FENCE.sub(r"\1", text.strip())
 
 
 def thoughts(message: BaseMessage) -> list[str]:
-    """Return the distinct thoughts that a server or a client separated from the text."""
+    """Return the distinct thoughts that a server or a client keeps apart from the text of a message."""
     blocks = message.content if isinstance(message.content, list) else []
     holders = [message.additional_kwargs, *(block for block in blocks if isinstance(block, dict))]
     texts = [holder.get(name) for holder in holders for name in _THOUGHT_FIELDS]
@@ -149,11 +149,11 @@ _MOSTLY: Final = 0.9
 
 
 class CutOffReply(OutputParserException):
-    """Error about a reply that the endpoint truncated at its length limit. The message is for the judge.
+    """Error about a reply that the endpoint truncated at its length limit. The error message is written for the judge.
 
     Attributes:
         only_thoughts: True if the model's reasoning used up the limit before the answer began.
-        output_tokens: number of tokens that the model had generated; None if unknown.
+        output_tokens: number of tokens that the model had generated; None if the number is unknown.
     """
 
     def __init__(self, raw: str, *, only_thoughts: bool, output_tokens: int | None) -> None:
@@ -168,8 +168,9 @@ def check_stop(message: BaseMessage, metadata: Mapping[str, Any], *, has_lists: 
 
     Args:
         message: the reply.
-        metadata: what the provider says of the reply.
-        has_lists: True if the answer contains lists: a list that stopped for an unknown reason may be incomplete.
+        metadata: metadata that the provider returned with the reply.
+        has_lists: True if the answer contains lists. A list may be incomplete if the model stopped for an unknown
+            reason.
 
     Raises:
         CutOffReply: if the reply was truncated.
@@ -188,7 +189,7 @@ def check_stop(message: BaseMessage, metadata: Mapping[str, Any], *, has_lists: 
 
 
 def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
-    """Return the reasons why a model stopped, without case and separators, such as "maxtokens" and "stop"."""
+    """Return the reasons why a model stopped, in lower case without separators, such as "maxtokens" and "stop"."""
     reasons: set[str] = set()
     for key, value in metadata.items():
         name = simplified(key)
@@ -205,7 +206,7 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
 
 
 def is_cut_off(metadata: Mapping[str, Any]) -> bool:
-    """Return True if an entry of the metadata, other than the stop reason, says that the reply is incomplete."""
+    """Return True if the metadata, apart from the stop reason, say that the reply is incomplete."""
     entries = {simplified(key): value for key, value in metadata.items()}
     return bool(entries.get("truncated") is True or entries.get("stoppedlimit") is True or entries.get("done") is False)
 
