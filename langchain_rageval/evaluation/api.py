@@ -1,4 +1,4 @@
-"""`evaluate`, `aevaluate` and `astream_evaluate`: score many samples; also with requests and replies as files."""
+"""`evaluate`, `aevaluate` and `astream_evaluate`: score many samples; and `evaluate_from_files` for offline replies."""
 
 from __future__ import annotations
 
@@ -27,44 +27,45 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
 
     Args:
         samples: a list, an iterator, a path that `load_samples` reads, a DataFrame, a data set of mappings, LangSmith
-            examples, a Testset, a Report; each item anything that `Sample.parse` reads. An invalid item of a list,
-            DataFrame or Testset raises before any call; that of another source is a failure in its row.
-        metrics: Runnables that return a Score, or a mapping of names to Scores; a suite counts as its metrics.
+            examples, a Testset or a Report. Each item is anything that `Sample.parse` reads. An invalid item of a list,
+            DataFrame or Testset raises before any call. An invalid item of another source becomes a failure in its row.
+        metrics: Runnables that return a Score, or a mapping of names to Scores. A suite counts as its metrics.
         **options: described in `EvaluateOptions` and its bases:
 
             * `max_concurrency=16`: most model calls at a time;
             * `timeout=60.0`: seconds for one model call;
-            * `retry=None`: a RetryPolicy for calls that failed in transit, by default ten attempts;
+            * `retry=None`: a RetryPolicy for transport errors, by default ten attempts;
             * `price=None`: prices of models, {"model": (input, output)} per million tokens, for `usage.money`;
             * `journal=None`: path of a file that stores finished scores, so that a second call resumes the run;
             * `budget=None`: a Budget that limits what the run may spend, on samples in random order;
             * `progress=True`: show the progress on stderr;
             * `on_failure="record"`: store a failure in its score, or "raise" the first one;
-            * `fields=None`: mapping from fields of Sample to your names for them;
-            * `strict=False`: record a failure for a sample that lacks a field which others have, or raise (True);
+            * `fields=None`: mapping from fields of Sample to the names in your data;
+            * `strict=False`: record a failure for a sample that lacks a field of other samples; True raises;
             * `callbacks=None`: LangChain callback handlers for every metric;
             * `out=None`: path of a file for the rows, which then take no memory;
-            * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the samples asked about suffice;
-            * `audit=None`: `Audit(strong_judge)`, to have a random part of the samples scored by a strong judge, too.
+            * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the scored samples suffice;
+            * `audit=None`: `Audit(strong_judge)`, to let a strong judge score a random part of the samples, too;
             * `batch=None`: `Batch()`, to send the requests through the provider's batch API, at half the price;
-            * `canaries=None`: True asks each judge plain statements with known verdicts first; None if there is a gate.
+            * `canaries=None`: True first asks each judge plain statements with known verdicts; None asks if there is a
+              gate.
 
     Returns:
-        The report, with its rows in the order of the samples. `report.left_out` lists the scores that did not fit the
-        budget or were not needed, `report.decisions` what a run with `until=` decided, and `report.audit` what the
-        strong judge's mean is. Ctrl-C ends the run; the report then holds the finished scores and `report.complete` is
-        False.
+        The report; its rows are in the order of the samples. `report.left_out` lists the scores that did not fit the
+        budget or were not needed. `report.decisions` holds the decisions of a run with `until=`. `report.audit` holds
+        the estimated mean of the strong judge. Ctrl-C ends the run: the report then holds the finished scores, and
+        `report.complete` is False.
 
     Raises:
         TypeError: if an option does not exist.
         ConfigError: if an option has an invalid value, or two metrics have the same name.
-        SampleError: if an item of a list or DataFrame is not a sample, all samples lack a field that a metric reads,
-            or, from any source, two samples with different questions have one id.
+        SampleError: if an item of a list or DataFrame is not a sample; if all samples lack a field that a metric reads;
+            or if two samples with different questions have the same id.
         JournalError: if the journal cannot be read or written.
 
     Warns:
         UserWarning: before the first call, if a request about the longest sample of a list exceeds the context window
-            of its model, where LangChain's profile of the model or its option `num_ctx` states it.
+            of its model. The window is known only from LangChain's profile of the model or from the option `num_ctx`.
     """
     job = _job(samples, metrics, fill_defaults(evaluate, options, EVALUATE_DEFAULTS))
     with job.open_output(samples) as output:
@@ -81,7 +82,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
 async def aevaluate(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[EvaluateOptions]
 ) -> Report:
-    """Like `evaluate`, through the models' async methods on the caller's loop; samples may be an async iterator."""
+    """Like `evaluate`, with the models' async methods on the caller's loop; samples may be an async iterator."""
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     if any(chosen[name] is not None for name in ("until", "audit", "batch")):  # all samples must be known
         flatten_metrics(metrics)  # raises before the samples are read
@@ -97,12 +98,12 @@ async def aevaluate(
 def astream_evaluate(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[StreamOptions]
 ) -> AsyncGenerator[Row]:
-    """Like `aevaluate`, yielding each row when it is finished; memory does not grow with the number of samples.
+    """Like `aevaluate`, but yield each row when it is finished; memory does not grow with the number of samples.
 
     Args:
         samples: as for `aevaluate`.
         metrics: as for `evaluate`.
-        **options: as for `evaluate`, except that there is no `out` and `progress` is False by default.
+        **options: as for `evaluate`, except that `out` does not exist and `progress` is False by default.
 
     Yields:
         Each row, in the order in which rows are finished.
@@ -151,20 +152,20 @@ _SUPPORTED = "requests are written for models of ChatOpenAI, such as vllm:MODEL 
 def evaluate_from_files(
     samples: Any, metrics: Sequence[AnyMetric], journal: Journal, path: Path | None, *, strict: bool = False
 ) -> Report | WaveFile:
-    """Score samples as far as replies are in the journal.
+    """Score samples with the replies in a journal; write the requests that have no reply yet to a file.
 
     Args:
         samples: as for `evaluate`.
         metrics: as for `evaluate`.
         journal: holds the replies and the finished scores.
-        path: path of the file for the next requests; None for that of the last wave with the next number.
+        path: path of the file for the next requests; None takes the path of the last file, with the next number.
         strict: as for `evaluate`.
 
     Returns:
         The report if all replies are known, otherwise the file of the next requests.
 
     Raises:
-        ConfigError: if a judge is not supported.
+        ConfigError: if requests to a judge cannot be written to files.
     """
     recorder = Recorder(ReplyStore(journal, keeps_refusals=True), [recorded_openai], _SUPPORTED, live=False)
     files = recorder, FileWaves(recorder, journal, path)

@@ -1,4 +1,4 @@
-"""Audit: a strong judge scores a random part of the samples that the metrics' own, cheap judge scores."""
+"""Audit: a strong judge scores a random part of the samples, to check the cheap judge of the metrics."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from langchain_rageval.report.audit import LEAST_AUDITED
 
 @dataclass(frozen=True)
 class Audit:
-    """Audit of a cheap judge by a strong one, which scores a random part of the samples.
+    """Audit of a cheap judge by a strong judge, which scores a random part of the samples.
 
-    `report.audit` estimates the mean that the strong judge would have given all samples, with its interval, and says
-    how far the two judges agree.
+    `report.audit` estimates the mean score that the strong judge would give over all samples, with its interval. It
+    also says how far the two judges agree.
 
     Args:
-        judge: the strong judge. It takes the place of all judges of a metric, and of a verifier.
-        share: share of the samples that it scores, above 0 and at most 1; at least 20 samples, or all.
-        seed: seed of the draw. The samples are drawn by their ids, so that a resumed run draws the same ones.
+        judge: the strong judge. In the audit it replaces all judges of a metric, including a verifier.
+        share: share of the samples that the strong judge scores, above 0 and at most 1. At least 20 samples are scored,
+            or all.
+        seed: seed of the random choice. The choice depends on the ids of the samples, so that a resumed run chooses the
+            same samples.
 
     Raises:
         ConfigError: if the judge is not a model, or the share or the seed is out of range.
@@ -47,10 +49,10 @@ class Audit:
             raise ConfigError(f"the judge of an audit is a judge or a model, got {type(self.judge).__name__}{by_name}")
 
     def metrics(self, metrics: Sequence[AnyMetric]) -> tuple[list[Metric], list[str]]:
-        """Return the metrics of a run as the strong judge computes them, and the names of those that it cannot compute.
+        """Return copies of the metrics with the strong judge, and the names of metrics that cannot use it.
 
         Raises:
-            ConfigError: if it can take no metric's judge's place.
+            ConfigError: if no metric can use the strong judge.
         """
         judge = Judge.of(self.judge)
         audited: list[Metric] = []
@@ -71,8 +73,8 @@ class Audit:
 
         Args:
             samples: all samples.
-            exact: True to draw the given share exactly, False to draw each sample with a chance of the share,
-                independently of the others.
+            exact: True to choose exactly the given share of the samples. False to choose each sample with this
+                probability, independently of the others.
         """
         share, places = self.share_of(len(samples)), {sample.id: _place(sample.id, self.seed) for sample in samples}
         if exact:
@@ -80,7 +82,7 @@ class Audit:
         return frozenset(name for name, place in places.items() if place < share)
 
     def share_of(self, size: int) -> float:
-        """Return the share of the samples of a run that the strong judge scores: at least 20 samples, or all."""
+        """Return the share of `size` samples that the strong judge scores: at least 20 samples, or all."""
         return min(1.0, max(self.share, LEAST_AUDITED / max(1, size)))
 
 

@@ -1,6 +1,7 @@
-"""Evaluation through batch APIs: all samples run to their next request, the wave is sent, and they run on.
+"""Evaluation through batch APIs: the next requests of all samples are collected and sent together (a wave).
 
-A sample is scored again from its beginning after each wave; requests of earlier waves are answered from their replies.
+After each wave, every sample is scored again from its beginning. Requests that were already sent are answered from
+their stored replies.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ _SUPPORTED = (
 
 
 def round_sizes(*, stops: bool, most: int | None = None) -> Iterator[int]:
-    """Yield the sizes of rounds, in samples and without end: `most`, or with a stopping rule 50, 100 and so on."""
+    """Yield without end how many samples to score in each round.
+
+    This is `most`. With a stopping rule (`stops`), the rounds have 50 samples, 100 and so on.
+    """
     most = most or _MOST_SAMPLES
     size = _FIRST_SAMPLES if stops else most
     while True:
@@ -53,20 +57,20 @@ def round_sizes(*, stops: bool, most: int | None = None) -> Iterator[int]:
 
 
 class BatchedEvaluation(Evaluation):
-    """Execution of one call of `evaluate` or `aevaluate` whose requests are sent in waves.
+    """Runs one call of `evaluate` or `aevaluate` whose requests are sent in batches.
 
     Args:
         metrics: as for `Evaluation`.
         options: as for `Evaluation`.
         samples: as for `Evaluation`.
-        files: recorder and waves that are written to files; None for those of the provider's batch API.
+        files: recorder and waves that write requests to files; None for the batch API of the provider.
 
     Attributes:
-        recorder: answers the requests of the models from replies, and records the others.
-        waves: sends the recorded requests and waits for their replies.
+        recorder: answers the requests of the models from stored replies, and collects unanswered requests.
+        waves: sends the collected requests and waits for their replies.
 
     Raises:
-        ConfigError: if a judge is not supported.
+        ConfigError: if the batch API does not support a judge.
     """
 
     def __init__(
@@ -96,7 +100,7 @@ class BatchedEvaluation(Evaluation):
             self.recorder.records(model)
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
-        """Score samples in waves and yield each row when it is finished."""
+        """Score samples with batched requests and yield each row when it is finished."""
         try:
             self._ask_canaries()
             with self.waves.claimed():

@@ -1,4 +1,4 @@
-"""Canaries: plain statements with known verdicts that are asked of the judges of a run with a gate."""
+"""Canaries: plain statements with known verdicts that check the judges of a run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ Item = tuple[Sample, bool]
 
 @lru_cache
 def items_in(language: str) -> Sequence[Item]:
-    """Return the 24 items in a language, half of them true; the first eight are asked first. English is the default."""
+    """Return the 24 canaries in a language (by default English), each with its true verdict.
+
+    Half of the statements are true. The first eight items are asked first.
+    """
     texts = yaml.safe_load((files("langchain_rageval.evaluation") / "canaries.yaml").read_text(encoding="utf-8"))
     question = {"ru": "Что сказано в тексте?"}.get(language, "What does the text say?")
     return [
@@ -60,7 +63,7 @@ class _AnswerAsStatement(Stage[State]):
 
 
 def canary_metric(judge: Judge) -> Metric:
-    """Return a metric with the value 1 if the judge finds the answer supported by the contexts, otherwise 0."""
+    """Return a metric that gives 1 if the judge finds the answer supported by the contexts, otherwise 0."""
     steps = _AnswerAsStatement() | verify_statements(judge, of="answer")
     return Metric(
         "canary", aspect="grounding", reads={"question", "answer", "contexts"}, steps=steps, reduce=_is_supported
@@ -72,7 +75,7 @@ def _is_supported(state: State) -> Value:
 
 
 def judges_to_ask(metrics: Iterable[Runnable[Any, Any]]) -> list[Judge]:
-    """Return the judges with a language model: not the offline judge, and not one that replays a script."""
+    """Return the judges of metrics that call a language model, without offline and scripted judges."""
     judges = {id(judge): judge for metric in metrics for judge in judges_of(metric)}
     return [judge for judge in judges.values() if not any(map(_is_canned, judge.asked))]
 
@@ -85,7 +88,7 @@ _Ask = tuple[Metric, Sequence[Item]]
 
 
 def ask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: RunnableConfig) -> Canaries:
-    """Ask the canaries of each judge, in the language of the first question."""
+    """Ask each judge the canaries, in the language of the first question, and return the results."""
     asking, scores = _rounds(judges, questions), None
     try:
         while True:
@@ -98,7 +101,7 @@ def ask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: Run
 
 
 async def aask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: RunnableConfig) -> Canaries:
-    """As `ask`, through the models' async methods."""
+    """Like `ask`, with the models' async methods."""
     asking, scores = _rounds(judges, questions), None
     try:
         while True:
@@ -129,7 +132,7 @@ def _rounds(judges: Sequence[Judge], questions: Iterable[str]) -> Generator[_Ask
 
 
 def notes_on(canaries: Canaries | None) -> Iterator[Note]:
-    """Yield a note on the answers to the canaries."""
+    """Yield a note for the report on how the judges answered the canaries."""
     if canaries is not None:
         code = "canaries-failed" if canaries.failed else "canaries-right"
         yield Note(code, right=canaries.right, asked=canaries.asked, judges=canaries.failed)

@@ -1,4 +1,4 @@
-"""Dry run: a sample scored with word overlap for a model, to find cost, depth and too long requests beforehand."""
+"""Dry run: score a sample by word overlap instead of a model, to estimate cost, depth and request length."""
 
 from __future__ import annotations
 
@@ -43,14 +43,15 @@ Parts = Mapping[str, Metric]
 
 
 def dry_run_context(*, prices: PriceList | None = None) -> Run:
-    """Return a run that calls no model and computes the cost from `prices`, the prices of the models."""
+    """Return a run that calls no model, and computes the cost with the prices of the models."""
     return Run(fake_reply=local_reply, meter=UsageMeter(prices=prices))
 
 
 def plannable_parts(metric: AnyMetric) -> Parts:
-    """Return the metrics inside a Runnable by name, the first of each name; empty if some calls cannot be predicted.
+    """Return the metrics inside a Runnable by name, prepared for a dry run; empty if some calls cannot be predicted.
 
-    They return no value: reducers make no calls, and those of users need not bear the answers of a dry run.
+    If several metrics have the same name, the first is returned. Their reducers are replaced and give no value:
+    reducers make no calls, and a reducer of the user may fail on the answers of a dry run.
     """
     parts = [] if isinstance(metric, RunnableSequence) else metrics_in(metric)
     if not all(map(is_plannable, parts)):
@@ -64,18 +65,18 @@ def plannable_parts(metric: AnyMetric) -> Parts:
 
 
 def dry_run(parts: Parts, sample: Sample, run: Run) -> dict[str, Score]:
-    """Return the scores of a dry run; only their usage and failures are meaningful.
+    """Return the scores of a dry run of metrics on a sample; only their usage and failures are meaningful.
 
     Args:
-        parts: the metrics, as `plannable_parts` returns them.
+        parts: the metrics, as returned by `plannable_parts`.
         sample: a sample of the real run.
-        run: a run from `dry_run_context`, or a part of one.
+        run: a run from `dry_run_context`, or a run derived from it.
     """
     return {name: score_sample(part, sample, run, None)[name] for name, part in parts.items()}
 
 
 def local_reply(call: ModelRequest) -> Any:
-    """Return a local reply to a model request."""
+    """Return a reply to a model request that is computed locally, without a model."""
     match call:
         case Call():
             human = next(message.text for message in call.messages if message.type == "human")
@@ -100,13 +101,13 @@ def _prompt_of(chain: Runnable[Any, Any], chain_input: Any) -> str:
 
 
 def request_depth(parts: Iterable[Parts], sample: Sample) -> int:
-    """Return the number of waves that the requests of some metrics about a sample need.
+    """Return the number of batches that must follow one another to score a sample with some metrics.
 
-    As in a run through a batch API, the metrics run again and again from the beginning until no request is new.
+    As in a run through a batch API, the metrics are run repeatedly from the beginning until they make no new request.
 
     Args:
-        parts: for each metric what `plannable_parts` returns.
-        sample: a sample that the metrics can read; a metric that cannot read it is left out.
+        parts: the result of `plannable_parts` for each metric.
+        sample: sample to score; a metric that cannot read the sample is left out.
     """
     answered, waves, asked = set[Hashable](), -1, set[Hashable]([None])
 
@@ -142,14 +143,15 @@ _LONGEST_INSTRUCTIONS = 6_000  # tokens of a request without the texts of the sa
 def warn_of_long_requests(samples: Any, metrics: Sequence[AnyMetric]) -> None:
     """Warn if a request about the longest sample exceeds the known context window of its model.
 
-    Other sources than lists are not read in advance, and metrics whose calls cannot be predicted are not checked.
+    Only samples in a list are checked, because other sources are not read in advance. Metrics whose calls cannot be
+    predicted are not checked.
 
     Args:
-        samples: the samples of the run, as `prepare_samples` returns them.
+        samples: the samples of the run, as returned by `prepare_samples`.
         metrics: the metrics of the run.
 
     Warns:
-        UserWarning: once for each metric with such a request.
+        UserWarning: once for each metric with a request that is too long.
     """
     readable = [sample for sample in samples if isinstance(sample, Sample)] if isinstance(samples, Sequence) else []
     if not readable:
@@ -171,7 +173,10 @@ def warn_of_long_requests(samples: Any, metrics: Sequence[AnyMetric]) -> None:
 
 
 def context_window(model: Any) -> int | None:
-    """Return the number of tokens that a model accepts, the smallest of several models; None if it is unknown."""
+    """Return the number of tokens that a model accepts; None if it is unknown.
+
+    For a Runnable with several models, this is the smallest number.
+    """
     bound = bound_options(model)
     windows = []
     for inner in inner_models(model):
@@ -182,7 +187,7 @@ def context_window(model: Any) -> int | None:
 
 
 def estimated_tokens(*texts: str) -> int:
-    """Estimate the number of tokens of texts: a token for four ASCII characters or for 2.5 others."""
+    """Estimate the number of tokens of texts: one token for 4 ASCII characters, or for 2.5 other characters."""
     ascii_characters = sum(len(text.encode("ascii", "ignore")) for text in texts)
     others = sum(map(len, texts)) - ascii_characters
     return round(ascii_characters / _ASCII_CHARACTERS_PER_TOKEN + others / _OTHER_CHARACTERS_PER_TOKEN)

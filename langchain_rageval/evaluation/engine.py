@@ -1,6 +1,6 @@
-"""Evaluation: the workers of one call of `evaluate`, `aevaluate` or `astream_evaluate`, and the rows that they make.
+"""Evaluation: the workers of one call of `evaluate`, `aevaluate` or `astream_evaluate`, which produce rows.
 
-A worker scores one metric of one sample at a time and holds a slot of the limiter only during a model call. Workers run
+A worker scores one metric of one sample at a time. It holds a slot of the limiter only during a model call. Workers run
 in threads or on an event loop and are otherwise the same.
 """
 
@@ -48,7 +48,7 @@ Result = PendingSample | BaseException | None
 
 
 class Evaluation(Job):
-    """Execution of a job by workers."""
+    """Runs the metrics of a `Job` on samples with several workers."""
 
     def rows(self, samples: Iterable[Any]) -> Generator[Row]:
         """Score samples in worker threads and yield each row when it is finished.

@@ -1,4 +1,4 @@
-"""Inputs of an evaluation: samples and metrics in every form that users may pass, and what notes say of them."""
+"""Inputs of an evaluation: samples and metrics in every form that users may pass, and notes about them."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ log = logging.getLogger("langchain_rageval")
 
 
 class MixedMeasures:
-    """Counts of what `context_precision(against="auto")` compared chunks with: reference, answer or question.
+    """Counts, by metric, what `context_precision(against="auto")` compared chunks with.
 
-    Counted for each metric name; a metric with several such choices in one run gets a note.
+    This is the reference, the answer or the question. A metric that compared with several of them in one run gets a
+    note.
     """
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
 
     def add(self, row: Row) -> None:
-        """Count, by metric, whether the chunks of a finished row were compared with reference, answer or question."""
+        """Count for each metric whether the chunks of a row were compared with reference, answer or question."""
         for name, score in row.scores.items():
             for finding in score.findings[-1:]:  # the choice is the last finding
                 if finding.kind == "criterion" and finding.text == AGAINST and finding.verdict in get_args(AgainstText):
@@ -70,14 +71,15 @@ _SAME_TEXT = 0.5
 
 
 def disjoint_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Note | None:
-    """Return why the ids of a run cannot be compared; None if they can, or if that cannot be known.
+    """Return a note that retrieved ids and reference ids cannot be compared; None if they can, or if it is unknown.
 
-    They cannot if no retrieved id of any sample is a reference id of any sample, and either a retrieved chunk has the
-    text of a reference context of its sample, or texts are missing and at least three samples have both kinds of ids.
-    What a reranker dropped counts as retrieved: to drop every relevant chunk is a result.
+    They cannot be compared if two conditions hold. First, no retrieved id of any sample is a reference id of any
+    sample. Second, a retrieved chunk has the text of a reference context of its sample, or texts are missing and at
+    least three samples have both kinds of ids. Chunks that a reranker dropped count as retrieved, because dropping
+    every relevant chunk is a valid result.
 
     Args:
-        samples: samples of the run; other items are ignored, and nothing is read if no metric compares ids.
+        samples: samples of the run; other items are ignored. Nothing is read if no metric compares ids.
         metrics: metrics of the run.
     """
     stages = ((part.name, stage) for part in _direct_parts(metrics) for stage in stages_of(part))
@@ -125,14 +127,14 @@ AnyMetric = Runnable[Any, Any]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A sample with its place in the input, drawn out of order."""
+    """A sample that is scored in random order, with its place in the input."""
 
     index: int
     item: Any
 
 
 def in_random_order(samples: Iterable[Any], seed: int) -> list[Drawn]:
-    """Return samples in random order, each with its place in the input and the id that it has in that order.
+    """Return samples in random order, each with its id and its place in the input.
 
     Raises:
         SampleError: if two samples with different questions have one id.
@@ -147,20 +149,21 @@ def in_random_order(samples: Iterable[Any], seed: int) -> list[Drawn]:
 def prepare_samples(
     samples: Any, metrics: Sequence[AnyMetric], *, strict: bool = False, fields: Mapping[str, str] | None = None
 ) -> Any:
-    """Return an iterable of samples; the items of a list or DataFrame are parsed and checked against every metric.
+    """Return an iterable of samples; items of a list or DataFrame are parsed and checked against every metric.
 
     Args:
         samples: samples in any form.
         metrics: the metrics that will read them.
-        strict: True to also raise if one sample of a list or a file lacks a field; False if all of a list lack it.
+        strict: True to raise if any sample of a list or a file lacks a field that a metric reads. False to raise only
+            if all samples of a list lack it.
         fields: fields of `Sample` mapped to names or dotted paths in the samples.
 
     Raises:
-        SampleError: if an item of a list or DataFrame is invalid, two with different questions have one id, or all lack
-            a field that a metric reads; with `strict`, if any item or record is invalid or lacks such a field. The
-            message names the row.
-        ConfigError: if the argument cannot be iterated, or the retrieved ids of a list, DataFrame or file cannot be
-            compared with its reference ids; see `disjoint_ids`.
+        SampleError: if an item of a list or DataFrame is invalid, if two items with different questions have the same
+            id, or if all items lack a field that a metric reads. With `strict`, also if any item or record is invalid
+            or lacks such a field. The message names the row.
+        ConfigError: if `samples` cannot be iterated, or if the retrieved ids of a list, DataFrame or file cannot be
+            compared with the reference ids; see `disjoint_ids`.
     """
     if isinstance(samples, Runnable):
         raise ConfigError(
@@ -216,7 +219,7 @@ def _prepare_file(
 
 
 def flatten_metrics(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:
-    """Return the metrics as a list, with each suite replaced by its metrics.
+    """Return the metrics as a list in which each suite is replaced by its metrics.
 
     Raises:
         ConfigError: if there are no metrics, one is not a Runnable, or two have the same name.
@@ -258,26 +261,26 @@ def size_of(samples: Any) -> int | None:
 
 
 def locate_sample_error(error: SampleError, index: int, sample: Sample) -> SampleError:
-    """Return an error about a field that a sample lacks, with the sample's place in the input.
+    """Return an error about a missing field of a sample that also names the sample's place in the input.
 
     Args:
-        error: the error of the metric that reads the field.
+        error: the error that the metric raised.
         index: place of the sample in the input, from 0.
-        sample: the sample; if the chain that should have answered its question failed, `metadata["error"]` is the
-            cause, and the message begins with it.
+        sample: the sample. If the user's chain failed on its question, `metadata["error"]` is the cause, and the
+            message begins with it.
     """
     return SampleError(locate_message(str(error), index, sample), error.field)
 
 
 def locate_message(message: str, index: int, sample: Sample) -> str:
-    """Return the message of a sample error, preceded by the cause of a failed chain call, the row and the question."""
+    """Return an error message about a sample with its row and question; a failed chain call is named first."""
     cause = sample.metadata.get("error")
     failed_call = f"{cause}; " if isinstance(cause, str) and cause.strip() else ""
     return f"{failed_call}{describe_place(index, sample)}: {message}"
 
 
 def check_complete_sample(metrics: Sequence[AnyMetric], index: int, sample: Sample) -> None:
-    """Raise SampleError, with the place of the sample, if it lacks a field that a metric reads."""
+    """Raise SampleError, which names the sample's place, if the sample lacks a field that a metric reads."""
     for part in _direct_parts(metrics):
         try:
             part.read(sample)

@@ -1,4 +1,4 @@
-"""Job: metrics, samples and options of one evaluation, what is counted while it runs, and its report."""
+"""Job: metrics, samples and options of one evaluation, the counts of the run, and the report."""
 
 from __future__ import annotations
 
@@ -64,28 +64,30 @@ _Endpoints = Sequence[tuple[object, str]]
 
 
 class Job:
-    """Metrics, samples and options of one evaluation, its counts and its report. `Evaluation` executes it.
+    """Metrics, samples and options of one evaluation, with its counts and report. `Evaluation` executes the job.
 
     Args:
         metrics: metrics and suites.
-        options: options of `evaluate`; missing ones have their default values.
+        options: options of `evaluate`; missing options have their default values.
         samples: samples in any form; () if they come later.
 
     Attributes:
-        metrics: the metrics, without suites; the strong judge's follow those of the user.
-        own: number of the user's metrics; those of an audit are not among them.
+        metrics: the metrics, with suites replaced by their metrics. The user's metrics come first, those of the strong
+        judge follow.
+        own: number of the user's metrics, without those of an audit.
         source: the parsed samples, in the order of the input.
         samples: the same samples in the order in which they are scored.
         sequential: iterator over the samples in random order that ends when the stopping rule is satisfied; None
-            without a rule.
-        drawn: ids of the samples that the strong judge of the audit scores; empty without an audit.
+            without a stopping rule.
+        drawn: ids of the samples that the strong judge of an audit scores; empty without an audit.
         run: governor, retries, usage and threads shared by all metrics.
-        order: note on the order of the samples, for a run with a budget; None for the order of the input.
+        order: note about the order of the samples in a run with a budget; None if the samples are in the input order.
         config: LangChain config with the callback handlers of the options.
-        score_store: finished scores in the journal; stores nothing without a journal.
-        scheduler: hands out a task for each sample and metric to the workers.
-        mixed_measures: counts, by metric, of what chunks were compared with; a metric with several kinds gets a note.
-        left_out: index of the sample and name of the metric of each score that did not fit the budget.
+        score_store: finished scores in the journal; stores nothing if there is no journal.
+        scheduler: gives the workers their tasks, one for each sample and metric.
+        mixed_measures: counts what each metric compared chunks with; a metric that compared with several kinds of text
+            gets a note.
+        left_out: the scores that did not fit the budget, each as the index of the sample and the name of the metric.
         gives_up: True to end the calls to a judge after 20 failed scores in a row without a valid reply.
         canaries: results of the plain statements that the judges were asked first; None if they were not asked.
 
@@ -174,7 +176,7 @@ class Job:
         ]
 
     def begin(self, run: Run | None = None) -> None:
-        """Reset the counts, and replace the run if one is given."""
+        """Reset the counts of the job, and replace its run if `run` is given."""
         self.run = run or self.run
         self.mixed_measures, self._free_checks, self._units = MixedMeasures(), FreeChecks(), Units()
         self.left_out: list[tuple[int, str]] = []
@@ -184,12 +186,12 @@ class Job:
         self.scheduler = Scheduler(self.metrics, self.run, raises, self.own, self.drawn)
 
     def part(self, run: Run, metrics: list[AnyMetric] | None = None) -> Self:
-        """Return a job with the same settings and its own counts.
+        """Return a job with the same settings and separate counts.
 
         Args:
-            run: its run.
-            metrics: some of the metrics, whose scores are then not stored and whose judges are always called; None for
-                all.
+            run: the run of the new job.
+            metrics: the metrics of the new job, whose scores are not stored and whose judges are always called; None
+                for all metrics.
         """
         part = copy(self)
         if metrics is not None:
@@ -223,7 +225,7 @@ class Job:
         return [first.question] if isinstance(first, Sample) else []
 
     def open_output(self, samples: Any) -> AbstractContextManager[list[Row] | ReportFile]:
-        """Return a context manager that gives a list for the finished rows, or the file for them if there is `out`.
+        """Return a context manager that gives the container of finished rows: a list, or the file at the option `out`.
 
         Raises:
             ConfigError: if the file cannot be written, or is the file of the samples or the journal.
@@ -240,7 +242,7 @@ class Job:
         return ReportFile(out)
 
     def keep(self, row: Row, output: list[Row] | ReportFile) -> None:
-        """Add a row to the rows of the report, and to what its notes say about the answers and the units."""
+        """Add a finished row to the output, and count what the notes of the report need."""
         self._free_checks.add(row)
         self._units.add(row.sample)
         output.append(row)
@@ -250,7 +252,7 @@ class Job:
 
         Args:
             output: the finished rows.
-            complete: False if the run was interrupted; samples with some of their scores are then added.
+            complete: False if the run was interrupted. Samples with only some of their scores are then added.
         """
         for begun in [] if complete else list(self.scheduler.begun.values()):
             if any(begun.scores.values()):
@@ -283,14 +285,14 @@ class Job:
         return replace(report, rows=[row for _, row in sorted({row.index: row for row in output}.items())])
 
     def raise_if_left_out(self) -> None:
-        """Raise BudgetExceeded if a score did not fit the budget, JudgeUnavailable if a judge never answered."""
+        """Raise BudgetExceeded if a score did not fit the budget, or JudgeUnavailable if a judge never answered."""
         for note in self._outage_notes():
             raise JudgeUnavailable(note)
         for note in self._budget_notes():
             raise BudgetExceeded(note)
 
     def notes_on_rows(self) -> Iterator[str]:
-        """Yield those notes that a report can also find in its rows."""
+        """Yield the notes that depend on the rows alone, so that a stored report can compute them again."""
         yield from self.mixed_measures.notes()
         yield from self._free_checks.notes()
 

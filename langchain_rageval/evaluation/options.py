@@ -1,4 +1,4 @@
-"""Options of `evaluate`, `aevaluate` and `astream_evaluate`, among them Batch."""
+"""Options of `evaluate`, `aevaluate` and `astream_evaluate`, including `Batch`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions
 class Batch:
     """Option of `evaluate`: send requests through the batch API of the judge's provider, at half the price.
 
-    All samples run to their next request; the requests of all samples form a wave, which is sent as one batch, or as
-    several if the provider limits the size. OpenAI and Anthropic answer a batch within 24 hours.
+    All samples run until their next request. The requests of all samples are then sent together as one batch, or as
+    several batches if the provider limits the size. OpenAI and Anthropic answer a batch within 24 hours.
 
     Args:
-        poll: seconds between two questions whether a batch has ended.
+        poll: seconds between two checks whether a batch has ended.
 
     Raises:
         ConfigError: if `poll` is not a positive number.
@@ -40,19 +40,19 @@ OnFailure = Literal["record", "raise"]
 
 
 class StreamOptions(RunOptions, total=False):
-    """Options of an evaluation whose rows are streamed.
+    """Options of an evaluation that yields its rows.
 
-    With a budget, the samples of a list or a file, which is then read as a whole, are asked about in random order,
-    always the same one, and reported in the order of the input; an iterator keeps its order. A score that does not fit
-    the budget is left out, as are all after it. Of a list or a file, the scores in the journal are still reported; of
-    an iterator, no more samples are read.
+    With a budget, a list or a file is read as a whole. Its samples are scored in random order, which is always the
+    same, and reported in the input order. An iterator keeps its order. A score that does not fit the budget is left
+    out, and so are all later scores. For a list or a file, the scores in the journal are still reported. For an
+    iterator, no more samples are read.
 
     Attributes:
-        on_failure: "record", the default, stores a failure in its score; "raise" raises the first failure.
+        on_failure: "record", the default, stores a failure in its score. "raise" raises the first failure.
         callbacks: LangChain callback handlers, passed to every metric.
-        strict: False, the default, records a failure for a sample without a field that a metric reads, if other samples
-            have the field; True raises SampleError for the first such sample, before any call if the samples are in a
-            list or a file.
+        strict: False, the default, records a failure for a sample that lacks a field, if a metric reads the field and
+            other samples have it. True raises SampleError for the first such sample, before any call if the samples are
+            in a list or a file.
         fields: fields of `Sample` mapped to the names or dotted paths of their values in the samples, as in
             `{"question": "q", "contexts": "retrieval.docs"}`; None, the default, reads the known names.
     """
@@ -67,19 +67,19 @@ class EvaluateOptions(StreamOptions, total=False):
     """Options of an evaluation that returns a report.
 
     Attributes:
-        out: Path of a file for the rows; None, the default, keeps them in memory. Rows are written when they are
-            finished, to `<out>.part` until the run ends, and the report reads them from the file, so memory does not
+        out: Path of a file for the rows; None, the default, keeps them in memory. Each row is written when it is
+            finished, to `<out>.part` until the run ends. The report reads the rows from the file, so memory does not
             grow with the number of samples.
-        until: `Decided` or `Precise`, a rule that ends the run when the samples asked about suffice; None, the default,
-            asks about all. All samples are read before the first call.
-        audit: `Audit`, a strong judge that scores a random part of the samples; None, the default, for no audit. All
-            samples are read before the first call.
+        until: `Decided` or `Precise`, a rule that ends the run when the scored samples suffice; None, the default,
+            scores all samples. All samples are read before the first call.
+        audit: `Audit` with a strong judge that scores a random part of the samples; None, the default, for no audit.
+            All samples are read before the first call.
         batch: `Batch()` sends the requests through the batch API of the judge's provider, OpenAI or Anthropic, at half
-            the price; None, the default, calls the models at once. With a journal, the same call picks up the batches
+            the price. None, the default, calls the models at once. With a journal, the same call continues the batches
             of a run that was killed.
-        canaries: True asks each judge about eight plain statements with known verdicts before the run, and about
-            sixteen more if it errs on one or two; gates on the report fail if it errs too often. None, the default,
-            asks with `until=Decided(...)`. The offline judge is never asked.
+        canaries: True asks each judge about eight plain statements with known verdicts before the run. If the judge
+            errs on one or two, it is asked about sixteen more. Gates on the report fail if the judge errs too often.
+            None, the default, asks only with `until=Decided(...)`. The offline judge is never asked.
     """
 
     out: str | Path | None

@@ -1,4 +1,4 @@
-"""`plan`: an estimate of what a run will cost, made by a dry run without any model call, or from a pilot."""
+"""`plan`: estimate what a run will cost, by a dry run without model calls or by a pilot."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ _DEPTH_SAMPLES = 20
 
 @dataclass(frozen=True)
 class PlannedMetric:
-    """Expected cost of one metric over all samples, without the steps that it shares with metrics before it.
+    """Expected cost of one metric over all samples; steps shared with earlier metrics are not counted again.
 
     Attributes:
         metric: name of the metric.
-        calls: number of chat model calls; one for each use of a user's chain in which no model can be seen.
+        calls: number of chat model calls. A user's chain in which no model can be seen counts as one call per use.
         input_tokens: tokens read by the models, as characters / 4; most tokenizers count more for Cyrillic.
-        output_tokens: tokens written by the models, if their replies are as short as those of the dry run; without
-            those of a user's chain, which a dry run does not invoke.
+        output_tokens: tokens written by the models, if their replies are as short as those of the dry run. Tokens of a
+            user's chain are not included, because a dry run does not invoke the chain.
         embedded: number of texts to embed.
-        money: price of the calls, in the currency of `price`; None without prices, or if a model has no price.
+        money: price of the calls, in the currency of `price`; None if there are no prices, or if a model has no price.
     """
 
     metric: str
@@ -103,13 +103,13 @@ class Plan(PlannedCosts[PlannedMetric]):
 
     Attributes:
         samples: number of samples in the run.
-        rehearsed: number of samples in the dry run, or in the pilot, from which the figures are scaled up.
+        rehearsed: number of samples in the dry run or in the pilot; the figures are scaled up from these samples.
         notes: costs that the figures do not include.
-        audit: expected cost of the strong judge of an audit, by metric name; part of the total.
-        asked: number of samples that are expected to be asked about; less than `samples` with a stopping rule.
-        waves: number of batches that must follow one another through a batch API; None without one.
-        no_worse: least number of samples that can show "no worse" by the margin that was asked about: so many without
-            any loss; None if none was asked about.
+        audit: expected cost of the strong judge of an audit, by metric name; included in the total.
+        asked: expected number of samples to be scored; less than `samples` with a stopping rule.
+        waves: number of batches that must follow one another through a batch API; None if no batch API is used.
+        no_worse: least number of samples that can show "no worse" by the requested margin, if no sample loses; None if
+            no margin was requested.
     """
 
     def __init__(
@@ -135,12 +135,12 @@ class Plan(PlannedCosts[PlannedMetric]):
 
     @property
     def total(self) -> PlannedMetric:
-        """Expected cost of all metrics and their audit together."""
+        """Expected cost of all metrics and of their audit together."""
         return self.lines[-1]
 
     @property
     def lines(self) -> list[PlannedMetric]:
-        """Expected costs as lines of a table: each metric, the audit of each, and the total."""
+        """Expected costs as lines of a table: each metric, the audit of each metric, and the total."""
         audit = [replace(metric, metric=f"audit of {metric.metric}") for metric in self.audit.values()]
         costs = [*self.values(), *audit]
         numbers = [(m.calls, m.input_tokens, m.output_tokens, m.embedded) for m in costs]
@@ -174,7 +174,7 @@ class Plan(PlannedCosts[PlannedMetric]):
 
 
 def plan_table(plan: Plan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """Return headings and lines of the table of a plan, the total last; with a column for money if there are prices."""
+    """Return the headings and the lines of a plan's table, the total last; with prices, money has a column."""
     metrics = plan.lines
     headings = ["metric", "calls", "tokens read", "tokens written", "texts to embed"]
     lines = [
@@ -201,29 +201,30 @@ def plan(
     no_worse: float | None = None,
     anchors: int = 0,
 ) -> Plan:
-    """Return what `evaluate` is expected to cost; without a pilot, without calling a model.
+    """Return the expected cost of a call of `evaluate`. No model is called, except for a pilot.
 
     The estimate assumes that a judge finds one statement in each sentence and that its first reply is valid. Repeated
-    requests, after an invalid reply or a lost call, cost extra. A pilot measures both.
+    requests, after an invalid reply or a failed call, cost extra. A pilot measures both.
 
     Args:
-        samples: as for `evaluate`, except for an iterator, which would be consumed.
+        samples: as for `evaluate`, except that an iterator is not allowed, because the plan would consume it.
         metrics: as for `evaluate`.
-        rehearsed: maximum number of samples in the dry run; from more samples so many are drawn, always the same ones.
-        journal: the journal of the run; scores stored in it cost nothing. A pilot stores its scores in it.
-        until: the stopping rule of the run. How many samples it will ask about, only a pilot shows.
-        batch: the batch option of the run, for the number of waves.
+        rehearsed: maximum number of samples in the dry run. If there are more, this number is drawn at random, always
+            the same samples.
+        journal: the journal of the run. Scores stored in it cost nothing. A pilot stores its scores in it.
+        until: the stopping rule of the run. Only a pilot shows how many samples the run will score.
+        batch: the batch option of the run; the plan then counts the batches that must follow one another.
         audit: the audit of the run.
-        pilot: number of samples to score in earnest, such as 20, drawn at random; the strong judge of an audit scores
-            all of them. None for no model call.
+        pilot: number of samples to score with real model calls, such as 20, drawn at random. The strong judge of an
+            audit scores all of them. None for no model call.
         price: prices of the models, as for `evaluate`.
-        no_worse: margin of a comparison, such as 0.02, for values from 0 to 1; `plan.no_worse` and a note say how many
-            samples its verdict "no worse" takes.
-        anchors: number of rows of a baseline that `rageval ci --anchors` asks again; part of the figures.
+        no_worse: margin of a comparison, such as 0.02, for values from 0 to 1. `plan.no_worse` and a note say how many
+            samples the verdict "no worse" requires.
+        anchors: number of rows of a baseline that `rageval ci --anchors` scores again; included in the figures.
 
     Returns:
-        Metric name to calls, tokens and texts to embed, over all samples; of the audit in `plan.audit`. A step that
-        metrics share is counted for the first of them.
+        Calls, tokens and texts to embed for each metric, over all samples. The cost of the audit is in `plan.audit`. A
+        step that several metrics share is counted for the first of them.
 
     Raises:
         ConfigError: if the value of an argument is invalid.

@@ -1,4 +1,4 @@
-"""Scheduler: the tasks of an evaluation, one metric on one sample each, in the order in which workers take them."""
+"""Scheduler: the tasks of an evaluation (one metric on one sample), in the order in which workers take them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _LONGEST_SHOWN = 1000
 
 @dataclass
 class PendingSample:
-    """A sample with the scores that are finished so far.
+    """A sample with its finished scores, while other scores are still missing.
 
     Attributes:
         index: place of the sample in the input.
         sample: the sample.
         run: the run shared by the metrics of this sample.
         left: number of metrics that are not finished.
-        own: number of metrics that are not those of an audit, which follow them.
+        own: number of metrics without those of an audit; the metrics of an audit come last.
         scores: scores of the finished metrics, by the number of the metric.
-        time: when the last score was finished; None before that.
-        asked: numbers of the metrics whose models were asked, so that no journal had the score.
+        time: time when the last score was finished; None before the first score.
+        asked: numbers of the metrics whose models were called, because the journal did not have the score.
     """
 
     index: int
@@ -50,7 +50,7 @@ class PendingSample:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, number: int, scores: dict[str, Score]) -> bool:
-        """Add the scores of the metric with this number; return True if the sample now has those of all metrics."""
+        """Add the scores of the metric with this number; return True if no metric of the sample is missing any more."""
         with self.lock:
             self.scores[number] = scores
             self.left -= 1
@@ -58,10 +58,10 @@ class PendingSample:
             return not self.left
 
     def row(self) -> Row:
-        """Return the row of the finished sample, with its scores in the order of the metrics.
+        """Return the row of the sample, with its scores in the order of the metrics.
 
         Raises:
-            ConfigError: if two custom metrics returned scores of the same name.
+            ConfigError: if two custom metrics returned scores with the same name.
         """
         own: list[tuple[str, Score]] = []
         of_audit: list[tuple[str, Score]] = []
@@ -78,12 +78,12 @@ class PendingSample:
 
 @dataclass(frozen=True)
 class Task:
-    """Unit of work of an evaluation: one metric on one sample.
+    """Task of a worker: score one sample with one metric.
 
     Attributes:
         pending: the sample.
         number: the place of the metric in the run, from 0.
-        unreadable: the error if the sample could not be parsed, else None.
+        unreadable: error of a sample that could not be parsed; None if it was parsed.
     """
 
     pending: PendingSample
@@ -97,22 +97,22 @@ TaskGroup = Sequence[Task]
 
 @dataclass(frozen=True)
 class Scheduler:
-    """Tasks of an evaluation, handed out to workers.
+    """Tasks of an evaluation, given to workers one at a time.
 
     Args:
-        metrics: each sample has one task for each metric.
-        run: the run of the evaluation; when its budget is spent, no more samples are read from a source of unknown
+        metrics: metrics of the evaluation; each sample has one task for each metric.
+        run: the run of the evaluation. When its budget is spent, no more samples are read from a source of unknown
             length.
         raise_unreadable: True to raise the error of a sample that cannot be parsed, False to record it as a failure.
-            Two different questions with one id always raise an error.
-        own: number of metrics that are not those of an audit, which follow them.
+            Two different questions with the same id always raise an error.
+        own: number of metrics without those of an audit; the metrics of an audit come last.
         audited: ids of the samples of the audit.
 
     Attributes:
-        ids: ids of the samples so far.
-        begun: samples that were handed out and whose rows were not yielded yet, by index.
-        no_judge_left: set when no metric can be scored any more, because its judge is not called any more.
-        stopped_reading: set when samples were left unread because the budget was spent, or no judge was left.
+        ids: ids of the samples read so far.
+        begun: samples that workers have started and whose rows are not finished, by index.
+        no_judge_left: set when no metric can be scored any more, because all judges became unavailable.
+        stopped_reading: set when samples were left unread because the budget was spent or no judge was left.
     """
 
     metrics: Sequence[AnyMetric]
@@ -126,11 +126,12 @@ class Scheduler:
     stopped_reading: threading.Event = field(default_factory=threading.Event)
 
     def n_workers(self, samples: Any) -> int:
-        """Return how many workers keep every slot of the limiter busy.
+        """Return the number of workers that keeps every slot of the limiter busy.
 
-        That is more than there are slots: a worker that waits for the result of another one, or between two attempts,
-        holds no slot. The number is twice that of the slots, so that workers waiting for embeddings can share one
-        request. With more slots than texts in a request, 1.5 times the slots suffice, and fewer threads cost less.
+        More workers than slots are needed: a worker that waits for the result of another worker, or between two
+        attempts, holds no slot. The number is twice that of the slots, so that workers waiting for embeddings can share
+        one request. If there are more slots than texts in a request, 1.5 times the slots suffice, and fewer threads
+        cost less.
         """
         slots = self.run.governor.limiter.limit or 1
         limit = slots + min(slots, max(BATCH_SIZE, slots // 2))
@@ -141,8 +142,8 @@ class Scheduler:
         """Return a function that each worker thread calls to iterate over its tasks.
 
         Args:
-            samples: the samples, read by one worker at a time.
-            stopped: ends the iteration of every worker when set.
+            samples: the samples; only one worker reads them at a time.
+            stopped: event that ends the iteration of every worker when set.
         """
         groups, lock = self._task_groups(samples), threading.Lock()
 
@@ -174,7 +175,7 @@ class Scheduler:
         return tasks_of_worker
 
     def tasks_by_sample(self, samples: Iterable[Any]) -> Iterator[list[Task]]:
-        """Yield the tasks of each sample, in the same order in each run."""
+        """Yield the list of tasks of each sample; the order is the same in each run."""
         for place, item in enumerate(samples):
             if self._stops_reading(samples):
                 return

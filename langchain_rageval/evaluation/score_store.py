@@ -1,4 +1,4 @@
-"""Scores of a run in a journal."""
+"""Store of the scores of a run in a journal."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class _Entry(NamedTuple):
 
 
 class ScoreStore:
-    """The scores of the metrics of a run in a journal.
+    """Store of the scores of a run's metrics in a journal.
 
     Args:
-        journal: the journal; or the path of one, which `close` then closes; or None, which stores nothing.
-        metrics: the metrics of the run. Scores are stored for a single `Metric`, also behind `with_retry` or
-            `with_config`, whose instrument is known; nothing else identifies what its scores depend on.
+        journal: the journal, or its path, or None to store nothing. A journal given as a path is closed by `close`.
+        metrics: the metrics of the run. Scores are stored only for a single `Metric` with a known configuration, also
+            behind `with_retry` or `with_config`. For other Runnables, nothing identifies what their scores depend on.
     """
 
     def __init__(self, journal: str | Path | Journal | None, metrics: Sequence[Any]) -> None:
@@ -61,7 +61,7 @@ class ScoreStore:
             self._entries.append(_Entry(metric, part, reason, instrument))
 
     def load(self, number: int, sample: Sample) -> dict[str, Score] | None:
-        """Return the stored scores of a metric for a sample, or None if there are none.
+        """Return the stored scores of a metric for a sample; None if there are none.
 
         Args:
             number: the place of the metric in the run, from 0.
@@ -87,12 +87,12 @@ class ScoreStore:
             ) from error
 
     def save(self, number: int, sample: Sample, scores: Mapping[str, Score]) -> None:
-        """Store the scores of a metric for a sample; a failure is not stored, so that a later run tries again.
+        """Store the scores of a metric for a sample. A failure is not stored, so that a later run tries again.
 
         Args:
             number: the place of the metric in the run, from 0.
             sample: the sample.
-            scores: name to score.
+            scores: the scores by name.
 
         Raises:
             JournalError: if the journal cannot be written.
@@ -103,7 +103,7 @@ class ScoreStore:
                 self.journal.put(_key(metric, instrument, sample), scores[metric.name].model_dump_json())
 
     def note_changes(self) -> list[Note]:
-        """Mark in the journal the instruments that changed since the run began: their scores are not reused."""
+        """Mark in the journal the metric configurations that changed during the run; their scores are not reused."""
         if self.journal is None:
             return []
         update_instruments([entry.whole for entry in self._entries])

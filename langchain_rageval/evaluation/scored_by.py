@@ -1,4 +1,4 @@
-"""`answered_by` and `scored_by`: a chain that answers samples and metrics that score them, as Runnables."""
+"""`answered_by` and `scored_by`: Runnables that let a chain answer samples and score them with metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from langchain_rageval.run.run import Traced, check_options, fill_defaults
 
 
 class NotedSamples(list[Sample]):
-    """Samples with the notes of their test set, which the report repeats."""
+    """List of samples with the notes of their test set, which the report repeats."""
 
     def __init__(self, samples: Iterable[Sample], notes: Sequence[str]) -> None:
         super().__init__(samples)
@@ -43,7 +43,7 @@ class AnsweredBy(Traced[Any, list[Sample]]):
     """Runnable that asks a RAG chain the question of every sample.
 
     Attributes:
-        chain: chain of the user.
+        chain: the user's chain.
         options: the values of all options of `AnswerOptions`, by name.
     """
 
@@ -71,24 +71,24 @@ class AnsweredBy(Traced[Any, list[Sample]]):
 def answered_by(
     chain: Runnable[Any, Any] | Callable[[Any], Any], **options: Unpack[AnswerOptions]
 ) -> Runnable[Any, list[Sample]]:
-    """Return a Runnable that asks a RAG chain every question: from a Testset or samples to samples with answers.
+    """Return a Runnable that asks a RAG chain every question of a Testset or of samples.
 
     `generator | answered_by(rag_chain) | scored_by(metrics)` goes from documents to a Report.
 
     Args:
-        chain: as for `Testset.run`: Runnable or function, sync or async, of any shape.
+        chain: as for `Testset.run`: a Runnable or a function, sync or async, with any form of input and output.
         **options: described in `AnswerOptions`: `max_concurrency=8`, `timeout=None`, `journal=None`, `version=None`,
             `resume=False`, `retry_failed=False`, `progress=True`.
 
     Returns:
         A Runnable whose input is a Testset or samples in any form that `evaluate` takes. Its output is the list of
-        samples with the answers and contexts of the chain, as from `Testset.run`; earlier answers and contexts are
+        samples with the answers and contexts of the chain, as from `Testset.run`. Earlier answers and contexts are
         removed. If the chain failed, `answer` is None and `metadata["error"]` holds the error.
 
     Raises:
         TypeError: if an option does not exist.
-        ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid; when it is invoked, if
-            the journal holds another run.
+        ConfigError: if `chain` is neither a Runnable nor a function, or an option is invalid. Invoking the Runnable
+            raises it too, if the journal belongs to another run.
     """
     complete = fill_defaults(answered_by, options, ANSWER_DEFAULTS)
     check_options(complete)
@@ -142,7 +142,7 @@ class ScoredBy(Traced[Any, Report]):
 
 
 def scored_by(metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[EvaluateOptions]) -> Runnable[Any, Report]:
-    """Return a Runnable that scores samples: from samples to a Report.
+    """Return a Runnable that scores samples with metrics and returns a Report.
 
     `answered_by(rag_chain) | scored_by(metrics)` answers the questions of a Testset and scores the answers.
 

@@ -1,4 +1,4 @@
-"""Stopping rules: `Decided` and `Precise` end an evaluation when its samples, in random order, suffice."""
+"""Stopping rules `Decided` and `Precise`: end an evaluation when the samples scored so far suffice."""
 
 from __future__ import annotations
 
@@ -28,20 +28,22 @@ from langchain_rageval.statistics.sequential import ConfidenceSequence
 
 @dataclass(frozen=True)
 class Decided:
-    """Rule to stop as soon as it is decided for every gate whether the mean over all samples reaches its threshold.
+    """Rule to stop when it is decided for every gate whether the mean over all samples reaches its threshold.
 
-    Samples are asked about in random order. The answer to "may we stop?" is checked after each of them by confidence
-    sequences, so looking often does not cause wrong decisions. `report.decisions` has the verdicts.
+    Samples are scored in random order. After each sample, confidence sequences check whether the run may stop, so
+    frequent checks do not cause wrong decisions. `report.decisions` holds the verdicts.
 
-    Failed scores are taken out of the mean while they are at most 5% of the samples asked about; if they are more, a
-    gate passes only if the mean with all of them at the worst value reaches its threshold, and fails only if that with
-    all of them at the best value does not. A blank answer that is unscored has the worst value, unless the metadata say
-    `answerable=False`. If more than half of the samples are unscored for another reason, no gate passes.
+    Failed scores are left out of the mean while they are at most 5% of the samples scored. With more failed scores, a
+    gate passes only if the mean reaches its threshold with all of them at the worst value. The gate fails only if the
+    mean does not reach the threshold with all of them at the best value. A blank answer that is unscored has the worst
+    value, unless the metadata say `answerable=False`. If more than half of the samples are unscored for another reason,
+    no gate passes.
 
     Args:
-        gates: name of a metric to its threshold, the lowest accepted mean, or the highest if lower is better.
-        error: probability that all gates pass although one should not, and that any fails although it should not,
-            between 0 and 1.
+        gates: threshold of each metric, by name: the lowest accepted mean, or the highest accepted mean if lower is
+            better.
+        error: bound on two error probabilities, between 0 and 1: that all gates pass although one should fail, and that
+            any gate fails although it should pass.
         seed: seed of the random order.
 
     Raises:
@@ -66,18 +68,18 @@ class Decided:
 
     @classmethod
     def against(cls, report: Report, margin: float = 0.02, *, error: float = 0.05, seed: int = 0) -> Self:
-        """Return the rule to stop as soon as the run is known to be better, no worse or worse than a baseline.
+        """Return a rule to stop when the run is known to be better, no worse or worse than a baseline.
 
-        Samples are paired by id and question. "No worse" means that the mean falls by at most the margin. While the
-        mean gain so far is above the margin, a run that is no worse goes on until it is known to be better. If more
-        than 5% of the baseline's scored samples have no partner, their gain counts as unknown; with fewer than six
-        pairs nothing is decided. Both are said before the first call.
+        Samples are paired with those of the baseline by id and question. "No worse" means that the mean falls by at
+        most the margin. If the mean gain so far is above the margin, a run that is known to be no worse continues until
+        it is known to be better. If more than 5% of the baseline's scored samples have no partner, their gain counts as
+        unknown. With fewer than six pairs nothing is decided. The user is warned of both cases before the first call.
 
         Args:
-            report: the baseline; every metric that both runs have is compared.
-            margin: in the units of the metrics, at least 0.
-            error: probability that all metrics are "no worse" although one is worse, and that any is wrongly called
-                better or worse, between 0 and 1.
+            report: report of the baseline. Every metric that both runs have is compared.
+            margin: largest accepted fall of a mean, in the units of the metric, at least 0.
+            error: bound on two error probabilities, between 0 and 1: that all metrics are "no worse" although one is
+                worse, and that any metric is wrongly called better or worse.
             seed: seed of the random order.
 
         Raises:
@@ -122,11 +124,11 @@ class Decided:
 
 @dataclass(frozen=True)
 class Precise:
-    """Rule to stop as soon as the interval of every metric is narrow enough.
+    """Rule to stop when the confidence interval of every metric is narrow enough.
 
     Args:
-        half_width: half of the accepted width of the interval, in the units of the metrics.
-        error: probability that any of the intervals misses its mean, between 0 and 1.
+        half_width: largest accepted half-width of an interval, in the units of the metrics.
+        error: probability that any of the intervals does not contain its mean, between 0 and 1.
         seed: seed of the random order of the samples.
 
     Raises:
@@ -427,21 +429,22 @@ class _Precision(_MeanQuestion):
 
 
 class SequentialRun:
-    """The samples of a run in random order, until its stopping rule is satisfied.
+    """Iterator over the samples of a run in random order, until its stopping rule is satisfied.
 
-    Rows count in the order in which their samples were drawn, whichever is finished first: fast samples may differ from
-    slow ones. While a slow sample delays the count, at most `lead` samples are drawn from it on.
+    Rows count in the order in which their samples were drawn, not in the order in which they are finished, because fast
+    samples may differ from slow ones. While the count waits for a slow sample, at most `lead` samples, the slow one
+    included, are drawn and not counted.
 
     Args:
-        until: the rule.
+        until: the stopping rule.
         samples: all samples.
-        metrics: metrics of the run, without those of an audit.
-        lead: maximum number of samples that are drawn and not counted yet, at least 1.
+        metrics: metrics of the run, without the metrics of an audit.
+        lead: maximum number of samples that are drawn but not counted yet, at least 1.
         audited: names of the metrics that a strong judge audits.
-        share: share of the samples that it scores; None if there is no audit.
+        share: share of the samples that the strong judge scores; None without an audit.
 
     Raises:
-        ConfigError: if the rule names another metric, or a metric has no finite range.
+        ConfigError: if the rule names a metric that the run does not have, or a metric has no finite range.
     """
 
     def __init__(
@@ -497,7 +500,7 @@ class SequentialRun:
         return Drawn(index, self._samples[index])
 
     def add(self, row: Row, *, is_audited: bool) -> None:
-        """Count a finished row once all rows that were drawn before it are finished.
+        """Pass on a finished row to the stopping rule. The row counts when all rows drawn before it are finished.
 
         Args:
             row: the row.
@@ -516,19 +519,19 @@ class SequentialRun:
         self._was_counted.set()
 
     def end(self) -> None:
-        """Draw no more samples."""
+        """End the iteration: draw no more samples."""
         with self._counting:
             self._ended = True
             self._counting.notify_all()
 
     @property
     def left_out(self) -> list[tuple[int, str]]:
-        """Index of the sample and name of the metric of each score that was not needed."""
+        """The scores that were not needed, each as the index of the sample and the name of the metric."""
         return [(index, name) for index in self._order[self._drawn :] for name in self._names]
 
     @property
     def decisions(self) -> dict[str, Decision]:
-        """Decision about each metric that the rule names."""
+        """Decision about each metric in the stopping rule, by name."""
         error = self._until.error
         decisions = {}
         for question in self._questions:

@@ -126,7 +126,7 @@ def _end_of_span(text: str, start: int) -> int:
 def final_channel(text: str) -> str:
     """Return the final messages and tool calls of a reply in OpenAI's harmony format, without the thoughts.
 
-    `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>{…}`is such a reply. The server
+    `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>{…}` is such a reply. The server
     may have removed the tokens and left `analysis…assistantfinal{…}`. Other texts are returned unchanged.
     """
     if _HARMONY_START.match(text):
