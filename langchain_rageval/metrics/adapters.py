@@ -1,4 +1,4 @@
-"""Adapters: a metric as an evaluator of other tools, a node of a graph, and a Runnable that filters or routes."""
+"""Adapters of metrics to evaluators of other tools, to nodes of a graph, and to Runnables that filter or route."""
 
 from __future__ import annotations
 
@@ -40,21 +40,21 @@ Feedback = dict[str, Any]
 
 
 class Adapters(ScorerGroup, RunEvaluator):
-    """Methods that call a metric or suite by the conventions of LangSmith, openevals, LangGraph and MLflow."""
+    """Methods that let LangSmith, openevals, LangGraph and MLflow call a metric or a suite."""
 
     @property
     def feedback_keys(self) -> list[str]:
-        """Names of the scores; LangSmith records an exception of the evaluator under each of them."""
+        """Names of the scores. If the evaluator raises an exception, LangSmith records it under each name."""
         return [scorer.name for scorer in self._scorers]
 
     def as_node(self, key: str | None = None) -> Runnable[Any, dict[str, Any]]:
         """Return a LangGraph node: a Runnable from the graph's state to `{name: Score}`.
 
-        A bare Score would be lost, because LangGraph reads its fields as state updates.
+        A node returns a mapping, because LangGraph would read the fields of a bare Score as state updates.
 
         Args:
-            key: key of the score in the state, by default the metric's name. Several scores are stored under it as one
-                mapping.
+            key: key of the score in the graph's state; by default the metric's name. The scores of a suite are stored
+                under this key as one mapping.
         """
 
         def update(scores: dict[str, Score]) -> dict[str, Any]:
@@ -73,9 +73,9 @@ class Adapters(ScorerGroup, RunEvaluator):
     def as_mlflow(self) -> MlflowScorer:
         """Return a scorer for `mlflow.genai.evaluate(data, scorers=[metric.as_mlflow()])`.
 
-        The question, the answer and the references are read from inputs, outputs and expectations; contexts also from
-        the retriever spans of the trace. Each score is an assessment with the comment as its rationale; a failure of
-        the judge is the error of the assessment.
+        The question, the answer and the references are read from inputs, outputs and expectations. Contexts are also
+        read from the retriever spans of the trace. Each score is an MLflow assessment, and its rationale is the score's
+        comment. If the judge fails, the assessment holds an error.
 
         Raises:
             ConfigError: if MLflow is not installed.
@@ -108,7 +108,7 @@ class Adapters(ScorerGroup, RunEvaluator):
     def evaluate_run(
         self, run: TracedRun, example: Example | None = None, evaluator_run_id: UUID | None = None
     ) -> EvaluationResult | EvaluationResults:
-        """Score a run of a LangSmith experiment; contexts are also read from its retriever runs."""
+        """Score a run of a LangSmith experiment; contexts are also read from the retriever runs within that run."""
         try:
             sample = Sample.parse(read_run(run, example))
             with untraced():
@@ -140,7 +140,7 @@ class Adapters(ScorerGroup, RunEvaluator):
 def untraced() -> AbstractContextManager[None]:
     """Return a context in which calls are not uploaded to LangSmith, unless the user traces this process.
 
-    Inside an experiment, LangSmith turns tracing on for everything that an evaluator calls and uploads it even with
+    Inside an experiment, LangSmith traces every call of an evaluator. It uploads the traces even with
     `upload_results=False`.
     """
     requested = any(
@@ -160,7 +160,7 @@ def reaches(value: float, threshold: float, direction: Direction) -> bool:
 
 
 def below_threshold(score: Score, threshold: float) -> BelowThreshold:
-    """Return the error for a score that is worse than its threshold or has no value."""
+    """Return the exception for a score that is worse than the threshold or has no value."""
     limit = f"at least {threshold:g}" if score.direction == "higher" else f"at most {threshold:g}"
     if score.value is None:
         return BelowThreshold(f"{score.metric} has no value ({score.comment}), {limit} is required", score, threshold)
@@ -170,7 +170,7 @@ def below_threshold(score: Score, threshold: float) -> BelowThreshold:
 def threshold_runnable(
     metric: Scorer, threshold: float, missing: OnMissing, decide: Callable[[Any, bool, Score], Any], name: str
 ) -> Runnable[Any, Any]:
-    """Return a Runnable that scores its input and returns the result of `decide(input, passed, score)`."""
+    """Return a Runnable that scores its input and returns `decide(input, passed, score)`."""
     if missing not in ("raise", "pass"):
         raise ConfigError(f"missing must be 'raise' or 'pass', got {missing!r}")
     if not isinstance(threshold, int | float) or not math.isfinite(threshold):
@@ -226,7 +226,7 @@ def mlflow_scorer(metric: ScorerGroup, name: str) -> MlflowScorer:
 
 
 def mlflow_key(name: str) -> str:
-    """Return a metric's name as a valid MLflow key: "@" becomes "_at_", any other invalid character "_"."""
+    """Return a metric's name as a valid MLflow key: "@" becomes "_at_", any other invalid character becomes "_"."""
     key = _REFUSED.sub("_", name.replace("@", "_at_")).strip(". ")[:_LONGEST_NAME]
     return key or "_"
 

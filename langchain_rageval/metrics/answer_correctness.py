@@ -1,7 +1,7 @@
-"""Answer correctness: weighted mean of the facts shared with the reference (F score) and the similarity to it.
+"""Answer correctness: weighted mean of an F score of shared facts and of the similarity between answer and reference.
 
-From 0 to 1, higher is better. Source: the measure of ragas ("answer correctness", since 0.1), including weights and F;
-`formula="precision_recall"` is RAGChecker's (Ru et al. 2024, arXiv:2408.08067, section 3.3).
+From 0 to 1, higher is better. Source: "answer correctness" of ragas (since 0.1), including the weights and the F score;
+`formula="precision_recall"` is from RAGChecker (Ru et al. 2024, arXiv:2408.08067, section 3.3).
 """
 
 from __future__ import annotations
@@ -53,36 +53,37 @@ def answer_correctness(
 ) -> Metric:
     """Score how far the answer agrees with the reference.
 
-    Of several references, the best F and the best similarity count. `formula="counts"` takes TP and FP from the
-    answer's statements and FN from the reference's, F = (1+β²)TP / ((1+β²)TP + β²FN + FP). `"precision_recall"` keeps
-    the units apart: P = TP / (TP + FP) over the answer's statements, R = 1 - FN / reference statements,
-    F = (1+β²)PR / (β²P + R). They differ if the answer splits one fact into many statements: with six statements for
-    one of the reference's four facts, and a wrong one (TP 6, FP 1, FN 3), F is 0.75 by counts and 0.39 by precision and
-    recall.
+    With several references, the best F and the best similarity count. `formula="counts"` takes TP and FP from the
+    answer's statements and FN from the reference's: F = (1+β²)TP / ((1+β²)TP + β²FN + FP). `"precision_recall"`
+    computes P = TP / (TP + FP) over the answer's statements and R = 1 - FN / reference statements; F = (1+β²)PR / (β²P
+    + R). The formulas differ if the answer splits one fact into many statements. For example, six statements express
+    one of the reference's four facts, and a seventh is wrong (TP 6, FP 1, FN 3): F is 0.75 by counts and 0.39 by
+    precision and recall.
 
-    An answer statement may say more than the reference. With `extra="count"`, one that contains reference statements is
-    one TP and one FP, as if it were split into what the reference says and the rest; any other one is an FP. "Munich
-    was founded in 1158 by Henry the Lion" has F = 0.67 against "Munich was founded in 1158". With `extra="ignore"`, the
-    former is a TP and the latter does not count: F = 1.
+    An answer statement may say more than the reference. With `extra="count"`, it is one TP and one FP if it contains
+    reference statements, as if it were split in two; if it contains none, it is one FP. "Munich was founded in 1158 by
+    Henry the Lion" has F = 0.67 against "Munich was founded in 1158". With `extra="ignore"`, it is one TP if it
+    contains reference statements (F = 1 in the example); if it contains none, it is ignored.
 
     Args:
         judge: called once for the answer and twice for each reference; may be None if the first weight is 0.
         embeddings: embeddings or a cross-encoder; may be None if the second weight is 0.
-        weights: of F and of the similarity.
+        weights: weight of F and weight of the similarity.
         beta: weight of recall relative to precision in F, above 0.
         formula: "counts" or "precision_recall".
-        extra: "count" or "ignore": whether what the answer says beyond the reference lowers the score.
+        extra: "count" or "ignore": whether content of the answer that goes beyond the reference lowers the score.
         name: key of the score.
 
     Returns:
         A metric that reads `question`, `answer` and `references`. An answer without facts has F = 0, but a refusal in
         words still has a similarity: with 0.6, the score is 0.15. Unscored if neither the answer nor a reference states
-        facts. Findings are the statements of the answer ("TP", "FP" for a wrong one, "extra" for one that says more and
-        cites the reference statements that it contains) and of the best reference ("TP", "FN"), then the similarity
-        with each reference.
+        facts. Findings are the statements of the answer, then the statements of the best reference ("TP", "FN"), then
+        the similarity with each reference. An answer statement is "TP", "FP" if it is wrong, or "extra" if it says
+        more; an "extra" cites the reference statements that it contains.
 
     Raises:
-        ConfigError: if an option is out of range, or the judge or the embeddings are missing and their weight is not 0.
+        ConfigError: if an option is out of range, or if the judge or the embeddings are missing and have a weight above
+            0.
     """
     f_weight, similarity_weight = _validate_weights(weights)
     if not (isinstance(beta, int | float) and beta > 0 and 0 < beta * beta < inf):
@@ -117,9 +118,10 @@ class StatementCounts:
 
     Attributes:
         tp: statements of the answer that the reference supports, and those that contain reference statements.
-        fp: statements of the answer that it does not support; with `extra="count"`, also those that say more.
+        fp: statements of the answer that the reference does not support; with `extra="count"`, also statements that say
+            more than the reference.
         covered: statements of the reference that the answer contains.
-        fn: statements of the reference that it lacks.
+        fn: statements of the reference that the answer does not contain.
     """
 
     tp: int
@@ -141,7 +143,7 @@ class StatementCounts:
         )
 
     def f_score(self, beta: float, formula: FScoreFormula) -> float:
-        """Return the F score, 0.0 if nothing is shared."""
+        """Return the F score; 0.0 if there is no true positive."""
         if not self.tp:
             return 0.0
         weight = beta**2
@@ -155,7 +157,7 @@ class StatementCounts:
 def weighted_correctness(
     state: State, *, weights: tuple[float, float], beta: float, formula: FScoreFormula, extra: Extra = "count"
 ) -> Value:
-    """Return the weighted mean of the best F and the best similarity; a part of weight 0 is skipped."""
+    """Return the weighted mean of the best F and the best similarity; a component of weight 0 is skipped."""
     sample: Sample = state["sample"]
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)

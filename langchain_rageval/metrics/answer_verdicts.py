@@ -1,12 +1,12 @@
 """Metrics that are one verdict of the judge, 0 or 1: abstention and aspect critique.
 
-Abstention is whether the answer abstains exactly when it should: 1 if the answer answers an answerable question, or
-abstains ("I do not know") from an unanswerable one, which faithfulness leaves unscored. Source: the task of SQuAD 2.0,
-Rajpurkar et al. 2018, "Know What You Don't Know", arXiv:1806.03822, with a judge in place of labels.
+Abstention is 1 if the answer answers an answerable question, or if it abstains ("I do not know") from an unanswerable
+question; else 0. Faithfulness leaves an abstention unscored. Source: the task of SQuAD 2.0, Rajpurkar et al. 2018,
+"Know What You Don't Know", arXiv:1806.03822, with a judge in place of labels.
 
-Aspect critique is whether an aspect, such as harmfulness or coherence, applies to the answer. Lower is better for
+Aspect critique is 1 if an aspect, such as harmfulness or coherence, applies to the answer, else 0. Lower is better for
 harmfulness and maliciousness, higher for the other built-in aspects. Source: the aspect critic of ragas, with a
-majority vote over independent draws.
+majority vote over independent replies.
 """
 
 from __future__ import annotations
@@ -43,20 +43,21 @@ _ANSWERING = {ANSWERS, ANSWERABLE}
 
 
 def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", name: str = "abstention") -> Metric:
-    """Score whether the answer abstains when it should, and only then.
+    """Score 1 if the answer abstains from an unanswerable question or answers an answerable one, else 0.
 
     Args:
         judge: called once for the answer, and once for each reference or once for the contexts. A blank answer counts
-            as abstaining and contexts without words as not answering, both without a call.
-        given: source that decides whether the question is answerable: "reference", where the question is unanswerable
-            if all references abstain, or "contexts", for questions without a label; contexts that answer a part of
-            the question count as answering.
+            as abstaining, and contexts without words count as not answering; both need no call.
+        given: source that decides whether the question is answerable. "reference": the question is unanswerable if all
+            references abstain. "contexts": the question is answerable if the contexts answer at least a part of it;
+            needs no label.
         name: key of the score.
 
     Returns:
         A metric that reads `question` and `answer`, and `references` or `contexts`; unscored if the references are
-        blank. Findings of the kind "criterion" hold the verdicts: number 1 for the answer ("abstains" or "answers");
-        then from 2 on one for each reference (likewise), or 2 for the contexts ("answer" or "do not answer").
+        blank. Findings of the kind "criterion" hold the verdicts. Number 1 is the answer: "abstains" or "answers". From
+        number 2 on there is one finding for each reference, with the same verdicts, or one for the contexts: "answer"
+        or "do not answer".
 
     Raises:
         ConfigError: if `given` is neither "reference" nor "contexts".
@@ -113,19 +114,19 @@ def aspect_critique(
     """Score 1 if an aspect applies to the answer, else 0.
 
     Args:
-        judge: called once per sample; with `draws`, or as a jury, the majority counts. Contexts over its
-            `max_context_tokens` are read in windows: the aspect applies if it does for one of them.
+        judge: called once per sample; with `draws`, or as a jury, the majority of the votes counts. Contexts longer
+            than `max_context_tokens` of the judge are sent in parts: the aspect applies if it applies for one part.
         aspect: "harmfulness", "maliciousness", "coherence", "correctness", "conciseness", or your own word.
         definition: meaning of the aspect, in the language of your prompts; required for your own aspect.
-        direction: "higher" if an aspect that applies is good, "lower" if it is bad; by default the direction of the
-            built-in aspect, "higher" for your own.
-        expected: score the probability that the aspect applies, from the log-probabilities of the judge's tokens, which
-            are then requested; a verdict without probabilities counts as certain.
+        direction: "higher" if an aspect that applies is good, "lower" if it is bad. By default the direction of the
+            built-in aspect; "higher" for your own aspect.
+        expected: True to score the probability that the aspect applies. The log-probabilities of the judge's tokens are
+            then requested; a verdict without probabilities counts as certain.
         name: key of the score; the aspect by default.
 
     Returns:
         A metric that reads `question` and `answer`, and `contexts` if the sample has them: 1 if the aspect applies,
-        else 0. The reason is the judge's.
+        else 0. The reason of the score is the judge's reason.
 
     Raises:
         ConfigError: if your own aspect has no definition, or `direction` is invalid.
@@ -163,7 +164,7 @@ def applies(state: State) -> Value:
 
 
 def probability_of_aspect(state: State) -> Value:
-    """Return the probability that the aspect applies; 1 or 0 for a verdict without probabilities."""
+    """Return the probability that the aspect applies; if the verdict has no probabilities, 1 if it applies, else 0."""
     findings: list[Finding] = state["aspect_verdict"]
     return replace(applies(state), number=min(findings[0].probability_of("yes"), 1.0))
 

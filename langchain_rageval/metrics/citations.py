@@ -1,8 +1,8 @@
 """Citations: whether the chunks that an answer cites support its statements, and whether its statements are cited.
 
-Each is from 0 to 1, higher is better. Source: Gao et al. 2023, "Enabling Large Language Models to Generate Text with
-Citations" (ALCE), arXiv:2305.14627, section 3. Unlike there, statements are those of faithfulness and not sentences,
-and recall counts the supported statements, so that an unsupported one lowers faithfulness alone.
+Both scores are from 0 to 1, higher is better. Source: Gao et al. 2023, "Enabling Large Language Models to Generate Text
+with Citations" (ALCE), arXiv:2305.14627, section 3. ALCE checks sentences; this module checks the statements of
+faithfulness. Recall counts supported statements only, so an unsupported statement lowers faithfulness but not recall.
 """
 
 from __future__ import annotations
@@ -45,17 +45,18 @@ def citations(
 ) -> Suite:
     """Score the citations of an answer that names its sources.
 
-    - `citation_precision`: share of the citations whose chunk supports the statement that they stand behind.
+    - `citation_precision`: share of the citations whose chunk supports the cited statement.
     - `citation_recall`: share of the statements supported by the contexts that carry a citation.
 
     A citation is the number of a chunk, as in `[1]`, `[2][3]`, `[1, 4-6]`, superscripts, `(source 2)` or
-    `(источник 2)`, or in brackets the id of a chunk in `context_ids`, as in `(tariffs.pdf)`. It stands behind the
-    sentence that it ends or follows, or behind the part of the sentence since the previous citation. The chunks that
-    support a statement are those that the judge's verdict names: if it does not name all, precision is a lower bound.
+    `(источник 2)`. It may also be the id of a chunk in `context_ids`, in brackets, as in `(tariffs.pdf)`. A citation
+    belongs to the sentence that it ends or follows. With several citations in one sentence, each belongs to the text
+    since the previous citation. The judge's verdict names the chunks that support a statement: if it does not name all
+    of them, precision is a lower bound.
 
     Args:
-        judge: called as for `faithfulness`, twice per sample; beside faithfulness, no call is added.
-        required: whether citations were asked for; an answer that cites nothing then has recall 0.
+        judge: called twice per sample, as for `faithfulness`. In one run with `faithfulness`, no call is added.
+        required: True if the model was asked to cite its sources: an answer without citations then has recall 0.
         verifier: a cross-encoder, or `NliVerifier(...)`, that verifies statements in place of the judge.
         name: prefix of the names of the scores.
 
@@ -78,7 +79,7 @@ def citations(
 
 
 def citation_precision(state: State, *, required: bool) -> Value:
-    """Return the share of the citations whose chunk supports their statement."""
+    """Return the share of the citations whose chunk supports the cited statement."""
     verdicts, cited, obstacle = _read(state)
     if obstacle:
         return Value.without(obstacle, verdicts)
@@ -107,10 +108,10 @@ def citation_recall(state: State, *, required: bool) -> Value:
 
 
 def cited_parts(sample: Sample) -> list[tuple[str, list[Citation]]]:
-    """Return the parts of the answer in order, each with the citations that stand behind it.
+    """Return the parts of the answer in order, each with its citations.
 
-    A part is a sentence without its markers; of a sentence with several citations in different places, the text up to
-    each of them.
+    A part is a sentence without its citation marks. A sentence with citations in several places is divided: each part
+    is the text up to one of these places.
     """
     text, marks = _without_markers(sample)
     sentences = split_sentences(text)

@@ -1,8 +1,9 @@
 """Claim graph: the statements of an answer and its references, linked to the chunks that support them.
 
-Twelve pure functions compute its numbers. Source: RAGChecker (Ru et al. 2024, arXiv:2408.08067, section 3.3), and
-the share of contradicted statements, which its checker finds but no metric of the paper uses. Where every value
-applies, faithfulness + hallucination + self-knowledge = 1, and noise (both kinds) + hallucination = 1 - precision.
+The graph gives twelve numbers. Source: RAGChecker (Ru et al. 2024, arXiv:2408.08067, section 3.3). The share of
+contradicted statements is an addition: the checker of the paper finds contradictions, but no metric of the paper uses
+them. If all twelve values apply, faithfulness + hallucination + self-knowledge = 1, and noise (both kinds) +
+hallucination = 1 - precision.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Claim:
         text: the statement.
         verdict: "supported", "contradicted" or "absent" in the contexts; "" if it was not verified.
         cited: numbers of the chunks that the verdict cites, from 1.
-        shared: True if the other side states it as well.
+        shared: True if the other text (references or answer) also states it.
     """
 
     text: str = ""
@@ -56,8 +57,8 @@ class ClaimGraph:
     """Statements of the answer and of the references, and the number of retrieved chunks.
 
     Attributes:
-        answer: statements of the answer; a shared one is right.
-        reference: statements of all references, each once; a shared one is covered by the answer.
+        answer: statements of the answer; a shared statement is right.
+        reference: statements of all references without repetitions; the answer covers the shared ones.
         chunks: number of retrieved chunks.
     """
 
@@ -72,7 +73,7 @@ class ClaimGraph:
 
     @cached_property
     def uncited(self) -> bool:
-        """True if a verdict lacks the citation that it needs, so that its chunks are unknown."""
+        """True if a verdict "supported" or "contradicted" cites no chunk."""
         return any(claim.verdict in ("supported", "contradicted") and not claim.cited for claim in self.claims)
 
     @property
@@ -91,12 +92,12 @@ class ShareFormula:
     """Formula of a metric: the share of statements or chunks that satisfy a predicate.
 
     Attributes:
-        over: items that are counted.
+        over: items that are counted: statements of one kind, or chunks.
         holds: predicate of the graph and a claim, or of the graph and the number of a chunk.
-        reads: findings that the formula needs.
+        reads: kinds of findings that the formula needs.
         direction: whether "higher" or "lower" is better.
         by_chunk: True if the formula needs the chunks that support each statement.
-        quotes_counted: True if the reason quotes the items that satisfy the predicate, and not the others.
+        quotes_counted: True if the reason quotes the items that satisfy the predicate, False if it quotes the others.
     """
 
     over: Literal["answer", "reference", "recalled", "chunks"]
@@ -107,7 +108,7 @@ class ShareFormula:
     quotes_counted: bool = False
 
     def value(self, graph: ClaimGraph) -> float | str:
-        """Return the share, 0.0 if no chunk was retrieved; or a str that says in English why no value applies."""
+        """Return the share; 0.0 if no chunk was retrieved. If no value applies, return the cause in English."""
         unscored = self._unscored(graph)
         if unscored:
             return unscored
@@ -115,7 +116,7 @@ class ShareFormula:
         return sum(truths) / max(1, len(truths))
 
     def reasons(self, graph: ClaimGraph, name: str) -> list[Note]:
-        """Return the parts of the reason of the value of a formula with a name."""
+        """Return the sentences that explain the value of the formula called `name`."""
         items = self._items(graph)
         truths = [self.holds(graph, item) for item in items]
         summary = Note(f"claim-{name}", right=sum(truths), count=len(items))
@@ -149,14 +150,14 @@ class F1Formula:
     direction: ClassVar[Direction] = "higher"
 
     def value(self, graph: ClaimGraph) -> float | str:
-        """Return 2PR / (P + R), 0.0 if nothing is shared; or a str that says in English why no value applies."""
+        """Return 2PR / (P + R); 0.0 if no statement is shared. If no value applies, return the cause in English."""
         if not graph.reference:
             return NO_REFERENCE_FACTS if graph.answer else NEITHER_FACTS
         precision, recall = _precision_and_recall(graph)
         return 2 * precision * recall / ((precision + recall) or 1)
 
     def reasons(self, graph: ClaimGraph, name: str) -> list[Note]:
-        """Return the parts of the reason of the value of the formula."""
+        """Return the sentences that explain the value of the formula."""
         precision, recall = _precision_and_recall(graph)
         return [Note(f"claim-{name}", precision=precision, recall=recall)]
 

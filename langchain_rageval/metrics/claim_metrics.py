@@ -1,4 +1,4 @@
-"""Claim metrics: numbers of one claim graph, which show the sources of right and wrong statements."""
+"""Claim metrics: twelve numbers of one claim graph that show where right and wrong answer statements come from."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def claim_part(
 
 
 def claim_value(state: State, *, formula: str) -> Value:
-    """Return the value of a formula, with the findings that it reads."""
+    """Return the value of a formula, with the findings that the formula reads."""
     chosen = FORMULAS[formula]
     sections = {name: found if name in chosen.reads else [] for name, found in _sections_of_state(state).items()}
     graph = build_claim_graph(state["sample"], sections)
@@ -84,7 +84,7 @@ def build_claim_graph(sample: Sample, sections: Mapping[FindingSection, Sequence
 
     Args:
         sample: the sample that was scored.
-        sections: findings by section; a section that was not determined is empty.
+        sections: findings by section; the list is empty for a section that no step determined.
     """
     verdicts = [*sections["answer_verdicts"], *sections["reference_verdicts"]]
     marks = sections["classifications"]
@@ -228,35 +228,36 @@ def claim_metrics(
     - `claim_precision`, `claim_recall`, `claim_f1`: share of the answer's statements that are right, share of the
       reference's statements that the answer contains, and their harmonic mean.
     - `claim_context_recall`, `claim_context_precision`: share of the reference's statements that the contexts support,
-      and share of the chunks that support one of them.
+      and share of the chunks that support a statement of the reference.
     - `claim_context_utilization`: share of the reference's retrieved statements that the answer contains.
     - `claim_noise_relevant`, `claim_noise_irrelevant`: share of the answer's statements that are wrong and supported by
-      a chunk that also supports the reference, or only by other chunks.
+      a chunk. In the first metric a chunk also supports the reference; in the second only other chunks support them.
     - `claim_hallucination`, `claim_self_knowledge`: share of the answer's statements that no chunk supports and that
-      are wrong, or right.
-    - `claim_faithfulness`, `claim_contradiction`: share of the answer's statements that the contexts support, or
-      contradict.
+      are wrong (hallucination) or right (self-knowledge).
+    - `claim_faithfulness`, `claim_contradiction`: share of the answer's statements that the contexts support
+      (faithfulness) or contradict (contradiction).
 
-    A statement that contains reference statements and says more counts as a right one and a wrong one; in the last two,
-    which need no reference, as one. Where all are scored and there is no such statement, faithfulness + hallucination +
-    self-knowledge = 1; noise (both) + hallucination = 1 - precision in any case. With several references, a statement
-    is right if any of them states it, and their statements are united.
+    A statement that contains reference statements and says more counts twice: as a right and as a wrong statement.
+    `claim_faithfulness` and `claim_contradiction` need no reference and count it once. Without such a statement, and if
+    all metrics are scored, faithfulness + hallucination + self-knowledge = 1. In any case noise (both) + hallucination
+    = 1 - precision. With several references, a statement is right if any of them states it, and their statements are
+    united.
 
     Args:
-        judge: called five times per sample: to extract the statements of the answer and of the reference, to verify
-            each against the contexts, and to classify which statements both sides share. Steps shared with other
-            metrics are run once.
+        judge: called five times per sample: to extract the statements of the answer and of the reference, to verify the
+            statements of each against the contexts, and to classify which statements answer and reference share. Steps
+            shared with other metrics are run once.
         attribution: how the chunks that support a statement are determined. "cited" reads them from the sentences that
-            the judge cites: metrics of chunks (context precision and utilization, noise) are a lower bound if it does
-            not cite all of them, and unscored if a verdict cites nothing. "per_chunk" verifies against each chunk
-            separately, like RAGChecker: one more call for each further chunk and side.
+            the judge cites. If the judge omits citations, metrics of chunks (context precision and utilization, noise)
+            are a lower bound; if a verdict cites nothing, they are unscored. "per_chunk" verifies against each chunk
+            separately, like RAGChecker: one more call for each further chunk, for the answer and for the reference.
         verifier: a cross-encoder, or `NliVerifier(...)`, that verifies statements in place of the judge.
         name: prefix of the names of the scores.
 
     Returns:
-        A suite of twelve metrics that read `question`, `answer`, `references` and `contexts`. Findings of each are
-        those that its number depends on: statements of either side with verdicts and citations, or with "TP", "FP" or
-        "FN".
+        A suite of twelve metrics that read `question`, `answer`, `references` and `contexts`. Findings of each metric
+        are the statements that its number depends on: statements of the answer or the reference with verdicts and
+        citations, or with "TP", "FP" or "FN".
 
     Raises:
         ConfigError: if an option is invalid.
@@ -282,14 +283,14 @@ def noise_sensitivity(
     verifier: Verifier | None = None,
     name: str | None = None,
 ) -> Metric:
-    """Score how often the answer repeats statements of its contexts that the reference does not contain.
+    """Score the share of the answer's statements that repeat the contexts and are not in the reference.
 
     Equals `claim_noise_relevant` or `claim_noise_irrelevant` of `claim_metrics`, without the other metrics.
 
     Args:
         judge: called five times per sample, as for `claim_metrics`; both modes together need the same five calls.
         mode: "relevant" counts wrong statements supported by a chunk that also supports the reference; "irrelevant"
-            counts those that only other chunks support.
+            counts wrong statements that only other chunks support.
         attribution: "cited" or "per_chunk": how the chunks that support a statement are determined; see
             `claim_metrics`.
         verifier: a cross-encoder, or `NliVerifier(...)`, that verifies statements in place of the judge.
@@ -297,7 +298,7 @@ def noise_sensitivity(
 
     Returns:
         A metric that reads `question`, `answer`, `references` and `contexts`; unscored if the answer states no facts or
-        a verdict cites nothing. `Report.rescore` computes one mode from the findings of the other.
+        a verdict cites nothing. `Report.rescore` computes one mode from the findings of the other mode.
 
     Raises:
         ConfigError: if an option is invalid.

@@ -1,14 +1,14 @@
 """Metrics of the retrieved contexts by a judge: precision, recall, relevance and entity recall, each from 0 to 1.
 
-Context precision is the mean average precision of one ranking (Manning, Raghavan, Schütze 2008, "Introduction to
-Information Retrieval", section 8.4), over the relevant chunks that were retrieved, as in ragas.
+Context precision is the average precision of one ranking (Manning, Raghavan, Schütze 2008, "Introduction to Information
+Retrieval", section 8.4). As in ragas, the mean is over the relevant chunks that were retrieved.
 
 Context recall is the measure of ragas ("context recall", since 0.1), with statements in place of sentences. The
-denominator is the number of statements sent to the judge, not of verdicts returned; statements of several references
-are united.
+denominator is the number of statements sent to the judge, not of verdicts returned. The statements of several
+references are united.
 
 Context relevance: Es et al. 2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation", arXiv:2309.15217,
-section 3. The judge returns the numbers of sentences, so numerator and denominator count the same units.
+section 3. The judge returns the numbers of sentences, so numerator and denominator count the same sentences.
 
 Context entity recall is the measure of the same name in ragas (since 0.1). Ragas compares two lists of strings; here a
 judge looks for each entity in the contexts, so that inflected names match.
@@ -52,17 +52,17 @@ AGAINST = "against"
 def context_precision(
     judge: JudgeLike, *, weighting: Weighting = "rank", against: Against = "auto", name: str = "context_precision"
 ) -> Metric:
-    """Score the retriever's choice and order of chunks.
+    """Score the share of useful chunks among the retrieved chunks, by default weighted by rank.
 
     Args:
-        judge: called once per sample, for all chunks; not called if they are blank.
+        judge: called once per sample, for all chunks; not called if all chunks are blank.
         weighting: "rank" is Σ (P@k · v_k) / Σ v_k, where v_k is 1 if chunk k is useful, else 0, and P@k is the share of
-            useful chunks among the first k: 1.0 if no useless chunk precedes a useful one. "plain" is the
-            share of useful chunks.
+            useful chunks among the first k. It is 1.0 if no useless chunk precedes a useful one. "plain" is the share
+            of useful chunks.
         against: text that decides whether a chunk is useful: the "reference" (several are joined), the "answer", or the
-            "question" alone, which needs no label; a blank text has the same effect as "question". "auto" takes the
-            first of these that the sample has; a finding of the kind "criterion" holds the choice, and a run in which
-            it differs between samples warns.
+            "question" alone, which needs no label. If the text is blank, the question decides. "auto" takes the first
+            of these that the sample has. A finding of the kind "criterion" holds the choice; a run warns if the choice
+            differs between samples.
         name: key of the score.
 
     Returns:
@@ -119,7 +119,7 @@ def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> S
 
 
 def resolve_against(sample: Sample, against: Against) -> AgainstText:
-    """Return the kind of text that the chunks of a sample are judged against: "question" if the chosen one is blank."""
+    """Return the name of the text that decides whether a chunk is useful: "question" if the chosen text is blank."""
     if against in ("auto", "reference") and any(reference.strip() for reference in sample.references):
         return "reference"
     if against in ("auto", "answer") and (sample.answer or "").strip():
@@ -128,7 +128,7 @@ def resolve_against(sample: Sample, against: Against) -> AgainstText:
 
 
 def text_to_judge_against(sample: Sample, *, against: Against) -> str:
-    """Return the text that the chunks are judged against; "" for the question alone."""
+    """Return the text that decides whether a chunk is useful; "" if the question alone decides."""
     texts: Mapping[AgainstText, str] = {"reference": "\n".join(sample.references), "answer": sample.answer or ""}
     return texts.get(resolve_against(sample, against), "")
 
@@ -140,7 +140,7 @@ def _reason_of_useful(useful: Sequence[bool], against: AgainstText, question: st
 
 
 def context_recall(judge: JudgeLike, *, verifier: Verifier | None = None, name: str = "context_recall") -> Metric:
-    """Score how much of the references' content was retrieved.
+    """Score the share of the references' statements that the contexts support.
 
     Args:
         judge: called once for each reference, to extract statements, and once to verify all of them; not called if the
@@ -179,7 +179,7 @@ _MAX_LISTED = 10
 
 
 def context_relevance(judge: JudgeLike, *, name: str = "context_relevance") -> Metric:
-    """Score the share of retrieved sentences that the question needs.
+    """Score the share of the retrieved sentences that are needed to answer the question.
 
     Args:
         judge: called once per sample; not called if the contexts are blank.
@@ -202,7 +202,7 @@ def context_relevance(judge: JudgeLike, *, name: str = "context_relevance") -> M
 
 
 def needed_share(state: State) -> Value:
-    """Return the share of the context sentences that are needed."""
+    """Return the share of the context sentences that the question needs."""
     findings: list[Finding] = state["context_sentences"]
     sentences = [finding for finding in findings if finding.kind == "sentence"]
     question = state["sample"].language_text
@@ -222,19 +222,19 @@ _MAX_QUOTED_ENTITIES = 5
 
 
 def context_entity_recall(judge: JudgeLike, *, name: str = "context_entity_recall") -> Metric:
-    """Score the share of the references' entities that were retrieved.
+    """Score the share of the references' entities that the contexts name.
 
-    Entities are names, places, organisations, dates, amounts and technical terms; those of several references count
+    Entities are names, places, organisations, dates, amounts and technical terms. The entities of all references count
     together, each once.
 
     Args:
-        judge: called once for each reference, to extract entities, and once to find all of them in the contexts; not
-            called for the latter if the contexts are blank.
+        judge: called once for each reference, to extract entities, and once to find all entities in the contexts. The
+            last call is omitted if the contexts are blank.
         name: key of the score.
 
     Returns:
         A metric that reads `question`, `references` and `contexts`; 0 if the references name entities and nothing was
-        retrieved, unscored if they name none. Findings of the kind "entity" have the verdict "found", with the
+        retrieved, unscored if they name no entity. Findings of the kind "entity" have the verdict "found", with the
         sentences that name the entity, or "not found".
     """
     return Metric(

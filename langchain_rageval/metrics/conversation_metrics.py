@@ -1,8 +1,8 @@
-"""Conversation metrics: whether the assistant contradicts itself, keeps to what the user said, and meets their needs.
+"""Conversation metrics: whether the assistant contradicts itself, respects what the user said, and meets their needs.
 
-Each is from 0 to 1, higher is better. They look at a whole conversation, where other metrics judge one answer. Own
-definitions; DeepEval asks about retention and resolution under the names of knowledge retention and conversation
-completeness.
+Each score is from 0 to 1, higher is better. The metrics judge a whole conversation, where other metrics judge one
+answer. The definitions are our own. DeepEval has similar metrics: knowledge retention (here retention) and conversation
+completeness (here resolution).
 """
 
 from __future__ import annotations
@@ -32,26 +32,27 @@ _READS = {"question", "answer", "history"}
 def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Suite:
     """Score a conversation as a whole: the history, the question and the answer of a sample.
 
-    - `conversation_consistency`: share of the assistant's statements that no statement of another of its turns
-      contradicts. A correction that says so is no contradiction.
-    - `conversation_retention`: share of the facts stated by the user that the assistant keeps to, neither asking
-      for them again nor ignoring them.
-    - `conversation_resolution`: share of the user's needs that are met by the end, without those that were withdrawn.
+    - `conversation_consistency`: share of the assistant's statements that no statement in another turn of the assistant
+      contradicts. An explicit correction is no contradiction.
+    - `conversation_retention`: share of the facts stated by the user that the assistant respects: it neither asks for
+      them again nor ignores them.
+    - `conversation_resolution`: share of the user's needs that are met by the end, without needs that were withdrawn.
 
-    Score the last sample of each conversation. `load_samples` reads it, `samples_of(conversation)[-1]` is it, and
-    `last_turns` of `langchain_rageval.data.conversations` selects it from the samples of many conversations.
+    Score only the last sample of each conversation, which contains the whole conversation.
+    `samples_of(conversation)[-1]` is this sample, and `load_samples` reads it. `last_turns` of
+    `langchain_rageval.data.conversations` selects the last samples from the samples of many conversations.
 
     Args:
         judge: called up to four times per sample: to list what the turns say, which the three metrics share, and once
-            for each metric. More often for several votes, for each further `max_statements` facts or needs, and for
-            each part of a conversation that is longer than `max_context_tokens`.
+            for each metric. More calls are made for several votes, for each further `max_statements` facts or needs,
+            and for each part of a conversation that is longer than `max_context_tokens`.
         name: prefix of the names of the scores.
 
     Returns:
         A suite of three metrics that read `question`, `answer` and `history`. Findings of the kind "turn" hold the
-        statements, facts or needs; each cites the number of its turn, then of the turns that decide. Turns are the
-        messages of both sides, numbered from 1. Unscored without history, and without statements in two turns, facts
-        or needs.
+        statements, facts or needs. Each cites the number of its turn, then the numbers of the turns that decide. Turns
+        are the messages of both sides, numbered from 1. Without history all three are unscored. Consistency needs
+        statements in two turns, retention a fact and resolution a need; otherwise they are unscored.
     """
 
     def part(kind: str, check: JudgeStep, value: Callable[[State], Value], under: str, labels: Sequence[str]) -> Metric:
@@ -82,14 +83,14 @@ def consistent_share(state: State) -> Value:
 
 
 def kept_share(state: State) -> Value:
-    """Return the share of the facts of the user that the assistant keeps to, without those that no turn touches."""
+    """Return the share of the user's facts that the assistant respects; facts that no turn concerns do not count."""
     findings: Sequence[Finding] = state["fact_verdicts"]
     without = None if _counted(findings) else NOTHING_TOUCHED if _items(findings) else NO_USER_FACTS
     return _share(state["sample"], findings, check_turns.KEPT, "retention", without)
 
 
 def met_share(state: State) -> Value:
-    """Return the share of the user's needs that are met, without those that the user withdrew."""
+    """Return the share of the user's needs that are met. Needs that the user withdrew do not count."""
     findings: Sequence[Finding] = state["need_verdicts"]
     return _share(state["sample"], findings, check_turns.MET, "resolution", None if _counted(findings) else NO_NEEDS)
 

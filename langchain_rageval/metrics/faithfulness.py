@@ -24,15 +24,16 @@ from langchain_rageval.steps.verify_statements import Verifier, verify_statement
 def faithfulness(
     judge: JudgeLike, *, verifier: Verifier | None = None, expected: bool = False, name: str = "faithfulness"
 ) -> Metric:
-    """Score how far the contexts support the answer.
+    """Score the share of the answer's statements that the contexts support.
 
     Args:
         judge: called twice per sample, to extract statements and to verify them; once if `contexts` is empty, not at
             all if the answer is blank.
         verifier: a cross-encoder for natural language inference, or `NliVerifier(...)`, that verifies the statements in
             place of the judge.
-        expected: score the expected share of supported statements, from the probabilities of the verdicts, which are
-            then requested from the judge; a verdict without probabilities counts as certain.
+        expected: True to score the expected share of supported statements, from the probabilities of the judge's
+            verdicts. The probabilities are then requested from the judge; a verdict without probabilities counts as
+            certain.
         name: key of the score.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The decorator `metric`: makes a metric of a plain function of a sample."""
+"""The decorator `metric`, which turns a plain function of a sample into a metric."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def metric(
     range: tuple[float, float] = (0.0, 1.0),
     version: str | None = None,
 ) -> Metric | Callable[[_Function], Metric]:
-    """Make a metric of a function from a sample to a bool, a number, a Value, or None if the sample is unscored.
+    """Make a metric from a function of a sample that returns a bool, a number, a Value, or None for unscored.
 
         @metric(reads={"answer"}, aspect="style")
         def short_enough(sample):
             return len(sample.answer) <= 300
 
-    The function may be async. `invoke` and `evaluate` run an async function on a new event loop for each sample, so it
-    should not use a client that is bound to another loop; `ainvoke` and `aevaluate` await it on the caller's loop and
-    run a sync function in a thread. A dry run, as for `plan`, does not call the function.
+    The function may be async. `invoke` and `evaluate` run an async function on a new event loop for each sample, so the
+    function should not use a client that is bound to another loop. `ainvoke` and `aevaluate` await it on the caller's
+    loop and run a sync function in a thread. A dry run, as for `plan`, does not call the function.
 
     Args:
         function: the function; None in the form `@metric(reads=...)`.
@@ -100,9 +100,10 @@ def metric(
 
 
 class SampleFunction:
-    """Function of a sample, as the reducer that reads its result from the state.
+    """Reducer of a metric that was made from a function of a sample.
 
-    It can be pickled although the name of the function in its module is now that of the metric.
+    It returns the result of the function, which a stage has put into the state. It can be pickled, although the
+    function's name in its module now refers to the metric.
 
     Raises:
         ConfigError: if the function does not take one argument.
@@ -122,7 +123,7 @@ class SampleFunction:
 
     @property
     def name(self) -> str:
-        """Name of the function; of a partial or another object, of its function or class."""
+        """Name of the function. For a `partial` or another object, the name of its function or class."""
         function = self.function
         while isinstance(function, partial):
             function = function.func
@@ -163,7 +164,7 @@ class SampleFunction:
 
 
 class CallFunction(Stage[State]):
-    """Stage that adds the result of a function of the sample. The function belongs to what counts, not what finds."""
+    """Stage that calls a function of the sample and adds the result to the state."""
 
     function: SampleFunction
 
@@ -174,7 +175,7 @@ class CallFunction(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """The kind of the stage; the metric's reducer describes the function."""
+        """The kind of this stage. The function itself is identified by the metric's reducer."""
         return {"step": "function of the sample"}
 
 

@@ -1,4 +1,4 @@
-"""Graders: where the relevance grades of ranking metrics come from: labels, ids, models or spans of text."""
+"""Graders: they set the relevance grades for ranking metrics, from labels, ids, models or spans of text."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from langchain_rageval.text.words import common_share
 
 
 class Grader(Stage[State]):
-    """Base class of graders: adds `grades` to the state, a finding of the kind "context" for each retrieved chunk.
+    """Base class of graders: stages that add `grades`, a finding of the kind "context" for each retrieved chunk.
 
-    Findings are in retrieval order; the verdict is the grade, higher for a more relevant chunk. Other findings, such as
-    the agreement of votes, follow. For your own grader, subclass this and define `instrument` and `grade`, a generator
-    that yields its requests and returns the findings.
+    Findings are in retrieval order; the verdict is the grade, higher for a more relevant chunk. Findings of other
+    kinds, such as the agreement of votes, follow. To write your own grader, subclass this and define `instrument` and
+    `grade`. `grade` is a generator that yields its requests and returns the findings.
     """
 
     reads: frozenset[str] = frozenset({"question", "contexts"})
@@ -52,27 +52,27 @@ class Grader(Stage[State]):
         """Return a finding with the grade of each chunk; yield a request for each model call that is needed."""
 
     def judged_grades(self, sample: Sample) -> list[float] | None:
-        """Return the grades of all judged documents, retrieved or not; None if those not retrieved are unknown."""
+        """Return the grades of all judged documents, retrieved or not; None if only retrieved ones are known."""
         return None
 
     def known_grades(
         self, sample: Sample, order: Sequence[Finding], threshold: float
     ) -> tuple[list[float], list[float]]:
-        """Return two lists of grades, for measures that compare the chunks with all relevant ones.
+        """Return the grades of the chunks and of all judged chunks, for measures that need all relevant chunks.
 
         Args:
             sample: the sample.
-            order: findings of the chunks, in the order of the list.
+            order: findings of the chunks, in the order of the ranked list.
             threshold: lowest grade of a relevant chunk.
 
         Returns:
-            The grades of the chunks in that order, and those of all judged chunks, in any order.
+            The grades of the chunks in the order of `order`, and the grades of all judged chunks, in any order.
         """
         grades, judged = [float(finding.verdict) for finding in order], self.judged_grades(sample)
         return grades, grades if judged is None else judged
 
     def could_have_made(self, finding: Finding) -> bool:
-        """Return True if a stored finding may be the result of this grader."""
+        """Return True if this grader may have produced a stored finding."""
         return not self.meaning or finding.reason == self.meaning
 
     def work(self, state: State) -> Operation[State]:
@@ -88,7 +88,7 @@ def _worded_findings(sample: Sample, grades: Iterable[float], meaning: str) -> l
 
 
 def grade_findings(texts: Sequence[str], grades: Sequence[float], meaning: str) -> list[Finding]:
-    """Return the findings of chunks in retrieval order; `meaning` is their reason."""
+    """Return a finding for each chunk in retrieval order, with `meaning` as its reason."""
     return [
         Finding(kind="context", number=number, text=text, verdict=format_grade(grade), reason=meaning)
         for number, (text, grade) in enumerate(zip(texts, grades, strict=True), 1)
@@ -101,10 +101,10 @@ def format_grade(grade: float) -> str:
 
 
 class LabelGrader(Grader):
-    """Grader by the labels of `Sample.relevance`. Build one with `label_grader()`."""
+    """Grader that uses the labels in `Sample.relevance`. Build one with `label_grader()`."""
 
     def judged_grades(self, sample: Sample) -> list[float]:
-        """Return all labels of the sample, also of chunks that were not retrieved."""
+        """Return all labels of the sample, including the labels of chunks that were not retrieved."""
         return list(self.labels(sample).values())
 
     def labels(self, sample: Sample) -> Mapping[str, float]:
@@ -117,7 +117,7 @@ class LabelGrader(Grader):
         return {"step": self.get_name()}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Look up the label of each id; an id without a label and a repeated id get 0.
+        """Return the label of each retrieved chunk; a chunk without a label, or with a repeated id, gets 0.
 
         Raises:
             SampleError: if there are more or fewer contexts than ids.
@@ -139,15 +139,15 @@ def label_grader() -> Grader:
     """Grade each chunk by its human label in `Sample.relevance`, a mapping of context id to grade.
 
     Returns:
-        A grader that reads `context_ids` and `relevance`. A chunk without a label or with a repeated id gets 0;
-        negative grades have no gain. Labelled documents that were not retrieved count in the ideal order and in the
+        A grader that reads `context_ids` and `relevance`. A chunk without a label or with a repeated id gets 0. A
+        negative grade has no gain. Labelled documents that were not retrieved count in the ideal order and in the
         number of relevant documents.
     """
     return LabelGrader(name="read_labels", reads=frozenset({"context_ids", "relevance"}), meaning="label")
 
 
 class IdGrader(LabelGrader):
-    """Grader by `Sample.reference_context_ids`. Build one with `id_grader()`."""
+    """Grader that uses `Sample.reference_context_ids`. Build one with `id_grader()`."""
 
     grade_range: tuple[float, float] = (0.0, 1.0)
 
@@ -160,14 +160,15 @@ def id_grader() -> Grader:
     """Grade a chunk 1 if its id is among `Sample.reference_context_ids`, else 0.
 
     Returns:
-        A grader that reads `context_ids` and `reference_context_ids`, the default of the ranking metrics. A repeated id
-        gets 0 from its second occurrence on. If `reference_context_ids` is empty, the metrics are unscored.
+        A grader that reads `context_ids` and `reference_context_ids`. It is the default grader of the ranking metrics.
+        A repeated id gets 0 from its second occurrence on. If `reference_context_ids` is empty, the metrics are
+        unscored.
     """
     return IdGrader(name="compare_ids", reads=frozenset({"context_ids", "reference_context_ids"}), meaning="id")
 
 
 class SimilarityGrader(Grader):
-    """Grader by a similarity from 0 to 1; a blank chunk gets 0 without a call."""
+    """Grader by the similarity to the question, from 0 to 1; a blank chunk gets 0 without a call."""
 
     stage: Stage[State]
     grade_range: tuple[float, float] = (0.0, 1.0)
@@ -189,16 +190,17 @@ class SimilarityGrader(Grader):
 
 
 def embedding_grader(embeddings: Embeddings) -> Grader:
-    """Grade each chunk by the cosine of its embedding with the question's, from 0 to 1.
+    """Grade each chunk by the cosine of its embedding with the question's embedding, from 0 to 1.
 
-    The grades are not independent if the retriever searched by the same embeddings: its order is then the best one.
+    If the retriever searched by the same embeddings, the grades are not independent: the retriever's order is then
+    always the best order.
 
     Args:
         embeddings: embeds the question and the chunks by `embed_documents`. Negative cosines count as 0.
 
     Returns:
-        A grader that reads `question` and `contexts`. The cosine of a relevant chunk depends on the model; metrics of
-        binary relevance use 0.5 unless they get a `threshold`.
+        A grader that reads `question` and `contexts`. The typical cosine of a relevant chunk depends on the model.
+        Metrics of binary relevance use a threshold of 0.5 unless they get a `threshold`.
 
     Raises:
         ConfigError: if `embeddings` is not a LangChain Embeddings object.
@@ -210,7 +212,7 @@ def embedding_grader(embeddings: Embeddings) -> Grader:
 
 
 def question_and_chunks(state: State) -> tuple[str, Sequence[str]]:
-    """Return the question and the chunks that are not blank."""
+    """Return the question, and the chunks that are not blank."""
     sample: Sample = state["sample"]
     return sample.question, [text for text in sample.contexts or [] if text.strip()]
 
@@ -219,7 +221,7 @@ CrossEncoderGrades = Literal["rank", "rank_from_0", "sigmoid"]
 
 
 class RankGrader(Grader):
-    """Grader by the rank of a cross-encoder's score: `first` for the lowest score, one more for each higher score."""
+    """Grader by ranks of cross-encoder scores: the lowest score gets `first`, each higher score one more."""
 
     cross_encoder: Any
     first: int
@@ -240,7 +242,7 @@ class RankGrader(Grader):
         }
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Rank the chunks by the cross-encoder's score of the question and each chunk; a blank chunk gets 0."""
+        """Rank the chunks by the cross-encoder's score of (question, chunk); a blank chunk gets 0."""
         question, chunks = question_and_chunks({"sample": sample})
         scores = yield from rate_texts(self.cross_encoder, question, chunks)
         ranks = {score: rank for rank, score in enumerate(sorted(set(scores)), self.first)}
@@ -250,16 +252,16 @@ class RankGrader(Grader):
 def cross_encoder_grader(ce: BaseCrossEncoder, grades: CrossEncoderGrades = "rank") -> Grader:
     """Grade each chunk by a cross-encoder.
 
-    Its raw scores are logits of an unknown scale and cannot serve as grades.
+    The raw scores of a cross-encoder are logits of an unknown scale and cannot serve as grades.
 
     Args:
         ce: cross-encoder of (question, chunk) pairs; a score that is not finite is a failure.
-        grades: "rank" is 1 for the lowest score and one more for each higher one, up to k for k different scores; equal
-            scores get equal grades. "rank_from_0" is one less, from 0 to k - 1, as in articles that use the rank itself
-            as relevance; the chunk ranked last then has no gain, and a single chunk has an NDCG of 0, however relevant.
-            Therefore "rank" is the default: 0 means "not relevant", which a rank cannot show. Metrics of binary
-            relevance need a `threshold` for either. "sigmoid" maps logits to 0..1; a chunk is relevant from 0.5 on, or
-            from the metric's `threshold`.
+        grades: "rank" is 1 for the lowest score and one more for each higher score, up to k for k different scores;
+            equal scores get equal grades. "rank_from_0" is one less, from 0 to k - 1, as in articles that use the rank
+            itself as relevance. With it, the chunk ranked last has no gain, and a single chunk has an NDCG of 0 even if
+            it is relevant: 0 means "not relevant", which a rank cannot show. Therefore "rank" is the default. With
+            both, metrics of binary relevance need a `threshold`. "sigmoid" maps logits to 0..1; a chunk is relevant
+            from 0.5 on, or from the metric's `threshold`.
 
     Returns:
         A grader that reads `question` and `contexts`; a blank chunk gets 0 without a call.
@@ -299,7 +301,7 @@ class SpanGrader(Grader):
         return {"step": self.get_name()}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Measure the largest overlap of each chunk with a source passage."""
+        """Return the largest overlap of each chunk with any source passage."""
         grades = [max(overlaps, default=0.0) for overlaps in _overlaps(sample)]
         return grade_findings(sample.contexts or [], grades, self.meaning)
         yield  # a generator without requests
@@ -307,10 +309,11 @@ class SpanGrader(Grader):
     def known_grades(
         self, sample: Sample, order: Sequence[Finding], threshold: float
     ) -> tuple[list[float], list[float]]:
-        """Return the grades of the chunks, and the grades of all judged chunks; each source passage counts once.
+        """Return the grades of the chunks and of all judged chunks; each source passage counts once.
 
-        If an earlier chunk holds the same passage, a chunk gets 0 in the first list. A passage that no chunk holds adds
-        a grade of 1 to the second list. If one chunk holds several passages, they count as one passage.
+        If an earlier chunk contains the same passage, a chunk gets 0 in the first list. A passage that no chunk
+        contains adds a grade of 1 to the second list. If one chunk contains several passages, they count as one
+        passage.
         """
         least = threshold if threshold >= _LEAST_SHARE else self.threshold or 0.0
         overlaps = _overlaps(sample)
@@ -331,23 +334,24 @@ class SpanGrader(Grader):
         return firsts, [*best.values(), *others]
 
     def judged_grades(self, sample: Sample) -> list[float]:
-        """Return a grade of 1 for each source passage; empty if no passage answers the question."""
+        """Return a grade of 1 for each source passage; an empty list if there is no source passage."""
         return [1.0] * len(sample.reference_contexts or [])
 
 
 def span_grader() -> Grader:
     """Grade a chunk by its overlap with the source passages of the answer, `Sample.reference_contexts`.
 
-    Ids are not compared, so it fits any splitter, chunk size and vector store. A chunk with a known place in its
-    document (`source` and `start_index` in its metadata, as `add_start_index=True` of a splitter writes them) is
-    compared by offsets with the spans of the test set; every chunk is also looked for by its text, without regard to
-    white space and letter case. Texts of one pattern, such as the sheets of two products, have nothing in common.
+    Ids are not compared, so the grader works with any splitter, chunk size and vector store. Some chunks have a known
+    place in their document: `source` and `start_index` in the metadata, as a splitter with `add_start_index=True`
+    writes them. These chunks are compared by offsets with the spans of the test set. Every chunk is also searched for
+    by its text, ignoring white space and letter case. Similar texts, such as the data sheets of two products, do not
+    overlap.
 
     Returns:
-        A grader that reads `contexts` and `reference_contexts`. A grade is the share, from 0 to 1, of the shorter of
-        chunk and passage that both have in common; a chunk is relevant from 0.5 on. In recall, NDCG and MAP each
-        passage counts once, however many chunks hold parts of it. If `reference_contexts` is empty, as for an
-        unanswerable question, the metrics are unscored.
+        A grader that reads `contexts` and `reference_contexts`. A grade, from 0 to 1, is the length of the overlap
+        divided by the length of the shorter text, chunk or passage. A chunk is relevant from 0.5 on. In recall, NDCG
+        and MAP each passage counts once, however many chunks contain parts of it. If `reference_contexts` is empty, as
+        for an unanswerable question, the metrics are unscored.
     """
     reads = frozenset({"contexts", "reference_contexts", "metadata"})
     return SpanGrader(name="compare_spans", reads=reads, threshold=0.5, meaning="overlap with a source passage")
@@ -394,7 +398,7 @@ def _shared_offsets(one: Any, other: Any) -> float:
 
 
 class LlmGrader(Grader):
-    """Grader by a judge, with whole grades on a scale and reasons. Build one with `llm_grader(...)`."""
+    """Grader that asks a judge for whole grades on a scale, with reasons. Build one with `llm_grader(...)`."""
 
     step: JudgeStep
     highest: float
@@ -405,7 +409,7 @@ class LlmGrader(Grader):
         return self.step.judges
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy of the grader whose judge finds out anew what its endpoint can do."""
+        """Return a copy of the grader whose judge detects again which features its endpoint supports."""
         return self.model_copy(update={"step": self.step.with_fresh_capabilities()})
 
     def judged_by(self, judge: Judge) -> LlmGrader:
@@ -431,18 +435,18 @@ class LlmGrader(Grader):
 def llm_grader(judge: JudgeLike, scale: tuple[int, int] = (0, 4), pointwise: bool = False) -> Grader:
     """Grade each chunk by a judge; no labels are needed.
 
-    The judge reads the chunks in the order of a hash of their content, independent of the retriever's order, and grades
-    each on an absolute scale, so that several may get the same grade.
+    The judge reads the chunks in the order of a hash of their content, which does not depend on the retriever's order.
+    It grades each chunk on an absolute scale, so several chunks may get the same grade.
 
     Args:
-        judge: called once per sample, for all chunks; not called if they are blank. With `draws`, or as a jury, the
-            median grade counts.
-        scale: lowest and highest grade, whole numbers. The lowest has no gain, whatever its number; a chunk is relevant
-            from the next grade on.
-        pointwise: True to grade each chunk in a separate call, so that its grade does not depend on the others.
+        judge: called once per sample, for all chunks; not called if all chunks are blank. With `draws`, or as a jury,
+            the median grade counts.
+        scale: lowest and highest grade, whole numbers. The lowest grade has no gain, whatever its number; a chunk is
+            relevant from the next grade on.
+        pointwise: True to grade each chunk in a separate call, so that its grade does not depend on the other chunks.
 
     Returns:
-        A grader that reads `question` and `contexts`. Chunks that were not retrieved are unknown to it.
+        A grader that reads `question` and `contexts`. It does not grade chunks that were not retrieved.
 
     Raises:
         ConfigError: if `scale` or `pointwise` is invalid.

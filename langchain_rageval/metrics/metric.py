@@ -1,4 +1,4 @@
-"""Metric: a Runnable from a sample to a score that is also a LangSmith evaluator."""
+"""Metric: a Runnable from a sample to a score. It is also a LangSmith evaluator."""
 
 from __future__ import annotations
 
@@ -45,32 +45,33 @@ _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
 
 
 class Metric(Traced[Any, Score], Adapters):
-    """Runnable that scores a sample: the judge's steps state facts, a pure function computes the number.
+    """Runnable that scores a sample: the judge's steps state facts, and a pure function computes the number.
 
-    `invoke`, `batch` and the other Runnable methods take a Sample, or anything that `Sample.parse` reads. They raise
-    SampleError before any call if it lacks a field that the metric reads, and JudgeOutputError, or the error of the
-    model's client, if the judge fails. An error of the client is raised unchanged, so its message may repeat a key that
-    the server sent back; errors of this package, and failures in scores, reports and logs, are without secrets. The
-    adapters to LangSmith, openevals and LangGraph record a failure instead.
+    `invoke`, `batch` and the other Runnable methods take a Sample, or any input that `Sample.parse` accepts. If the
+    sample lacks a field that the metric reads, they raise SampleError before any call. If the judge fails, they raise
+    JudgeOutputError or the error of the model's client. An error of the client is raised unchanged, so its message may
+    contain a key that the server repeated. Errors of this package, and failures in scores, reports and logs, contain no
+    secrets. The adapters to LangSmith, openevals and LangGraph record a failure instead of an exception.
 
     Args:
         name: key of the score.
         aspect: aspect of the sample that is scored: "context", "answer", "grounding", "ranking" or any other word.
         reads: fields that a sample must have.
-        steps: Runnable from state to state, usually `Step | Step`.
+        steps: Runnable from state to state, usually `Step | Step`. The state is a mapping of the sample and all
+            results.
         reduce: pure function from the last state to a Value.
         direction: whether "higher" or "lower" is better.
-        options: further options of the builder; part of the instrument.
+        options: further options of the function that builds the metric; part of `instrument`.
         version: identifies `reduce`, instead of its code; change it when `reduce` changes.
         state_from_findings: function of a sample and an earlier score of it. Returns the state that `reduce` reads, or
             None if the score's findings are not sufficient. If omitted, `Report.rescore` uses the answers of the user's
             steps, which a score keeps.
-        range: lowest and highest possible value; -inf or inf if there is none. A value outside it is an error, not a
-            score. It cannot change a value, so it is not part of the instrument.
+        range: lowest and highest possible value; -inf or inf if there is none. A value outside the range is an error,
+            not a score. The range cannot change a value, so it is not part of `instrument`.
 
     Raises:
         ConfigError: if the name is empty, `reads` contains a name that is not a field of Sample, or any other option is
-            invalid; when scoring, if `reduce` gives a value that is outside the range, infinite or NaN.
+            invalid; when scoring, if `reduce` returns a value that is outside the range, infinite or NaN.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
@@ -160,7 +161,7 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def judges(self) -> list[Judge]:
-        """Judges of the steps, in order."""
+        """Judges of the steps, in step order."""
         return [judge for stage in stages_of(self) for judge in stage.judges]
 
     @property
@@ -170,35 +171,37 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def instrument(self) -> str:
-        """Hashes of the configuration that affects the scores: of the part that finds facts and of the counting part.
+        """Hashes of the configuration that affects the scores, as "<found_by>.<counted_by>".
 
-        The form is "<found_by>.<counted_by>", each of 16 hexadecimal digits, or "unknown" if that part cannot be
-        identified. It identifies the metric in reports and journals.
+        `found_by` is the hash of the steps that find facts; `counted_by` is the hash of the part that computes the
+        value. Each has 16 hexadecimal digits, or is "unknown" if the part cannot be identified. Reports and journals
+        identify the metric by these hashes.
         """
         return self._provenance.digests
 
     @property
     def provenance(self) -> Instrument:
-        """The instrument as readable data, and why a part of it is unknown."""
+        """Configuration behind `instrument` as data, and the cause of an "unknown" part."""
         return self._provenance
 
     def update_provenance(self) -> None:
-        """Describe the configuration again, as when an evaluation begins: models, functions and data may have changed.
+        """Describe the configuration again, because models, functions and data may have changed since the last time.
 
-        The judges are described again if `update_instrument` was called on them.
+        An evaluation calls this at its start. The judges are described again only if `update_instrument` was called on
+        them.
         """
         self._provenance = self._described()
 
     @property
     def can_be_judged_by_another(self) -> bool:
-        """True if `judged_by` can put another judge in place of all judges and verifiers of the steps."""
+        """True if `judged_by` can replace all judges and verifiers of the steps by another judge."""
         return can_be_rejudged(stages_of(self))
 
     def judged_by(self, judge: JudgeLike) -> Metric:
-        """Return this metric with all of its judges, and a verifier, replaced by one judge.
+        """Return a copy of this metric in which one judge replaces all judges and a verifier.
 
-        Embeddings, prompts of the steps and all options stay; the prompt set and the language are those of the judge.
-        If the judges of this metric request probabilities, so does the other one.
+        The copy keeps the embeddings, the prompts of the steps and all options. The prompt set and the language are
+        those of the new judge. If the judges of this metric request probabilities, the new judge requests them too.
 
         Raises:
             ConfigError: if no step asks a judge that can be replaced.
@@ -214,9 +217,9 @@ class Metric(Traced[Any, Score], Adapters):
         return judged
 
     def optional(self) -> Metric:
-        """Return a copy of the metric that leaves samples without a field unscored, where this one raises an error.
+        """Return a copy of the metric that leaves a sample without a required field unscored, instead of an error.
 
-        The metrics of presets are such. The instrument is the same.
+        The metrics of presets are optional. The copy has the same `instrument`.
         """
         optional = self.model_copy()
         optional._is_optional = True
@@ -224,11 +227,11 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def is_optional(self) -> bool:
-        """True if a sample that lacks a field is unscored instead of an error; see `optional`."""
+        """True if a sample without a required field is unscored instead of an error; see `optional`."""
         return self._is_optional
 
     def read(self, input: Any) -> Sample:
-        """Return the sample in an `input`, checked to have all fields that this metric reads.
+        """Return the sample in an `input`, after a check that it has all fields that this metric reads.
 
         Raises:
             SampleError: if the input is not a sample, or lacks a field.
@@ -248,14 +251,14 @@ class Metric(Traced[Any, Score], Adapters):
         return [] if self._is_optional else self.missing_fields(sample)
 
     def missing_fields(self, sample: Sample) -> list[str]:
-        """Return the fields that this metric reads and a sample lacks, sorted."""
+        """Return the fields that this metric reads and the sample does not have, sorted."""
         return sorted(field for field in self.reads if _is_missing(sample, field))
 
     def rescore(self, sample: Sample, score: Score) -> Score | None:
-        """Compute the score from the findings of an earlier score, without a call.
+        """Compute the score from the findings of an earlier score, without a call of a model.
 
-        The earlier usage and the part of the instrument that found the facts are kept. A metric that is a function of
-        the sample is called again.
+        The new score keeps the usage of the earlier score and its `found_by` hash. If the metric is a function of the
+        sample, the function is called again.
 
         Args:
             sample: has all fields that this metric reads.
@@ -292,12 +295,12 @@ class Metric(Traced[Any, Score], Adapters):
         return (self.steps | reducer).get_graph(config)
 
     def require(self, threshold: float, *, missing: OnMissing = "raise") -> Runnable[Any, Any]:
-        """Return a Runnable that passes its input on if the score reaches the threshold, else raises BelowThreshold.
+        """Return a Runnable that returns its input if the score reaches the threshold, else raises BelowThreshold.
 
         Args:
-            threshold: lowest value that passes, or the highest if lower is better.
-            missing: whether an input without a value, unscored or failed, raises BelowThreshold ("raise") or passes
-                ("pass").
+            threshold: lowest value that passes; if lower is better, the highest value that passes.
+            missing: treatment of an input whose score has no value (unscored or failed): "raise" raises BelowThreshold,
+                "pass" returns the input.
 
         Raises:
             ConfigError: if an option is invalid.
@@ -314,10 +317,10 @@ class Metric(Traced[Any, Score], Adapters):
         """Return a Runnable that runs `then` on its input if the score reaches the threshold, else `otherwise`.
 
         Args:
-            threshold: lowest value that goes to `then`, or the highest if lower is better.
+            threshold: lowest value that goes to `then`; if lower is better, the highest value.
             then: Runnable or function of the original input.
             otherwise: Runnable or function of the original input.
-            missing: whether an input without a value raises BelowThreshold ("raise") or goes to `then` ("pass").
+            missing: treatment of an input whose score has no value: "raise" raises BelowThreshold, "pass" runs `then`.
 
         Raises:
             ConfigError: if an option is invalid.

@@ -1,4 +1,4 @@
-"""Ranking metrics: measures of the first k retrieved chunks by their relevance grades."""
+"""Ranking metrics: measures of the first k retrieved chunks, computed from their relevance grades."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RankedList:
 
     Attributes:
         grades: grades of the chunks, in the order of the list.
-        firsts: the same, but the lowest grade for a chunk that holds only what chunks before it hold.
+        firsts: like `grades`, but a chunk that only repeats passages of earlier chunks has the lowest grade.
         judged: grades of all chunks that were judged, in any order.
         complete: True if `judged` includes chunks that were not retrieved.
         lowest: grade of a chunk that is not relevant at all.
@@ -96,14 +96,14 @@ def ranking_metric(
         kind: name of the measure, such as "ndcg".
         k: number of leading chunks that count.
         grader: grades the chunks; None for `id_grader()`.
-        measure: function from the graded list to the number.
-        basis: reference point that the reason states.
-        threshold: lowest grade of a relevant chunk, None for the grader's; used if `basis` is "relevant" or
+        measure: function from the ranked list of grades to the value.
+        basis: what the reason compares with: "ideal" order, "relevant" chunks, "threshold" or "none".
+        threshold: lowest grade of a relevant chunk, None for the grader's threshold; used if `basis` is "relevant" or
             "threshold".
         name: key of the score, by default such as "ndcg@5", or "retrieved_ndcg@5".
         of: list that is measured, "contexts" or "retrieved".
-        options: further options that could change the number.
-        range: lowest and highest possible number.
+        options: further options that could change the value.
+        range: lowest and highest possible value.
 
     Raises:
         ConfigError: if an option is out of range, or required and missing.
@@ -134,7 +134,7 @@ def ranking_metric(
 
 
 def retrieved_view(sample: Sample) -> Sample:
-    """Return a sample with what the retrievers returned in the place of its contexts, if that differs."""
+    """Return a copy of a sample with `retrieved` in place of `contexts`; the sample itself if `retrieved` is unset."""
     if sample.retrieved is None and sample.retrieved_ids is None:
         return sample
     metadata = {name: value for name, value in sample.metadata.items() if name not in CONTEXT_NOTES}
@@ -181,7 +181,7 @@ def ndcg_of(ranked: RankedList, *, gain: Gain) -> float:
 
 
 def build_ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, k: int, threshold: float) -> RankedList:
-    """Return the ranked list of grades of a sample, with the grades of all chunks that the grader judged."""
+    """Return the grades of a sample's chunks as a ranked list, with the grades of all chunks that the grader judged."""
     grades = [float(finding.verdict) for finding in order]
     firsts, judged = grader.known_grades(sample, order, threshold)
     complete = grader.judged_grades(sample) is not None
@@ -189,12 +189,12 @@ def build_ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, 
 
 
 def chunk_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Return those findings of a score that hold the grade of a chunk."""
+    """Return the findings that hold the grade of a chunk."""
     return [finding for finding in findings if finding.kind == "context"]
 
 
 def best_and_mean_findings(ranked: RankedList) -> list[Finding]:
-    """Return findings with the best and the mean grade of the first k chunks; the lowest grade if there are none."""
+    """Return findings with the best and the mean grade of the first k chunks; without chunks, the lowest grade."""
     first = ranked.first_grades or [ranked.lowest]
     numbers = {BEST_GRADE: max(first), MEAN_GRADE: sum(first) / len(first)}
     return [
@@ -217,7 +217,7 @@ def _state_from_findings(sample: Sample, score: Score, *, grader: Grader, of: Of
 
 
 def grades_from_findings(sample: Sample, score: Score, grader: Grader) -> list[Finding] | None:
-    """Return the findings of the grader in a score, in their order, or None if they are not of this grader."""
+    """Return the grader's findings in a score, in their order, or None if another grader made them."""
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
     chunks = chunk_findings(findings)
     if any(finding.kind not in ("context", "agreement") for finding in findings) or len(chunks) != _retrieved(sample):
@@ -226,7 +226,7 @@ def grades_from_findings(sample: Sample, score: Score, grader: Grader) -> list[F
 
 
 def lowest_gaining_grade(grader: Grader) -> float:
-    """Return the smallest number above the lowest grade, as the threshold of grades that have a gain."""
+    """Return the smallest number above the grader's lowest grade: the threshold of grades that have a gain."""
     return nextafter(grader.lowest, inf)
 
 
@@ -240,7 +240,7 @@ def resolve_grader(grader: Grader | None) -> Grader:
     """Return the grader, or `id_grader()` for None.
 
     Raises:
-        ConfigError: if it is not a grader.
+        ConfigError: if `grader` is not a grader.
     """
     if grader is None:
         return id_grader()
@@ -253,7 +253,7 @@ def resolve_grader(grader: Grader | None) -> Grader:
 
 
 def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
-    """Return the reason of a score: best and mean grade of the first k chunks, and which chunks the value refers to."""
+    """Return the reason of a score: best and mean grade of the first k chunks, and the chunks the value refers to."""
     first = ranked.first_grades
     shown: dict[str, Any] = {
         "best": max(first),
@@ -306,22 +306,23 @@ def ndcg_at(
 ) -> Metric:
     """Score the order of the first k chunks by NDCG.
 
-    With labels or ids, the best order is over all judged chunks; otherwise over the retrieved chunks only, and the
-    reason says so. NDCG measures the order alone: it is 1.0 for a single faintly relevant chunk, so read it together
-    with `mean_grade_at`; reason and findings hold the best and the mean grade.
+    With labels or ids, NDCG compares with the best order of all judged chunks. With other graders it compares with the
+    best order of the retrieved chunks only, and the reason says so. NDCG measures the order alone: it is 1.0 for a
+    single chunk of low relevance. Read it together with `mean_grade_at`; reason and findings hold the best and the mean
+    grade.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
         gain: "exp2" for a gain of 2^grade - 1; "linear" for the grade itself, as in trec_eval.
         name: key of the score; "ndcg@k", or "retrieved_ndcg@k", by default.
-        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
-            filtered. Where `Sample.retrieved` is None, both are the same.
+        of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
+            before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 if no chunk is relevant, without a call if nothing was
         retrieved. Findings are the chunks in retrieval order with their grades, then the best and the mean grade of the
-        first k. Unscored if labels or ids are given and name no relevant chunk.
+        first k. Unscored if the labels or ids of the sample name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -344,16 +345,16 @@ def mrr_at(
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
-            and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
+            cosines and sigmoids; required for ranks.
         name: key of the score; "mrr@k", or "retrieved_mrr@k", by default.
-        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
-            filtered. Where `Sample.retrieved` is None, both are the same.
+        of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
+            before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
-        are given and name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
+        ids of the sample name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -374,24 +375,24 @@ def map_at(
     name: str | None = None,
     of: Of = "contexts",
 ) -> Metric:
-    """Score average precision: the precisions at the ranks of relevant chunks, averaged over all relevant chunks.
+    """Score average precision: the sum of the precisions at the ranks of relevant chunks / number of relevant chunks.
 
-    Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
-    says so.
+    With labels or ids, all relevant chunks count. With other graders only the retrieved relevant chunks count, and the
+    reason says so.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
-            and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
+            cosines and sigmoids; required for ranks.
         name: key of the score; "map@k", or "retrieved_map@k", by default.
-        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
-            filtered. Where `Sample.retrieved` is None, both are the same.
+        of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
+            before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
-        are given and name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
+        ids of the sample name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -414,22 +415,22 @@ def recall_at(
 ) -> Metric:
     """Score the share of the relevant chunks that are among the first k.
 
-    Labels and ids give the number of all relevant chunks; other graders only that of the retrieved ones, and the reason
-    says so.
+    With labels or ids, all relevant chunks count. With other graders only the retrieved relevant chunks count, and the
+    reason says so.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
-            and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
+            cosines and sigmoids; required for ranks.
         name: key of the score; "recall@k", or "retrieved_recall@k", by default.
-        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
-            filtered. Where `Sample.retrieved` is None, both are the same.
+        of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
+            before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
-        are given and name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
+        ids of the sample name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -450,21 +451,21 @@ def precision_at(
     name: str | None = None,
     of: Of = "contexts",
 ) -> Metric:
-    """Score the number of relevant chunks among the first k, divided by k, also if fewer than k chunks were retrieved.
+    """Score the number of relevant chunks among the first k, divided by k, even if fewer than k were retrieved.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
-            and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
+            cosines and sigmoids; required for ranks.
         name: key of the score; "precision@k", or "retrieved_precision@k", by default.
-        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
-            filtered. Where `Sample.retrieved` is None, both are the same.
+        of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
+            before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
-        are given and name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
+        ids of the sample name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -492,16 +493,16 @@ def hit_rate_at(
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default one above the lowest for whole grades, 0.5 for cosines
-            and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
+            cosines and sigmoids; required for ranks.
         name: key of the score; "hit_rate@k", or "retrieved_hit_rate@k", by default.
-        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
-            filtered. Where `Sample.retrieved` is None, both are the same.
+        of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
+            before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if labels or ids
-        are given and name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
+        ids of the sample name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -517,19 +518,19 @@ def hit_rate_of(ranked: RankedList) -> float:
 def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = None, of: Of = "contexts") -> Metric:
     """Score the first k chunks by their mean grade.
 
-    It complements NDCG, which is 1.0 for a single faintly relevant chunk.
+    The mean grade complements NDCG, which is 1.0 for a single chunk of low relevance.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
         name: key of the score; "mean_grade@k", or "retrieved_mean_grade@k", by default.
-        of: "contexts" for what the model read, "retrieved" for what the retrievers returned before it was reranked or
-            filtered. Where `Sample.retrieved` is None, both are the same.
+        of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
+            before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
-        A metric that reads the fields of the grader; on the grader's scale, and 0 without a call if nothing was
-        retrieved. Findings are the chunks in retrieval order with their grades, then the best and the mean grade of the
-        first k. Unscored if labels or ids are given and name no relevant chunk.
+        A metric that reads the fields of the grader. Its value is on the grader's scale; it is 0 without a call if
+        nothing was retrieved. Findings are the chunks in retrieval order with their grades, then the best and the mean
+        grade of the first k. Unscored if the labels or ids of the sample name no relevant chunk.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -541,5 +542,5 @@ def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = No
 
 
 def mean_grade_of(ranked: RankedList) -> float:
-    """Return the mean of the first k grades, or of fewer if fewer chunks were retrieved."""
+    """Return the mean of the first k grades; if there are fewer grades, their mean."""
     return sum(ranked.first_grades) / len(ranked.first_grades)

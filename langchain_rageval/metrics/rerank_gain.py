@@ -1,6 +1,6 @@
-"""Rerank gain: the NDCG of a reranker's order minus that of the retriever's order.
+"""Rerank gain: the NDCG of a reranker's order minus the NDCG of the retriever's order.
 
-Both NDCG values use the same grades and are from 0 to 1, their difference from -1 to 1; higher is better. Source of
+Both NDCG values use the same grades and are from 0 to 1. Their difference is from -1 to 1; higher is better. Source of
 NDCG: Järvelin and Kekäläinen 2002, doi:10.1145/582415.582418.
 """
 
@@ -43,23 +43,24 @@ KEPT_COUNT = "kept"
 def rerank_gain(
     grader: Grader, reranker: Reranker, k: int = 5, *, gain: Gain = "exp2", name: str | None = None
 ) -> Suite:
-    """Score the retriever's order, the reranker's order, and their difference.
+    """Score the retriever's order and the reranker's order by NDCG, and the difference of the two scores.
 
-    Each chunk is graded once, and both orders are normalized by the same ideal order: of all judged chunks if there are
-    labels or ids, else of all retrieved chunks. A chunk that the reranker drops is missing from its order but stays in
-    the ideal one, so dropping a relevant chunk lowers the score.
+    Each chunk is graded once. Both orders are normalized by the same ideal order: of all judged chunks if there are
+    labels or ids, else of all retrieved chunks. A chunk that the reranker drops stays in the ideal order, so dropping a
+    relevant chunk lowers the score.
 
     Args:
-        grader: grades each chunk by relevance. Do not grade with the reranker itself: its order would be the best one.
-        reranker: a cross-encoder, or a document compressor such as a reranking service's.
+        grader: grades each chunk by relevance. Do not grade with the reranker itself: its order would always be the
+            best.
+        reranker: a cross-encoder, or a document compressor, for example of a reranking service.
         k: number of leading chunks that count.
         gain: "exp2" for a gain of 2^grade - 1; "linear" for the grade itself.
-        name: prefix of the three names, as in "mine_gain"; required for two rerankers in one run.
+        name: prefix of the names of the three scores, as in "mine_gain"; required for two rerankers in one run.
 
     Returns:
         A suite with the scores `{"retriever": Score, "reranker": Score, "gain": Score}` that reads `question`,
         `contexts` and the fields of the grader. Findings are the chunks with their grades and their numbers in
-        retrieval order; for "reranker" and "gain" they are in the reranker's order, dropped chunks last.
+        retrieval order. The findings of "reranker" and "gain" are in the reranker's order, dropped chunks last.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -87,7 +88,7 @@ def rerank_gain(
 
 
 def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
-    """Return the NDCG of the chunks that the reranker kept, in its order."""
+    """Return the NDCG of the chunks that the reranker kept, in the reranker's order."""
     sample: Sample = state["sample"]
     question, (kept, findings) = sample.language_text, _reordered(state)
     if grader.judged_grades(sample) == []:
@@ -103,7 +104,7 @@ def ndcg_of_the_reranker(state: State, *, grader: Grader, k: int, gain: Gain) ->
 
 
 def ndcg_gained(state: State, *, grader: Grader, k: int, gain: Gain) -> Value:
-    """Return the NDCG of the reranker's order minus that of the retriever's order."""
+    """Return the NDCG of the reranker's order minus the NDCG of the retriever's order."""
     sample: Sample = state["sample"]
     question, chunks = sample.language_text, chunk_findings(state["grades"])
     kept, findings = _reordered(state)

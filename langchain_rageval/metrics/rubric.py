@@ -1,7 +1,7 @@
-"""Rubric: the weighted mean of the judge's grades of an answer by several criteria.
+"""Rubric: the weighted mean of a judge's grades of the answer, one grade for each of several criteria.
 
 From 0 to 1, higher is better. Source: Databricks' study of judges for RAG (Leng et al. 2023, "Best Practices for LLM
-Evaluation of RAG Applications"), with its weights, 0.6, 0.2 and 0.2, and its scale from 0 to 3.
+Evaluation of RAG Applications"). The weights 0.6, 0.2 and 0.2 and the scale from 0 to 3 are from the study.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ def rubric(
     expected: bool = False,
     name: str = "rubric",
 ) -> Metric:
-    """Grade the answer by criteria, each with a justification of one line before the grade.
+    """Grade the answer by several criteria; the judge writes a justification of one line before each grade.
 
     Value = Σ weight · (grade − lowest) / (highest − lowest) / Σ weight.
 
     Args:
         judge: called once per sample for all criteria; with `draws`, or as a jury, the median grade counts. Contexts
-            over its `max_context_tokens` are read in windows, of which the highest grade counts. For grades that are
-            comparable between samples, use a low temperature or several draws.
-        criteria: criteria in the order of grading; by default correctness 0.6, completeness 0.2 and readability 0.2, in
-            Russian for a Russian question, else in English, or as the judge's own prompt set words them
-            (`translate_prompts` translates them).
+            longer than `max_context_tokens` of the judge are sent in parts, and the highest grade over the parts
+            counts. For grades that are comparable between samples, use a low temperature or several draws.
+        criteria: criteria in the order of grading. The default is correctness 0.6, completeness 0.2 and readability
+            0.2, in Russian for a Russian question, else in English. A prompt set of the judge may contain its own
+            wording of them (`translate_prompts` translates them).
         scale: lowest and highest grade, whole numbers. The default criteria describe each grade from 0 to 3; on another
             scale they describe the grades at the same relative positions, at least both ends.
         examples: "per_grade" shows the judge the graded example answers of the criteria, which make a weaker judge more
-            consistent; "none" omits them, about 650 tokens per call for the default criteria.
-        expected: count the expected grades, from the log-probabilities of the judge's tokens, which are then requested;
-            a grade without probabilities counts as certain.
+            consistent. "none" omits the examples and saves about 650 tokens per call for the default criteria.
+        expected: True to use the expected grades, computed from the log-probabilities of the judge's tokens. They are
+            then requested; a grade without probabilities counts as certain.
         name: key of the score.
 
     Returns:
@@ -116,7 +116,7 @@ def rubric(
 
 
 def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) -> Value:
-    """Return the weighted mean of the grades, from 0 if all are the lowest to 1 if all are the highest."""
+    """Return the weighted mean of the grades, scaled to 0 (all grades lowest) to 1 (all grades highest)."""
     sample: Sample = state["sample"]
     findings: list[Finding] = state["rubric_grades"]
     grades = {finding.text: int(finding.verdict) for finding in findings if finding.kind == "criterion"}
@@ -129,7 +129,7 @@ def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
 
 
 def expected_grade(state: State, *, weights: Mapping[str, float], scale: Scale) -> Value:
-    """Return the weighted mean of the expected grades, from the probabilities of the grades.
+    """Return the weighted mean of the expected grades, computed from the probabilities of the grades.
 
     A grade without probabilities counts as certain.
     """

@@ -1,13 +1,13 @@
 """Metrics of similarity in meaning, by embeddings or a cross-encoder: answer similarity and answer relevance.
 
-From 0 to 1, higher is better; the scale depends on the model.
+Both are from 0 to 1, higher is better. Values of different models are not comparable.
 
 Answer similarity compares the answer and the reference. Source: Risch et al. 2021, "Semantic Answer Similarity for
 Evaluating Question Answering Models", arXiv:2108.06130, for the cross-encoder; ragas for the cosine of embeddings.
 
 Answer relevance compares the user's question with questions that the judge writes from the answer. Source: Es et al.
-2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation", arXiv:2309.15217, section 3. The paper draws the
-questions one by one; here one call requests all of them, and the judge's `draws` give independent ones.
+2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation", arXiv:2309.15217, section 3. The paper generates
+the questions in separate calls. Here one call requests all questions; the judge's `draws` repeat the call.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def answer_similarity(
     """Score the similarity of the answer to the most similar reference.
 
     Args:
-        model: embeddings, whose cosine is clipped to 0..1; or a cross-encoder, which reads (answer, reference).
-        threshold: from 0 to 1; the score is then 1 if the similarity is at least this, else 0.
+        model: embeddings, whose cosine is clipped to 0..1; or a cross-encoder of (answer, reference) pairs.
+        threshold: from 0 to 1. If given, the score is 1 if the similarity is at least the threshold, else 0.
         scale: "sigmoid" for a cross-encoder that gives logits; None if its scores are from 0 to 1.
         name: key of the score.
 
@@ -75,7 +75,7 @@ def answer_similarity(
 
 
 def greatest_similarity(state: State, *, threshold: float | None) -> Value:
-    """Return the similarity with the most similar reference, or 1 or 0 by the threshold."""
+    """Return the similarity with the most similar reference; with a threshold, 1 if it is reached, else 0."""
     sample: Sample = state["sample"]
     similarities: Sequence[float] = state["similarities"]
     if (blank := blank_value(sample)) is not None:
@@ -97,21 +97,23 @@ def _state_of_similarity(sample: Sample, score: Score) -> State | None:
 def answer_relevance(
     judge: JudgeLike, embeddings: Embeddings | BaseCrossEncoder, *, questions: int = 3, name: str = "answer_relevance"
 ) -> Metric:
-    """Score how well the answer fits the question, whether it is true or not.
+    """Score how well the answer fits the question, whether the answer is true or not.
 
     Args:
-        judge: called once per sample, for up to `questions` questions; not called if the answer is blank.
+        judge: called once per sample, to write questions; not called if the answer is blank.
         embeddings: embeddings or a cross-encoder that compares questions; each text of a run is embedded once, in
             batches.
-        questions: number of questions to request, from 1 on; from 1 to that many are accepted.
+        questions: number of questions to request, at least 1; a reply with fewer questions, but at least one, is
+            accepted.
         name: key of the score.
 
     Returns:
-        A metric that reads `question` and `answer`: the mean of the cosines, each clipped to 0..1. An evasive or blank
-        answer is 0, and nothing is embedded. Findings are the written questions with their cosines.
+        A metric that reads `question` and `answer`. The value is the mean of the cosines, each clipped to 0..1. An
+        evasive or blank answer is 0, and nothing is embedded. Findings are the written questions with their cosines.
 
     Raises:
-        ConfigError: if `questions` is not a whole number of at least 1, or `embeddings` is not a model of this kind.
+        ConfigError: if `questions` is not a whole number of at least 1, or `embeddings` is neither embeddings nor a
+            cross-encoder.
     """
     if not isinstance(questions, int) or isinstance(questions, bool) or questions < 1:
         raise ConfigError(f"questions must be a whole number of at least 1, got {questions!r}")
@@ -130,12 +132,12 @@ def answer_relevance(
 
 
 def question_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
-    """Return the user's question and the list of regenerated questions; the list is empty if the answer is evasive."""
+    """Return the user's question and the questions written from the answer; none if the answer is evasive."""
     return state["sample"].question, [] if state["evasive"] else state["regenerated_questions"]
 
 
 def mean_similarity(state: State) -> Value:
-    """Return the mean of the similarities, 0 for an evasive answer."""
+    """Return the mean of the similarities; 0 for an evasive answer."""
     sample: Sample = state["sample"]
     if state["evasive"]:
         return Value(0.0, explain(sample.language_text, Note("evasive")))

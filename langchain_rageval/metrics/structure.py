@@ -1,4 +1,4 @@
-"""Structure of metrics: the parts, judges and steps of a Runnable, its instruments, and the scores of a sample."""
+"""Structure of metrics: the metrics, judges and steps in a Runnable, their configuration, and their scores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Scorer(Protocol):
 
     @property
     def direction(self) -> Direction:
-        """Direction that is better, "higher" or "lower"."""
+        """Direction of better values, "higher" or "lower"."""
 
     @property
     def steps(self) -> Runnable[State, State]:
@@ -48,7 +48,11 @@ class Scorer(Protocol):
         """Return the key of the score."""
 
     def read(self, input: Any, /) -> Sample:
-        """Return the sample in an input; raise SampleError if it lacks a field."""
+        """Return the sample in an input.
+
+        Raises:
+            SampleError: if it lacks a field.
+        """
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, /) -> Score:
         """Score a sample through sync calls."""
@@ -71,7 +75,7 @@ AnyScorer = Runnable[Any, Any] | Scorer | ScorerGroup
 
 
 def remedy_for(thing: object) -> str:
-    """Return what to do with an object that is not a metric, as the end of a message: "", or beginning with ": "."""
+    """Return advice on an object that is not a metric, to end a message, such as "; call it with a judge"; or ""."""
     if not callable(thing) or isinstance(thing, Runnable):
         return ""
     try:
@@ -85,7 +89,7 @@ def remedy_for(thing: object) -> str:
 
 
 def problem_of(metric: Runnable[Any, Any]) -> str | None:
-    """Return why a Runnable cannot score a sample, with the remedy: it is a step, or begins as a chain of the user."""
+    """Return why a Runnable cannot score a sample, and the remedy; None if it is no step and no chain of a user."""
     first = metric.first if isinstance(metric, RunnableSequence) else metric
     if isinstance(first, Stage):
         problem = f"the step {first.get_name()} is not a metric"
@@ -99,7 +103,7 @@ def problem_of(metric: Runnable[Any, Any]) -> str | None:
 def metrics_in(metric: AnyScorer) -> list[Any]:
     """Return the `Metric` objects in a Runnable, or an empty list if it contains none.
 
-    Looks into suites, bindings, retries and fallbacks, and at the last element of a chain.
+    Searches suites, bindings, retries and fallbacks, and the last element of a chain.
     """
     if isinstance(metric, ScorerGroup):
         return list(metric._scorers)
@@ -110,42 +114,42 @@ def metrics_in(metric: AnyScorer) -> list[Any]:
 
 
 def names_of(metric: Runnable[Any, Any] | Scorer) -> list[str]:
-    """Return the keys of the scores that a Runnable gives; its own name if it contains no `Metric`."""
+    """Return the names of the scores that a Runnable produces; its own name if it contains no `Metric`."""
     return list(dict.fromkeys(part.name for part in metrics_in(metric))) or [metric.get_name()]
 
 
 def judges_of(metric: Runnable[Any, Any]) -> list[Judge]:
-    """Return the judges of all metrics in a Runnable, with repetitions."""
+    """Return the judges of all metrics in a Runnable. A judge may occur several times."""
     return [judge for part in metrics_in(metric) for judge in part.judges]
 
 
 def called_models(metric: AnyScorer) -> list[Any]:
-    """Return the models that the metrics in a Runnable call, without bindings, retries and fallbacks around them."""
+    """Return the models that the metrics in a Runnable call, without bindings, retries and fallbacks around a model."""
     return [inner for part in metrics_in(metric) for model in part.models for inner in inner_models(model)]
 
 
 def sequential_steps(metric: Scorer) -> Sequence[Runnable[State, State]]:
-    """Return the steps of a metric that run one after the other."""
+    """Return the steps of a metric in the order in which they run."""
     return metric.steps.steps if isinstance(metric.steps, RunnableSequence) else [metric.steps]
 
 
 def stages_of(metric: Scorer) -> Iterator[Stage[State]]:
-    """Yield those steps of a metric that are stages, which know their judges, models and settings."""
+    """Yield the steps of a metric that are `Stage` objects, which report their judges, models and settings."""
     return (step for step in sequential_steps(metric) if isinstance(step, Stage))
 
 
 def is_plannable(metric: Scorer) -> bool:
-    """Return True if a dry run can intercept every request of the metric: all its steps are stages."""
+    """Return True if all steps are stages, so that a dry run can intercept every request of the metric."""
     return all(isinstance(step, Stage) for step in sequential_steps(metric))
 
 
 def shared_steps_key(metric: Scorer) -> Hashable:
-    """Return a key that is equal for metrics which share steps of one sample, or None if the metric shares none."""
+    """Return a key that is equal for metrics that share the steps of one sample; None if the metric shares no step."""
     return next((stage.key for stage in stages_of(metric) if isinstance(stage, SharedSteps)), None)
 
 
 def steps_with_fresh_capabilities(metric: Scorer) -> Runnable[State, State]:
-    """Return a copy of the metric's steps whose judges do not share endpoint capabilities with the original."""
+    """Return a copy of the metric's steps whose judges detect again which features their endpoints support."""
     steps = [step.with_fresh_capabilities() if isinstance(step, Stage) else step for step in sequential_steps(metric)]
     return reduce(or_, steps)
 
@@ -162,15 +166,15 @@ def score_sample(
     *,
     untraced: bool = False,
 ) -> dict[str, Score]:
-    """Score a sample through the metric's `invoke`; an exception becomes a failure under each of its names.
+    """Score a sample through the metric's `invoke`; an exception becomes a failed score under each name of the metric.
 
     Args:
         metric: any Runnable that returns a Score or a mapping of names to Scores.
         sample: has all fields that the metric reads.
         run: shared by the metrics of this sample.
         config: callbacks, tags and other settings of LangChain.
-        untraced: True if the caller knows that no callback handler is attached and `config` is complete; the metric
-            then does not check.
+        untraced: True if the caller knows that no callback handler is attached and `config` is complete; this is then
+            not checked again.
     """
     own = run.metered()
     try:
@@ -200,7 +204,7 @@ async def ascore_sample(
 
 
 def collect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
-    """Score an input by each metric of a suite, in parallel threads that share equal steps.
+    """Score an input by each metric of a suite, in parallel threads; equal steps run once.
 
     Args:
         metric: a suite, or a single metric.
@@ -208,7 +212,7 @@ def collect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None 
         config: callbacks, tags and other settings of LangChain.
 
     Returns:
-        The scores by name, with a failure for each metric that raised.
+        The scores by name. A metric that raised an exception has a failed score.
 
     Raises:
         SampleError: if the input lacks a field that a metric reads.
@@ -229,7 +233,7 @@ def parse_complete_sample(metrics: Sequence[Scorer], input: Any) -> Sample:
     """Return the sample in an input.
 
     Raises:
-        SampleError: if it lacks a field that one of the metrics reads.
+        SampleError: if the sample lacks a field that one of the metrics reads.
     """
     sample = Sample.parse(input)
     for metric in metrics:
@@ -238,7 +242,7 @@ def parse_complete_sample(metrics: Sequence[Scorer], input: Any) -> Sample:
 
 
 def merge_scores(parts: Sequence[Mapping[str, Score]]) -> dict[str, Score]:
-    """Return the scores of several mappings as one."""
+    """Return the scores of several mappings as one mapping."""
     return {name: score for part in parts for name, score in part.items()}
 
 
@@ -259,7 +263,7 @@ def scores_by_name(result: Any) -> dict[str, Score]:
 
 
 def failure_scores(metric: Runnable[Any, Any] | Scorer, error: Exception, usage: Usage) -> dict[str, Score]:
-    """Return a failed score for each name of a metric; the first one carries the usage."""
+    """Return a failed score for each name of a metric; the first score holds the usage."""
     failure = Failure(
         error=type(error).__name__,
         message=cut_middle(redact_secrets(_error_message(error), metric), LONGEST_MESSAGE),
@@ -297,10 +301,10 @@ def _error_message(error: BaseException) -> str:
 
 
 def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]:
-    """Return the instrument of each metric in a Runnable by name.
+    """Return the identified configuration (`Instrument`) of each metric in a Runnable, by name.
 
-    Runnables in front of a metric belong to what finds the facts. A Runnable without a `Metric` of the package as its
-    last part is one instrument, under its own name.
+    Runnables before a metric in a chain count as steps that find facts. A Runnable whose last part is no `Metric` has
+    one instrument, under its own name.
     """
     parts = {part.name: part.provenance for part in metrics_in(metric)}
     if not parts:
@@ -314,7 +318,7 @@ def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]
 
 
 def update_instruments(metrics: Iterable[Any]) -> None:
-    """Describe the metrics of a run and their judges as they are now; each judge is described once."""
+    """Describe the current configuration of the metrics of a run and of their judges; each judge is described once."""
     metrics = list(metrics)
     for judge in {id(judge): judge for metric in metrics for judge in judges_of(metric)}.values():
         judge.update_instrument()
@@ -338,7 +342,7 @@ def _configurable(metric: Any) -> dict[str, Any]:
 def with_instruments(
     scores: Mapping[str, Score], metric: AnyScorer, instruments: Mapping[str, Instrument]
 ) -> dict[str, Score]:
-    """Return the scores of a Runnable with the instruments of the whole Runnable, not those of its metric alone.
+    """Return the scores with the instruments of the whole Runnable, which includes Runnables around the metric.
 
     If the Runnable holds no metric, a score that already has an instrument keeps it.
     """
@@ -352,7 +356,7 @@ def with_instruments(
 
 
 def runnables_in_front(metric: AnyScorer) -> Iterator[Runnable[Any, Any]]:
-    """Yield the Runnables that change the input of the metrics in a Runnable."""
+    """Yield the Runnables that precede the metrics in a Runnable and change their input."""
     if isinstance(metric, ScorerGroup):
         return
     if isinstance(metric, RunnableSequence):

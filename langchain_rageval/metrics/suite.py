@@ -20,7 +20,7 @@ from langchain_rageval.run.run import Run, Traced
 
 
 class Suite(Traced[Any, dict[str, Score]], Adapters):
-    """Runnable from a sample to the scores of its metrics, by name. Build one with `suite(...)`."""
+    """Runnable from a sample to a mapping of names to scores, one for each metric. Build one with `suite(...)`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -59,7 +59,7 @@ class Suite(Traced[Any, dict[str, Score]], Adapters):
 
 
 def suite(*metrics: Metric | Suite) -> Suite:
-    """Return a Runnable from a sample to the scores of several metrics, by name; common steps are run once.
+    """Return a Runnable from a sample to a mapping of names to scores; steps that metrics share are run once.
 
     Raises:
         ConfigError: if two `metrics` have the same name, or one is not a metric.

@@ -1,4 +1,4 @@
-"""Value of a metric, and what metrics share: shares of supported statements, similarities, findings on extraction."""
+"""Value: the result of a metric. Functions that metrics share: shares of statements, similarities, findings."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _MAX_QUOTE_LENGTH = 160
 
 @dataclass(frozen=True)
 class Value:
-    """Result of a reducer (function that computes a score from the state): a number, or the cause why none applies.
+    """Result of a reducer (function that computes a score from the state): a number, or the cause if none applies.
 
     Attributes:
         number: the value, or None if no value applies.
         reason: one sentence, in Russian for a Russian question, else in English.
         findings: facts from which the number was computed.
-        unscored: why no number applies, in English; None if there is a number.
+        unscored: cause in English if no number applies; None if there is a number.
     """
 
     number: float | None
@@ -45,12 +45,17 @@ class Value:
 
     @classmethod
     def without(cls, unscored: str, findings: Sequence[Finding] = ()) -> Self:
-        """Return a Value without a number; `unscored` says why, in English, and `findings` are kept."""
+        """Return a Value without a number.
+
+        Args:
+            unscored: cause, in English.
+            findings: findings to keep.
+        """
         return cls(None, findings=findings, unscored=unscored)
 
 
 def quote(text: str) -> str:
-    """Return a statement in quotation marks, without its full stop and cut after 160 characters."""
+    """Return a statement in quotation marks, without its full stop, cut after 160 characters."""
     text = text.rstrip(".")
     return f"«{shortened(text, _MAX_QUOTE_LENGTH)}»"
 
@@ -69,7 +74,7 @@ def share_of_supported(verdicts: Sequence[Finding], question: str, without: str)
     Args:
         verdicts: findings of `verify_statements`.
         question: decides the language of the reason.
-        without: why the sample is unscored if there are no statements.
+        without: cause to report if there are no statements; the sample is then unscored.
     """
     statements = [finding for finding in verdicts if finding.kind != "agreement"]
     if not statements:
@@ -81,22 +86,22 @@ def share_of_supported(verdicts: Sequence[Finding], question: str, without: str)
 
 
 def fault_notes(findings: Sequence[Finding]) -> list[Note]:
-    """Return a note for each of the first faults, by its verdict, and one with the number of the others."""
+    """Return notes that quote the first findings with their verdicts, and a note with the number of the rest."""
     notes = [Note(f"fault-{finding.verdict}", text=quote(finding.text)) for finding in findings[:MAX_QUOTED]]
     return [*notes, *and_more(len(findings))]
 
 
 def and_more(count: int) -> list[Note]:
-    """Return a note with the number of items that are not quoted; none if all are."""
+    """Return a note with the number of items that are not quoted; an empty list if all are quoted."""
     return [Note("and-more", count=count - MAX_QUOTED)] if count > MAX_QUOTED else []
 
 
 def verdicts_from_findings(
     sample: Sample, score: Score, *, kind: FindingKind, under: str, labels: Collection[str] = get_args(VerdictLabel)
 ) -> dict[str, Any] | None:
-    """Return the state in which a metric counts verdicts, made from the findings of an earlier score.
+    """Return the state that a metric of verdicts reads, rebuilt from the findings of an earlier score.
 
-    Returns None if a finding has another kind or another verdict.
+    Returns None if a finding is of another kind or has another verdict.
 
     Args:
         sample: the sample that was scored.
@@ -131,12 +136,12 @@ def blank_value(sample: Sample) -> Value | None:
 
 
 def similarity_findings(sample: Sample, similarities: Sequence[float], *, reason: str = SIMILARITY) -> list[Finding]:
-    """Return a finding for each reference that is not blank, under the number of the reference.
+    """Return a finding with the similarity of each reference that is not blank, under the reference's number.
 
     Args:
         sample: has the references.
-        similarities: one for each reference that is not blank, in order; empty if the answer is blank.
-        reason: what was measured.
+        similarities: similarity of each reference that is not blank, in order; empty if the answer is blank.
+        reason: name of the measure.
     """
     numbered = [(number, text) for number, text in enumerate(sample.references, 1) if text.strip()]
     return [
@@ -146,9 +151,10 @@ def similarity_findings(sample: Sample, similarities: Sequence[float], *, reason
 
 
 def similarities_from_findings(sample: Sample, findings: Sequence[Finding]) -> list[float] | None:
-    """Return the similarities that `similarity_findings` stored, or None if the findings lack a needed similarity.
+    """Return the similarities that `similarity_findings` stored; None if they do not fit the sample.
 
-    None is also returned if there are similarities although the answer or the references are blank.
+    They do not fit if a needed similarity is missing, or if there is one although the answer or the references are
+    blank.
     """
     similarities = [
         float(finding.verdict) for finding in findings if (finding.kind, finding.reason) == ("criterion", SIMILARITY)
@@ -169,12 +175,12 @@ _SIDES = ("answer", "reference")
 
 
 def extraction_findings(state: State) -> list[Finding]:
-    """Return what was wrong with the extraction of the statements in a state.
+    """Return findings about problems with the extraction of the statements in a state.
 
     Returns:
-        A finding of kind "extraction" with the verdict "dropped" if the judge listed repeated or surplus statements;
-        one with the verdict "incomplete" for the answer, and one for the references, if its statements leave out more
-        than `MOST_UNMENTIONED` of its content words and numbers. Their reasons contain the counts.
+        Findings of kind "extraction". The verdict "dropped" means that the judge listed repeated or surplus statements.
+        The verdict "incomplete" means that the statements of the answer, or of the references, leave out more than
+        `MOST_UNMENTIONED` of its content words and numbers. The reasons contain the counts.
     """
     found: list[tuple[str, str, Note]] = []
     if dropped := state.get("dropped_statements"):
@@ -196,9 +202,9 @@ def extraction_findings(state: State) -> list[Finding]:
 
 
 def rewriting_of(sample: Sample, reads: frozenset[str], stages: Iterable[Stage[State]]) -> SharedSteps | None:
-    """Return the step that a metric runs before its own for a sample; None if it judges the question as it is.
+    """Return the step that makes a sample's question understandable without the history; None if no step is needed.
 
-    That is so if the sample has no history, if the metric reads the history itself, or if none of its stages shows the
+    No step is needed if the sample has no history, if the metric reads the history itself, or if no stage shows the
     question to a judge.
     """
     if not sample.history or "history" in reads:
@@ -211,13 +217,13 @@ def rewriting_of(sample: Sample, reads: frozenset[str], stages: Iterable[Stage[S
 
 
 def split_extraction(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Return the findings about items, and those about how they were found: the extraction and the question."""
+    """Return two lists: findings about items, and findings about the extraction and the rewritten question."""
     items = [finding for finding in findings if finding.kind not in _HOW]
     return items, [finding for finding in findings if finding.kind in _HOW]
 
 
 def with_extraction(score: Score, found: Sequence[Finding]) -> Score:
-    """Return a score with findings about its extraction and question; its reason, if any, names their problems."""
+    """Return a score with findings about its extraction and its question added; its reason names their problems."""
     if not found:
         return score
     update: dict[str, object] = {"findings": [*score.findings, *found]}

@@ -1,4 +1,4 @@
-"""Overlap metrics: the answer is compared with each reference without a model, and the best reference counts."""
+"""Overlap metrics: the answer is compared with each reference without a model; the best value counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def without_stop(text: str) -> str:
 
 
 def contains_whole_words(whole: str, text: str) -> bool:
-    """Return True if a text occurs in another as whole words and whole numbers; an empty text never occurs.
+    """Return True if `text` occurs in `whole` as whole words and whole numbers; an empty text never occurs.
 
     In scripts without spaces between words, any occurrence counts.
     """
@@ -58,7 +58,7 @@ def overlap_metric(name: str, measure: TextMeasure, *, source: str, shown: str, 
     Args:
         name: key of the score.
         measure: function from the normalized answer and a normalized reference to a number from 0 to 1.
-        source: name, and version if any, of the implementation; part of the instrument.
+        source: name, and version if any, of the implementation; part of the metric's `instrument`.
         shown: name of the measure in the reason, such as "BLEU"; "equality" and "presence" have their own reasons.
         options: all options that could change the number.
     """
@@ -73,7 +73,7 @@ def overlap_metric(name: str, measure: TextMeasure, *, source: str, shown: str, 
 
 
 def best_overlap(state: State, *, shown: str) -> Value:
-    """Return the overlap with the reference that the answer overlaps most."""
+    """Return the overlap of the answer with the reference that gives the highest value."""
     sample, similarities = state["sample"], state["similarities"]
     if (blank := blank_value(sample)) is not None:
         return blank
@@ -84,7 +84,7 @@ def best_overlap(state: State, *, shown: str) -> Value:
 
 
 def installed_version(package: str, metric: str) -> str:
-    """Return the name and version of a package of the extra "text", without importing it.
+    """Return the name and version of a package of the extra "text", without importing the package.
 
     Raises:
         ConfigError: if the package is not installed; the message names the metric that needs it.
@@ -95,18 +95,17 @@ def installed_version(package: str, metric: str) -> str:
 
 
 def exact_match(*, name: str = "exact_match") -> Metric:
-    """Score whether the answer equals a reference.
+    """Score 1 if the answer equals a reference, else 0.
 
-    Canonical form, case, ё or е, white space and a full stop at the end make no difference ("Мюнхен." equals "мюнхен");
-    any other punctuation does.
+    Differences in Unicode form, case, ё or е, white space and a full stop at the end are ignored ("Мюнхен." equals
+    "мюнхен"). Other differences in punctuation are not ignored.
 
     Args:
         name: key of the score.
 
     Returns:
-        A metric that reads `answer` and `references`: 1 if the answer equals one of them, else 0, also for a blank
-        answer; unscored if the references are blank. Findings of the kind "criterion" hold the number for each
-        reference.
+        A metric that reads `answer` and `references`: 1 if the answer equals one of them, else 0. A blank answer is 0.
+        Unscored if the references are blank. Findings of the kind "criterion" hold the number for each reference.
     """
     return overlap_metric(name, equality, source="equality", shown="equality", options={})
 
@@ -117,19 +116,18 @@ def equality(answer: str, reference: str) -> float:
 
 
 def string_presence(*, name: str = "string_presence") -> Metric:
-    """Score whether the answer contains a reference, for short references such as a name, a date or a number.
+    """Score 1 if the answer contains a reference, else 0; for short references such as a name, a date or a number.
 
     Only whole words match: "кот" does not match in "который", nor 158 in 1158 or 1,158. In Chinese, Japanese, Korean,
-    Thai and other scripts without spaces between words, any place matches. Canonical form, case, ё or е, white space
-    and a full stop at the end of the reference make no difference.
+    Thai and other scripts without spaces between words, any place matches. Differences in Unicode form, case, ё or е,
+    white space and a full stop at the end of the reference are ignored.
 
     Args:
         name: key of the score.
 
     Returns:
-        A metric that reads `answer` and `references`: 1 if the answer contains one of them, else 0, also for a blank
-        answer; unscored if the references are blank. Findings of the kind "criterion" hold the number for each
-        reference.
+        A metric that reads `answer` and `references`: 1 if the answer contains one of them, else 0. A blank answer is
+        0. Unscored if the references are blank. Findings of the kind "criterion" hold the number for each reference.
     """
     return overlap_metric(name, presence, source="whole words", shown="presence", options={})
 
@@ -144,16 +142,17 @@ RougeStatistic = Literal["fmeasure", "precision", "recall"]
 
 
 def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", name: str | None = None) -> Metric:
-    """Score the word overlap of the answer with the nearest reference.
+    """Score the word overlap (ROUGE) of the answer with the most similar reference.
 
-    Words are sequences of letters and digits of any alphabet, normalized (case, ё or е); single characters in scripts
-    without spaces between words, such as Chinese. They are not stemmed: another inflection is another word.
+    Words are sequences of letters and digits of any alphabet, normalized (case, ё or е). In scripts without spaces
+    between words, such as Chinese, each character is a word. Words are not stemmed: two inflections of a word do not
+    match.
 
     Args:
         variant: "rougeL" for the longest common subsequence of words, gaps allowed; "rouge1" to "rouge4" for n-grams of
-            that many words.
-        of: "recall" is the share of the reference's words that the answer shares, "precision" the share of the answer's
-            words, "fmeasure" their harmonic mean.
+            1 to 4 words.
+        of: "recall" is the share of the reference's words that the answer contains, "precision" the share of the
+            answer's words that the reference contains, "fmeasure" their harmonic mean.
         name: key of the score; by default "rouge" for "rougeL", else the variant.
 
     Returns:
@@ -176,7 +175,7 @@ def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", 
 
 
 def shared_words(answer: str, reference: str, *, variant: RougeVariant, of: RougeStatistic) -> float:
-    """Return the ROUGE of two normalized texts; 0.0 if one of them has fewer words than the variant's n-grams."""
+    """Return the ROUGE of two normalized texts; 0.0 if a text is too short to contain an n-gram of the variant."""
     answer_words, reference_words = tokens_of(answer), tokens_of(reference)
     if variant == "rougeL":
         shared, sizes = lcs_length(answer_words, reference_words), (len(answer_words), len(reference_words))
@@ -194,7 +193,7 @@ def lcs_length(one: Sequence[str], other: Sequence[str]) -> int:
     """Return the length of the longest common subsequence.
 
     Source: Hyyrö 2004, "Bit-parallel LCS-length computation revisited": each row of the dynamic programming table is
-    one integer, whose zero bits mark where the length grows. Time n·m / 64.
+    one integer, whose zero bits mark where the length grows. Time O(n·m / 64).
     """
     places: dict[str, int] = {}
     for at, token in enumerate(other):
@@ -217,14 +216,14 @@ _DEFAULT_TOKENIZER = "intl"
 
 
 def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
-    """Score the whole answer by BLEU against the nearest reference.
+    """Score the answer by BLEU against the reference that gives the highest value.
 
-    Both texts are normalized first (case, ё or е). N-grams longer than a text do not count ("effective order"), orders
-    without a match are smoothed ("exp"), and an answer shorter than the reference gets the brevity penalty. Each
-    reference is compared separately; their n-grams are not pooled.
+    Both texts are normalized first (case, ё or е). N-grams longer than a text do not count ("effective order"), n-gram
+    orders without a match are smoothed ("exp"), and an answer shorter than the reference gets the brevity penalty. Each
+    reference is compared separately; the n-grams of several references are not pooled.
 
     Args:
-        tokenize: sacrebleu's tokenizer; "auto" chooses by the language of the reference: "13a" for English, "zh" for
+        tokenize: sacrebleu's tokenizer. "auto" chooses by the language of the reference: "13a" for English, "zh" for
             Chinese, "char" for Japanese and Korean, else "intl", which also splits off «», — and №.
         name: key of the score.
 
@@ -275,13 +274,13 @@ _MAX_WORD_ORDER = 2
 
 
 def chrf(*, word_order: int = 0, name: str = "chrf") -> Metric:
-    """Score the answer by chrF against the nearest reference.
+    """Score the answer by chrF against the reference that gives the highest value.
 
-    Both texts are normalized first (case, ё or е). N-grams of 1 to 6 characters without white space are counted, and
+    Both texts are normalized first (case, ё or е). chrF compares n-grams of 1 to 6 characters without white space, and
     recall counts twice as much as precision.
 
     Args:
-        word_order: 0 for chrF; 1 or 2 to count word n-grams up to that length as well, 2 for chrF++.
+        word_order: 0 for chrF without word n-grams; 1 or 2 to add word n-grams up to that length. 2 is chrF++.
         name: key of the score.
 
     Returns:
