@@ -1,4 +1,4 @@
-"""Judge steps, shared by the metrics. This module exports the classes of the judge's answers."""
+"""Judge steps (questions to a judge) that metrics share. This module exports the classes of the judge's answers."""
 
 from pydantic import BaseModel
 

@@ -1,4 +1,4 @@
-"""Steps about the turns of a conversation: their facts, and what later turns do with them."""
+"""Steps about a conversation: list the facts that its turns state, and check what later turns do with each fact."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CHARACTERS_BESIDE_TEXT = 40  # of a turn in JSON: keys, number and role
 
 
 class NumberedTurn(NamedTuple):
-    """Message of the user or the assistant; numbers count from 1 over the whole conversation."""
+    """Message of the user or the assistant, with its number in the whole conversation, from 1."""
 
     number: int
     role: str
@@ -40,21 +40,21 @@ class NumberedTurn(NamedTuple):
 
 
 def numbered_turns(sample: Sample) -> list[NumberedTurn]:
-    """Return the conversation up to and including a sample: its history, its question and its answer."""
+    """Return the turns of a conversation up to and including a sample: its history, question and answer."""
     said = [(turn.role, turn.text) for turn in sample.history]
     said += [("user", sample.question), ("assistant", sample.answer or "")]
     return [NumberedTurn(number, role, text) for number, (role, text) in enumerate(said, 1)]
 
 
 def request_turns(turns: Sequence[NumberedTurn]) -> list[dict[str, Any]]:
-    """Return turns as the items of a request. They keep their numbers, also in a part of a conversation."""
+    """Return turns as JSON-like items of a request. Each item keeps its turn's number in the conversation."""
     return [{"turn": turn.number, "role": turn.role, "text": turn.text} for turn in turns]
 
 
 def turn_windows(turns: Sequence[NumberedTurn], max_tokens: int | None) -> list[list[NumberedTurn]]:
     """Split a conversation between turns into windows of at most `max_tokens` (characters / 4).
 
-    A turn that is longer than that gets its own window. None does not split.
+    A turn that is longer than `max_tokens` gets its own window. With None, there is one window.
     """
     return [list(turns)] if max_tokens is None else split_by_size(turns, _characters, max_tokens)
 
@@ -67,12 +67,12 @@ _ROLES = {"statements": "assistant", "facts": "user", "needs": "user"}
 
 
 class ListTurnFacts(JudgeStep):
-    """Step that adds `turn_facts`, a `TurnFacts`."""
+    """Step that adds `turn_facts`, a `TurnFacts`, to the state."""
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge (the first judge of a jury) what the turns say.
 
-        One request per window (consecutive turns that fit one request); no call for a sample without history.
+        Makes one request per window (consecutive turns that fit one request); none for a sample without history.
         """
         sample: Sample = state["sample"]
         turns = numbered_turns(sample) if sample.history else []
@@ -100,7 +100,7 @@ class ListTurnFacts(JudgeStep):
 
 
 def list_turn_facts(judge: JudgeLike) -> JudgeStep:
-    """Return the step that lists what the turns of a conversation say."""
+    """Return the step that lists statements, facts and needs in a conversation's turns."""
     return ListTurnFacts(prompt="list_turn_facts", judge=Judge.of(judge), answer=TurnFacts)
 
 
@@ -129,12 +129,12 @@ MET, WITHDRAWN, UNMET = "met", "withdrawn", "unmet"
 
 
 class CheckTurns(ItemStep):
-    """Step that adds `<result_name>`, a list of Finding: one for each item, then the agreement rates.
+    """Step that adds the list `<result_name>`: a Finding per item, then the agreement rates of the votes.
 
-    A request holds at most `max_statements` items, numbered from 1, and a window of turns of `max_context_tokens`, two
-    options of the judge. Of several windows, those without turns after the first item are left out. If windows give an
-    item different verdicts, the strongest counts. Over votes the majority decides; without one, the last of `labels`.
-    If a verdict of `needs_turn` names no turn, the judge is asked again, once.
+    A request holds at most `max_statements` items, numbered from 1, and a window of turns of at most
+    `max_context_tokens`; both limits are options of the judge. A window is not sent if no turn in it follows the first
+    item. If windows give an item different verdicts, the strongest counts. Over votes the majority decides; without a
+    majority, the last of `labels` counts. If a verdict of `needs_turn` names no turn, the judge is asked again, once.
 
     Attributes:
         of: name of the items, both in `TurnFacts` and in the request.
@@ -153,10 +153,10 @@ class CheckTurns(ItemStep):
     result_name: str
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge about each item.
+        """Ask the judge for a verdict on each item.
 
-        One request per slice of at most `max_statements` items, window (consecutive turns that fit one request) and
-        vote (one repetition by one judge); no call without items.
+        Makes one request per slice (at most `max_statements` items), window (consecutive turns that fit one request)
+        and vote (one repetition by one judge); no request if there are no items.
         """
         sample: Sample = state["sample"]
         facts: list[TurnFact] = getattr(state["turn_facts"], self.of)
@@ -214,7 +214,7 @@ def _check_turns(
 
 
 def check_user_facts(judge: JudgeLike) -> CheckTurns:
-    """Return the step that checks whether the assistant keeps to what the user stated; adds `fact_verdicts`."""
+    """Return the step that checks whether the assistant respects the facts stated by the user; adds `fact_verdicts`."""
     labels = (IGNORED, ASKED_AGAIN, KEPT, NOT_TOUCHED)
     return _check_turns(judge, "user_facts", "fact", FactVerdicts, labels, {IGNORED, ASKED_AGAIN})
 
@@ -232,16 +232,17 @@ _Pairs = dict[tuple[int, int], str]
 
 
 class FindContradictions(JudgeStep):
-    """Step that adds `consistency_verdicts`, a list of Finding: one for each statement, then the agreement rates.
+    """Step that adds the list `consistency_verdicts`: a Finding per statement, then the agreement rates of the votes.
 
     Statements that exceed the judge's `max_context_tokens` are split into blocks, and each two blocks are compared. A
-    pair counts if more than half of the votes found it. Pairs within one turn are dropped.
+    contradicting pair counts if more than half of the votes name it. Pairs within one turn are dropped.
     """
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which statements contradict each other.
 
-        One request per vote, or, for a long list, per pair of blocks and vote; no call if no two turns state anything.
+        Makes one request per vote; for a long list, one per pair of blocks and vote. Makes no request if fewer than two
+        turns state anything.
         """
         sample: Sample = state["sample"]
         facts: TurnFacts = state["turn_facts"]

@@ -1,9 +1,9 @@
-"""Classify the statements of the answer against those of each reference: TP, FP or FN.
+"""Classify the statements of the answer against the statements of each reference: TP, FP, extra or FN.
 
-The judge reads the question and the numbered statements of the answer and of one reference. Reads `answer_statements`
-and `statements_by_reference` from the state and adds `classifications`: for each reference in order, a list of Finding
-with the answer statements, the reference statements, then the agreement rates if there are several votes. Makes no call
-for a reference if it or the answer has no statements.
+The judge reads the question and the numbered statements of the answer and of one reference. The step reads
+`answer_statements` and `statements_by_reference` from the state and adds `classifications`. It holds one list of
+Finding for each reference in order: the answer statements, the reference statements, then the agreement rates if there
+are several votes. Makes no call for a reference if the reference or the answer has no statements.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class ClassifyStatements(ItemStep):
     """Step that adds `classifications`, a list with one list of Finding for each reference in order.
 
     An answer statement is "TP" if the reference says it in full, "FP" if the reference says something else, and "extra"
-    if it says more than the reference; an extra cites the numbers of the reference statements that it contains.
-    Reference statements are "TP" or "FN". A reference statement that says more than the answer's statements say
-    together is "FN", although an answer statement that is a part of it is "TP". One of which the judge says nothing is
-    asked about once more, and then is "FN". If one side has no statements, all statements of the other are "FP" or
-    "FN" without a call. Both sides are sent in slices of the judge's `max_statements`; a statement that any slice
-    shares is "TP". A reference statement whose parts are in answer statements of different slices is "FN".
+    if it says more than the reference. An "extra" cites the numbers of the reference statements that it contains. A
+    reference statement is "TP" or "FN". It is "FN" if it says more than all answer statements together, although an
+    answer statement that is a part of it is "TP". If the judge omits a reference statement, the judge is asked once
+    more; if it is omitted again, it is "FN". If one side has no statements, all statements of the other are "FP" or
+    "FN" without a call. Both sides are sent in slices of the judge's `max_statements`; a statement that is shared in
+    any slice is "TP". A reference statement whose parts are in answer statements of different slices is "FN".
     """
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which statements the answer and each reference share.
 
-        One request per reference, pair of slices (at most `max_statements` statements of each side) and
-        vote (one repetition by one judge). A reference without statements needs no call.
+        Makes one request per reference, pair of slices (at most `max_statements` statements of each side) and vote (one
+        repetition by one judge). A reference without statements needs no request.
         """
         sample: Sample = state["sample"]
         answers = numbered_items(state["answer_statements"], "statement", ("TP", "extra", "FP"))
@@ -124,7 +124,7 @@ class ClassifyStatements(ItemStep):
 
 
 def classify_statements(judge: JudgeLike) -> JudgeStep:
-    """Return the step that classifies the statements of `extract_statements` against those of each reference."""
+    """Return the step that classifies the answer's statements (from `extract_statements`) against each reference."""
     return ClassifyStatements(prompt="classify_statements", judge=Judge.of(judge), answer=Classification)
 
 

@@ -1,4 +1,4 @@
-"""Steps that ask for one verdict on a text: whether an answer abstains, and whether a question can be answered."""
+"""Steps that ask for one verdict: whether an answer abstains, a question is answerable, or an aspect applies."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ABSTAINS, ANSWERS = "abstains", "answers"
 
 
 class DetectAbstention(ItemStep):
-    """Step that adds `<of>_abstention`, a list of Finding: one for each text, each followed by its agreement rate.
+    """Step that adds the list `<of>_abstention`: for each text a Finding, then the agreement rate of its votes.
 
-    The answer has number 1, the references have numbers from 2; blank references are left out. A blank answer abstains.
+    The answer has number 1. References have numbers from 2; blank references are omitted. A blank answer abstains.
     """
 
     list_field = ""
@@ -35,7 +35,7 @@ class DetectAbstention(ItemStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge whether each text leaves the question unanswered.
 
-        One request per text and vote (one repetition by one judge); no call for a blank text.
+        Makes one request per text and vote (one repetition by one judge); none for a blank text.
         """
         sample: Sample = state["sample"]
         if self.of == "answer":
@@ -62,10 +62,10 @@ ANSWERABLE, UNANSWERABLE = "answer", "do not answer"
 
 
 class DetectAnswerable(ItemStep):
-    """Step that adds `answerable`, a list of Finding: the verdict on the contexts, then the agreement rate.
+    """Step that adds the list `answerable`: a Finding on the contexts, then the agreement rate of the votes.
 
-    Contexts are sent in windows of the judge's `max_context_tokens`. One window that answers is enough; an answer that
-    has to be combined from two windows is missed.
+    Contexts are sent in windows of the judge's `max_context_tokens`. If one window answers the question, the verdict is
+    "answer". An answer that must be combined from two windows is not recognized.
     """
 
     list_field = ""
@@ -76,8 +76,8 @@ class DetectAnswerable(ItemStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge whether the contexts answer the question.
 
-        One request per window (part of the contexts that fits one request) and vote (one repetition by one judge); no
-        call if the contexts have no sentences.
+        Makes one request per window (part of the contexts that fits one request) and vote (one repetition by one
+        judge); none if the contexts have no sentences.
         """
         sample: Sample = state["sample"]
         item = Item("criterion", 2, "the contexts", (ANSWERABLE, UNANSWERABLE))
@@ -98,10 +98,10 @@ def detect_answerable(judge: JudgeLike) -> JudgeStep:
 
 
 class CritiqueAspect(ItemStep):
-    """Step that adds `aspect_verdict`, a list of Finding: "yes" or "no", then the agreement rate.
+    """Step that adds the list `aspect_verdict`: a Finding, "yes" or "no", then the agreement rate of the votes.
 
-    Contexts are background, sent in windows of the judge's `max_context_tokens`; one window with "yes" is enough. A
-    finding says so.
+    Contexts are background, sent in windows of the judge's `max_context_tokens`. One window with "yes" is enough; a
+    finding says how many windows were read.
     """
 
     list_field = ""
@@ -119,7 +119,7 @@ class CritiqueAspect(ItemStep):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this step that affects its verdicts, and that contexts are read in windows."""
+        """Configuration of this step that affects its verdicts, including that contexts are read in windows."""
         return {**super().instrument, "contexts": "windows"}
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
@@ -140,7 +140,7 @@ def critique_aspect(judge: JudgeLike, aspect: str, *, definition: str | None) ->
     Args:
         judge: judge to ask.
         aspect: name of the aspect.
-        definition: definition of the aspect; None for the one in the prompts.
+        definition: definition of the aspect; None for the definition in the prompts.
 
     Raises:
         ConfigError: if `definition` is None and the judge's own prompts do not define the aspect.

@@ -1,4 +1,4 @@
-"""Steps about entities: those of a text, and which of them contexts name."""
+"""Steps about entities: extract those of the references, and find those that the contexts name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from langchain_rageval.text.words import normalize_text
 class ExtractEntities(JudgeStep):
     """Step that adds `reference_entities`, a list of str: the distinct entities of all references.
 
-    Entities that differ only in case, ё or white space are the same; the first spelling is kept.
+    Entities that differ only in case, ё or white space count as one entity; the first spelling is kept.
     """
 
     reads_question = False
@@ -59,10 +59,10 @@ FOUND, NOT_FOUND = "found", "not found"
 
 
 class FindEntities(ItemStep):
-    """Step that adds `entity_verdicts`, a list of Finding: one for each entity in order, then the agreement rates.
+    """Step that adds the list `entity_verdicts`: a Finding per entity in order, then the agreement rates of the votes.
 
-    An entity that any window names is found. Entities listed without an existing sentence number are asked for again,
-    alone and once; the second reply is accepted as it is.
+    An entity that any window names is found. If the judge lists entities without an existing sentence number, it is
+    asked once more, about these entities alone; the second reply is accepted unchanged.
     """
 
     number_field = "entity"
@@ -74,8 +74,8 @@ class FindEntities(ItemStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which entities the contexts name.
 
-        One request per slice of at most `max_statements` entities, window (part of the contexts that fits one request)
-        and vote (one repetition by one judge); no call without entities or sentences.
+        Makes one request per slice (at most `max_statements` entities), window (part of the contexts that fits one
+        request) and vote (one repetition by one judge); none if there are no entities or sentences.
         """
         sample: Sample = state["sample"]
         entities = numbered_items(state["reference_entities"], "entity", (FOUND, NOT_FOUND))
@@ -101,5 +101,5 @@ class FindEntities(ItemStep):
 
 
 def find_entities(judge: JudgeLike) -> JudgeStep:
-    """Return the step that finds the entities of `extract_entities` in the contexts."""
+    """Return the step that searches the contexts for the entities of `extract_entities`."""
     return FindEntities(prompt="find_entities", judge=Judge.of(judge), answer=FoundEntities)

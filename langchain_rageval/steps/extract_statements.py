@@ -1,16 +1,17 @@
 """Extract the statements of the answer, of the references, or of both.
 
-The judge reads the question and one text, in a conversation also its history. Adds `answer_statements`, a list of str,
-and for the references `reference_statements`, a list of the distinct statements of all references, and
-`statements_by_reference`, one list for each reference; all in order of appearance. Makes no call for blank texts, nor
-for any text if `for_contexts` is set and all contexts are blank; the lists are then empty.
+The judge reads the question and one text, in a conversation also the history. For the answer the step adds
+`answer_statements`, a list of str. For the references it adds `reference_statements`, a list of the distinct statements
+of all references, and `statements_by_reference`, one list for each reference. All are in order of appearance. Makes no
+call for blank texts. If `for_contexts` is set and all contexts are blank, it makes no call at all. The lists are then
+empty.
 
 A reply is checked without a model. Verbatim and near-verbatim repeats are dropped, and so are statements beyond the
-number that the text can hold; `dropped_statements` is their number, if there are any. Placeholders such as "No
-statements" are removed, and a reply with a statement of one of the prompt's examples is asked for again. A text is sent
-in parts if it is longer than the judge's `max_context_tokens`, or if the reply to it was cut off. `answer_unmentioned`
-and `reference_unmentioned` are the number of content words and numbers that no statement mentions and the number of
-all, summed over the texts of the side.
+number that the text can hold; `dropped_statements` is their number, if there are any. Placeholders such as
+"No statements" are removed. If a statement was copied from an example of the prompt, the judge is asked again. A text
+is sent in parts if it is longer than the judge's `max_context_tokens`, or if the reply to it was cut off.
+`answer_unmentioned` and `reference_unmentioned` are pairs: the number of content words and numbers that no statement
+mentions, and the number of all of them, summed over the texts.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class ExtractStatements(JudgeStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge for the statements of each text: one request per part of each text that is not blank.
 
-        Makes no call if `for_contexts` is set and all contexts are blank.
+        Makes no request if `for_contexts` is set and all contexts are blank.
         """
         sample: Sample = state["sample"]
         answers = [sample.answer or ""] if self.of != "reference" else []
@@ -166,8 +167,8 @@ def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_cont
 
     Args:
         judge: judge to ask.
-        of: "answer", "reference" (all references) or "both", which is extracted concurrently.
-        for_contexts: skip the extraction if all contexts are blank, because there is nothing to verify against.
+        of: text to extract from: "answer", "reference" (all references) or "both" (concurrently).
+        for_contexts: skip the extraction if all contexts are blank, because no context can support a statement.
     """
     return ExtractStatements(
         prompt="extract_statements", judge=Judge.of(judge), answer=Statements, of=of, for_contexts=for_contexts
@@ -180,8 +181,8 @@ _NOT_SPACE = re.compile(r"\S")
 def text_parts(text: str, most_characters: int) -> list[str]:
     """Return consecutive parts of a text of at most `most_characters`, without white space at their ends.
 
-    A sentence that is longer is split between words, and a longer word within it. All non-space characters are kept, in
-    order.
+    A sentence that is longer is split between words; a word that is longer is split within. All non-space characters
+    are kept, in order.
     """
     if len(text) <= most_characters:
         return [text]
@@ -201,7 +202,7 @@ def text_parts(text: str, most_characters: int) -> list[str]:
 
 
 def halves(text: str) -> list[str]:
-    """Return a text split at the end of the sentence nearest to its middle; an empty list if it is one sentence."""
+    """Return the two halves of a text, split at the end of a sentence; an empty list if it is one sentence."""
     ends = [end for end in _sentence_ends(text) if text[end:].strip()]
     if not ends:
         return []

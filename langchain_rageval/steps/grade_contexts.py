@@ -1,4 +1,4 @@
-"""Steps that judge contexts one by one: useful or not, and how relevant on a scale."""
+"""Steps that judge each retrieved chunk or sentence: whether it is useful or needed, and how relevant it is."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class _ChunkStep(ItemStep):
 
 
 class GradeContexts(_ChunkStep):
-    """Step that adds `context_verdicts`, a list of Finding: one for each chunk in order, then the agreement rates.
+    """Step that adds the list `context_verdicts`: a Finding per chunk in order, then the agreement rates of the votes.
 
     A blank chunk is not useful, whatever the judge replies. A chunk that is split between windows is useful if any of
-    its parts is.
+    its parts is useful.
     """
 
     label_field = "useful"
@@ -67,8 +67,8 @@ class GradeContexts(_ChunkStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which chunks are useful.
 
-        One request per window (part of the contexts that fits one request) and vote (one repetition by one judge); no
-        call if the contexts have no sentences.
+        Makes one request per window (part of the contexts that fits one request) and vote (one repetition by one
+        judge); none if the contexts have no sentences.
         """
         sample: Sample = state["sample"]
         texts = sample.contexts or []
@@ -81,7 +81,7 @@ class GradeContexts(_ChunkStep):
 
 
 def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> JudgeStep:
-    """Return the step that grades the usefulness of chunks.
+    """Return the step that decides whether each chunk is useful.
 
     Args:
         judge: judge to ask.
@@ -91,11 +91,11 @@ def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> Jud
 
 
 class GradeRelevance(_ChunkStep, GradeStep):
-    """Step that adds `grades`, a list of Finding: one for each chunk in retrieval order, then the agreement rates.
+    """Step that adds the list `grades`: a Finding per chunk in retrieval order, then the agreement rates of the votes.
 
-    The judge sees the chunks in the order of a hash of their content, because judges favour early chunks; equal chunks
-    are sent once. Blank chunks are not sent and get the lowest grade. Of several votes the lower median decides; a
-    chunk that is split between windows gets the best grade of its parts.
+    The judge sees the chunks in the order of a hash of their content, because judges favour early chunks. Equal chunks
+    are sent once. Blank chunks are not sent and get the lowest grade. If there are several votes, the lower median
+    decides. A chunk that is split between windows gets the best grade of its parts.
     """
 
     pointwise: bool
@@ -108,8 +108,8 @@ class GradeRelevance(_ChunkStep, GradeStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge for the relevance grades of the chunks.
 
-        One request per window (part of the contexts that fits one request), or per chunk if `pointwise` is set, and
-        vote (one repetition by one judge); no call if no chunk has a sentence.
+        Makes one request per window (part of the contexts that fits one request) and vote (one repetition by one
+        judge). If `pointwise` is set, each chunk is a window. Makes no request if no chunk has a sentence.
         """
         sample: Sample = state["sample"]
         texts = sample.contexts or []
@@ -161,16 +161,16 @@ NEEDED, NOT_NEEDED = "needed", "not needed"
 
 
 class SelectSentences(ItemStep):
-    """Step that adds `context_sentences`, a list of Finding: one for each sentence in order, then the agreement rates.
+    """Step that adds the list `context_sentences`: a Finding per sentence in order, then the agreement rates.
 
-    A reply with an unknown sentence number or a range is asked for again.
+    If a reply contains an unknown sentence number or a range, the judge is asked again.
     """
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which sentences are needed to answer the question.
 
-        One request per window (part of the contexts that fits one request) and vote (one repetition by one judge); no
-        call if the contexts have no sentences.
+        Makes one request per window (part of the contexts that fits one request) and vote (one repetition by one
+        judge); none if the contexts have no sentences.
         """
         sample: Sample = state["sample"]
         contexts = NumberedContexts.of(sample.contexts or [])
@@ -208,5 +208,5 @@ class SelectSentences(ItemStep):
 
 
 def select_sentences(judge: JudgeLike) -> JudgeStep:
-    """Return the step that selects the sentences that an answer needs."""
+    """Return the step that selects the sentences that answering the question needs."""
     return SelectSentences(prompt="select_sentences", judge=Judge.of(judge), answer=NeededSentences)

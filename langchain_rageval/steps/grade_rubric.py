@@ -1,8 +1,8 @@
-"""Grade the answer by the criteria of a rubric, all of them in one call.
+"""Grade the answer by the criteria of a rubric, all criteria in one call.
 
-The judge reads the question, the answer, the references, the criteria, and numbered contexts if there are any. Adds
-`rubric_grades`, a list of Finding: one for each criterion in order with the grade as its verdict, then the agreement
-rates if there are several votes. Makes no call for a blank answer, which gets the lowest grade of every criterion.
+The judge reads the question, the answer, the references, the criteria, and numbered contexts if there are any. The step
+adds `rubric_grades`, a list of Finding: one for each criterion in order with the grade as its verdict, then the
+agreement rates if there are several votes. A blank answer gets the lowest grade of every criterion, without a call.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ _Criteria = tuple[Criterion, ...]
 
 
 class GradeRubric(GradeStep):
-    """Step that adds `rubric_grades`, a list of Finding: one for each criterion in order, then the agreement rates.
+    """Step that adds the list `rubric_grades`: a Finding per criterion in order, then the agreement rates of the votes.
 
-    Of several votes the lower median decides. A blank answer gets the lowest grades. Contexts are background, sent in
-    windows of the judge's `max_context_tokens`: the highest grade of them counts, and a finding says so.
+    If there are several votes, the lower median decides. A blank answer gets the lowest grades. Contexts are
+    background, sent in windows of the judge's `max_context_tokens`. The highest grade over the windows counts, and a
+    finding tells the number of windows.
     """
 
     criteria: Mapping[str, _Criteria]
@@ -46,7 +47,7 @@ class GradeRubric(GradeStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge for the grades of the answer: one request per window and vote (one repetition by one judge).
 
-        Makes no call for a blank answer.
+        Makes no request for a blank answer.
         """
         sample: Sample = state["sample"]
         names = {criterion_key(criterion.name): criterion.name for criterion in self._criteria(DEFAULT_LANGUAGE)}
@@ -123,11 +124,11 @@ def grade_rubric(
 
     Args:
         judge: judge to ask.
-        criteria: criteria by the language of the prompts, with the same names in the same order in each language; those
-            under "en" are used for languages without criteria.
+        criteria: criteria by the language of the prompts, with the same names in the same order in each language. The
+            criteria under "en" are used for languages without criteria.
         scale: the lowest and the highest grade.
         with_examples: show the graded examples of the criteria to the judge.
-        replaceable: use the criteria of the judge's own prompt set instead, if it has any.
+        replaceable: use the criteria of the judge's own prompt set instead, if the set has any.
     """
     return GradeRubric(
         prompt="grade_rubric",

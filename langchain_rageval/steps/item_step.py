@@ -1,4 +1,4 @@
-"""ItemStep: base of the steps that ask a judge for a ruling on each of some items, and count the votes."""
+"""ItemStep: base class of steps in which a judge gives each item a label, and votes are counted."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Item:
-    """Something that the judge rules on.
+    """Text that the judge labels, such as a statement or a chunk.
 
     Attributes:
-        kind: kind of its finding.
-        number: its own number.
-        text: its text.
-        labels: labels that a ruling can have, the strongest first. The last one holds for an item without a majority
-            of the votes, and for one that the judge is not asked about.
-        turn: number of the turn that says it, in a conversation.
+        kind: kind of the item's finding.
+        number: number of the item.
+        text: text of the item.
+        labels: labels that the item can get, the strongest first. The last label holds if no label has a majority of
+            the votes, or if the judge is not asked about the item.
+        turn: in a conversation, number of the turn that says it.
     """
 
     kind: FindingKind
@@ -49,7 +49,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Ruling:
-    """Ruling on one item: its label, the reason, the numbers that it cites, and the probabilities of the labels."""
+    """The judge's result for one item: label, reason, cited numbers, and the probabilities of the labels."""
 
     label: str
     reason: str = ""
@@ -68,14 +68,14 @@ Part = tuple[Items, Any]
 
 
 def numbered_items(texts: Sequence[str], kind: FindingKind, labels: tuple[str, ...]) -> dict[int, Item]:
-    """Return texts as items that are numbered from 1."""
+    """Return texts as items, numbered from 1."""
     return {number: Item(kind, number, text, labels) for number, text in enumerate(texts, 1)}
 
 
 def request_items(name: str, items: Items) -> list[dict[str, Any]]:
-    """Return items as those of a request, numbered from 1 whatever their own numbers are.
+    """Return items as data of a request, numbered from 1, whatever their own numbers are.
 
-    A judge that numbers its answers from 1 then answers right, also about a slice or a repeated question.
+    Judges tend to number answers from 1. The numbers are then right, also for a slice or a repeated question.
     """
     return [
         {name: place, **({"turn": item.turn} if item.turn else {}), "text": item.text}
@@ -84,7 +84,7 @@ def request_items(name: str, items: Items) -> list[dict[str, Any]]:
 
 
 def slices(items: Mapping[_Key, _Item], size: int) -> list[dict[_Key, _Item]]:
-    """Split numbered items into parts of at most `size`, in order."""
+    """Split numbered items into consecutive parts of at most `size` items."""
     numbers = list(items)
     return [
         {number: items[number] for number in numbers[start : start + size]} for start in range(0, len(numbers), size)
@@ -92,18 +92,18 @@ def slices(items: Mapping[_Key, _Item], size: int) -> list[dict[_Key, _Item]]:
 
 
 def background_windows(contexts: NumberedContexts, judge: Judge) -> Sequence[NumberedContexts | None]:
-    """Return the windows of contexts that a judge reads as background; a single None without sentences."""
+    """Return the windows of contexts that a judge reads as background; `[None]` if there are no sentences."""
     return [window for window in contexts.windows(judge.max_context_tokens) if window.sentences] or [None]
 
 
 def with_windows(state: State, contexts: NumberedContexts, judge: Judge, *, only_first: bool = False) -> State:
-    """Return a state that says in how many windows contexts were read as background, or what was not read of them.
+    """Return a state with a finding that tells how many windows of contexts were read, or how much was not read.
 
     Args:
         state: the state; its sample decides the language.
         contexts: the contexts.
-        judge: judge whose members read the windows.
-        only_first: only the first window was read.
+        judge: judge or jury that read the windows.
+        only_first: True if only the first window was read.
     """
     by_member = [background_windows(contexts, member) for member in judge.members]
     count = max(map(len, by_member))
@@ -121,21 +121,22 @@ def with_windows(state: State, contexts: NumberedContexts, judge: Judge, *, only
 
 
 class ItemStep(JudgeStep):
-    """Step whose findings are rulings on items: one for each item in order, then the agreement rates.
+    """Step in which a judge labels items. It adds a Finding per item in order, then the agreement rates of the votes.
 
     Items are sent in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`. Over
-    slices and windows the strongest label counts, over votes the strict majority, and the last label without one. A
-    single verdict on the sample (no `list_field`) is then `NO_MAJORITY`. Items without a single valid ruling are asked
-    about again. A subclass states its rule: the attributes below, the question, and what else differs.
+    slices and windows, the strongest label counts. Over votes, the label with a strict majority counts; without a
+    majority, the last label. A single verdict on the sample (no `list_field`) without a majority is `NO_MAJORITY`. The
+    judge is asked again about items without exactly one valid label. A subclass defines the attributes below and the
+    question.
 
     Attributes:
-        items_name: what the items are, in the plural, in the request and in errors.
+        items_name: plural name of the items, in the request and in errors.
         number_field: name of the number of an item, in the request and in a verdict.
         list_field: list of the verdicts in the answer; "" if the answer is the verdict on a single item.
         label_field: field of a verdict that holds the judge's label.
-        label_names: labels of the findings by those of the judge in lower case, if they differ.
-        is_proved: True if each label but the last needs a citation, and is asked for again, once, without one.
-        joins_reasons: True if equal rulings of a vote on one item are combined; otherwise the first one counts.
+        label_names: maps the judge's labels in lower case to labels of the findings, if they differ.
+        is_proved: True if each label but the last needs a citation; without one, the judge is asked again, once.
+        joins_reasons: True if the reasons of equal labels of an item in one vote are combined; else the first counts.
     """
 
     items_name: ClassVar[str] = ""
@@ -147,12 +148,12 @@ class ItemStep(JudgeStep):
     joins_reasons: ClassVar[bool] = False
 
     def rule_on(self, sample: Sample, items: Items, shown: Any = None) -> Operation[list[Finding]]:
-        """Ask the judge about items: one request per part of them and vote; none if there are no parts.
+        """Ask the judge about items: one request per part (slice and window) and vote; no request if there is no part.
 
         Args:
             sample: the sample.
             items: the items.
-            shown: contexts, of which each request shows a window, or what a subclass shows instead.
+            shown: contexts, of which each request shows a window; or what a subclass shows instead.
         """
         voters = voters_of(self.judge) if self._parts(sample, items, shown, self.judge.members[0]) else []
         votes: list[Rulings] = yield Gather([self._vote(voter, sample, items, shown) for voter in voters])
@@ -233,7 +234,7 @@ class ItemStep(JudgeStep):
         return f"no single verdict for the {self.items_name} {list(missing)}"
 
     def with_findings(self, state: State, name: str, findings: Sequence[Finding]) -> State:
-        """Return a state with findings; they are `undecided`, too, if the votes on the sample have no majority."""
+        """Return a state with findings under `name`; also under `undecided` if votes on the sample have no majority."""
         undecided = any(finding.verdict == NO_MAJORITY for finding in findings)
         return state | {name: findings} | ({UNDECIDED: findings} if undecided else {})
 
@@ -318,7 +319,7 @@ class ItemStep(JudgeStep):
 
 
 class GradeStep(ItemStep):
-    """Step whose labels are grades on a scale. Of several votes the lower median decides.
+    """Step whose labels are grades on a scale. If there are several votes, the lower median decides.
 
     Attributes:
         scale: the lowest and the highest grade.
@@ -354,7 +355,7 @@ class GradeStep(ItemStep):
 
 
 def combine(rulings: Sequence[Ruling]) -> Ruling:
-    """Return rulings with one label as one, with their different reasons and citations."""
+    """Return one ruling for several with the same label: their distinct reasons and citations are joined."""
     if len(rulings) == 1:
         return rulings[0]
     reasons = dict.fromkeys(ruling.reason for ruling in rulings if ruling.reason)

@@ -1,4 +1,4 @@
-"""JudgeStep: base of the steps that ask a judge a question."""
+"""JudgeStep: base class of the steps that ask a judge a question."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CHARACTERS_PER_ITEM = 3  # a list of short Chinese words; other texts need more
 
 
 class JudgeStep(Stage[State]):
-    """A Runnable that asks the judge a question and adds the typed answer to the state: base class of all such steps.
+    """A Runnable that asks the judge a question and adds the typed answer to the state; base class of all such steps.
 
-    A plain step sends its whole input, `contexts` as numbered sentences and all other keys as one JSON object, and adds
-    the answer under the step's name. The steps of the metrics are subclasses whose `work` selects what is sent.
+    The base class sends its whole input: `contexts` as numbered sentences and all other keys as one JSON object. It
+    adds the answer under the step's name. The steps of the metrics are subclasses whose `work` selects what is sent.
 
     Args:
         prompt: name of a packaged prompt, or a `Prompt`, or `StepPrompts` in several languages.
@@ -74,19 +74,19 @@ class JudgeStep(Stage[State]):
 
     @property
     def offline_answer(self) -> OfflineAnswer | None:
-        """Function that answers a step of the user without a model, in a dry run or for an OfflineJudge."""
+        """Function that answers a user's step without a model, in a dry run or for an OfflineJudge; else None."""
         return None
 
     @property
     def report_notes(self) -> Sequence[str]:
-        """A note if an OfflineJudge invents the answers of this step."""
+        """A note that an OfflineJudge invents the answers of this step, if it does."""
         models = [inner for judge in self.judges for inner in inner_models(judge.model)]
         if not any(isinstance(model, OfflineJudge) and model.invents(self.answer) for model in models):
             return ()
         return [Note("invented-answers-of-step", step=self.get_name())]
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy of the step whose judge starts without knowledge of what its endpoint supports."""
+        """Return a copy of the step whose judge detects again which features its endpoint supports."""
         return self.model_copy(update={"judge": with_fresh_endpoint(self.judge)})
 
     def judged_by(self, judge: Judge) -> JudgeStep:
@@ -117,10 +117,11 @@ class JudgeStep(Stage[State]):
             inputs: content of the JSON object.
             contexts: numbered contexts; None to send none.
             language_from: text that determines the language of the prompt.
-            judge: judge whose prompts are used; by default the first judge of a jury, which
-                answers everything but verdicts.
-            objection: returns the problem with a valid answer, which is then asked for again; None to accept it.
-            limits: what the answer can contain; sent to servers that build a grammar for each request.
+            judge: judge whose prompts are used; by default the first judge of a jury, which answers all questions
+                without votes.
+            objection: function that returns the problem with a valid answer, so that the judge is asked again; None to
+                accept.
+            limits: limits of the answer's content; sent to servers that build a grammar for each request.
         """
         judge = judge or self.judge.members[0]
         prompts = judge.prompt_set(language_from)
@@ -138,12 +139,11 @@ class JudgeStep(Stage[State]):
         return JudgeQuestion(request, parser, objection)
 
     def ask(self, question: JudgeQuestion[Any], voter: Voter | None = None) -> Shared:
-        """Return the request to yield in `work`; its reply is the answer. Equal requests of a run make one call.
+        """Return the request to yield in `work`; the reply to it is the answer. Equal requests of a run make one call.
 
         Args:
             question: question from `build_question`.
-            voter: judge, and draw (index of a repeated request), of a vote; by default the first draw of the first
-                judge.
+            voter: judge and draw (index of a repeated request) of a vote; by default the first draw of the first judge.
         """
         judge, draw = (voter.judge, voter.draw) if voter else (self.judge.members[0], 0)
         return shared_question(judge, question, draw, ask_judge(judge, question, Attempts(judge.attempts), draw))
@@ -152,7 +152,7 @@ class JudgeStep(Stage[State]):
     def instrument(self) -> dict[str, Any]:
         """Configuration of this step that affects its answers: judge, prompts, schema and options.
 
-        It identifies the step in reports and journals.
+        Reports and journals identify the step by it.
         """
         own = None if isinstance(self.prompt, str) else self.prompt
         packaged = packaged_fingerprint(None if own else str(self.prompt))
@@ -169,7 +169,7 @@ class JudgeStep(Stage[State]):
 def most_items(text: str) -> int:
     """Return how many statements or entities a text can hold: one for every three characters, and at least ten.
 
-    A judge in a repetition loop lists thousands, and later steps would have to ask about each of them.
+    The limit protects against a judge in a repetition loop, which lists thousands of items.
     """
     return max(_FEWEST_ITEMS, len(text) // _CHARACTERS_PER_ITEM)
 
@@ -177,7 +177,7 @@ def most_items(text: str) -> int:
 def list_length(text: str) -> int:
     """Return a limit for the number of items that a judge may list about a text, at least `most_items`.
 
-    It is 10, 20, 40 and so on, so that texts of similar lengths have one schema, which servers cache.
+    The limit is 10, 20, 40 and so on. Texts of similar lengths then have the same schema, which servers cache.
     """
     most, limit = most_items(text), _FEWEST_ITEMS
     while limit < most:

@@ -1,4 +1,4 @@
-"""Similarity of texts: by embeddings, a cross-encoder, or letters and words."""
+"""Similarity of texts by embeddings, a cross-encoder, or letters and words; reranking of contexts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ TextMeasure = Callable[[str, str], float]
 
 
 class CompareTexts(Stage[State]):
-    """Stage that adds `similarities`, a list of float from 0 to 1: of a text with each of the texts to compare.
+    """Stage that adds `similarities`, a list of float from 0 to 1: one text compared with each of several texts.
 
-    All texts are normalized first. Texts that are equal then have the similarity 1.0, whatever the measure returns.
+    All texts are normalized first. Texts that are then equal have the similarity 1.0, whatever the measure returns.
     """
 
     measure: TextMeasure
@@ -36,7 +36,7 @@ class CompareTexts(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of this stage that affects its results: the measure and the library that it is taken from."""
+        """Configuration of this stage that affects its results: the measure and the library that provides it."""
         return {"step": self.get_name(), "source": self.source, "measure": describe(self.measure)}
 
     def work(self, state: State) -> Operation[State]:
@@ -53,14 +53,14 @@ def compare_texts(measure: TextMeasure, pairs: TextSelector, *, source: str) -> 
 
     Args:
         measure: function from two normalized texts to a number from 0 to 1.
-        pairs: function from the state to a text and the texts that it is compared with.
-        source: name, and version if there is one, of the library that measures.
+        pairs: function from the state to a text and a list of texts that it is compared with.
+        source: name, and version if there is one, of the library that provides the measure.
     """
     return CompareTexts(measure=measure, pairs=pairs, source=source, name="compare_texts")
 
 
 def rate_pairs(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[NDArray[np.float64]]:
-    """Return the scores of pairs of texts, in order. Equal calls within a run are made once.
+    """Return the cross-encoder's scores of pairs of texts, in order. Equal calls in a run are made only once.
 
     Raises:
         ModelOutputError: if the scores are not finite numbers.
@@ -85,10 +85,10 @@ def _rate(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> 
 
 
 def rate_texts(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[str]) -> Operation[list[float]]:
-    """Return the scores of a question with each text, in order. Makes no call without texts.
+    """Return the cross-encoder's scores of a question with each text, in order. Makes no call if there are no texts.
 
     Raises:
-        ModelOutputError: if the scores are not finite numbers, or their number differs from that of the texts.
+        ModelOutputError: if the scores are not finite numbers, or their number differs from the number of texts.
     """
     scores = yield from rate_pairs(cross_encoder, [(question, text) for text in texts])
     if scores.ndim != 1:
@@ -106,9 +106,9 @@ Similarity = Embeddings | BaseCrossEncoder
 
 
 class MeasureSimilarity(Stage[State]):
-    """Stage that adds `similarities`, a list of float from 0 to 1: of a text with each of the texts to compare.
+    """Stage that adds `similarities`, a list of float from 0 to 1: one text compared with each of several texts.
 
-    All texts are embedded by `embed_documents`, because both sides are of the same kind; equal texts of a run are
+    All texts are embedded by `embed_documents`, because both sides are of the same kind. Equal texts of a run are
     embedded once, in batches. Negative cosines count as 0.
     """
 
@@ -158,11 +158,11 @@ def measure_similarity(
 
     Args:
         model: embeddings or a cross-encoder.
-        pairs: function from the state to a text and the texts that it is compared with.
+        pairs: function from the state to a text and a list of texts that it is compared with.
         scale: "sigmoid" maps the logits of a cross-encoder to 0..1; None uses the scores unchanged.
 
     Raises:
-        ConfigError: if `model` is of another type, or `scale` does not fit it.
+        ConfigError: if `model` is of another type, or `scale` does not fit the model.
     """
     if not isinstance(model, Embeddings | BaseCrossEncoder):
         raise ConfigError(f"similarity takes LangChain Embeddings or a BaseCrossEncoder, got {type(model).__name__}")
@@ -208,9 +208,9 @@ _POSITION_KEY = "rageval_place"
 
 
 class RerankContexts(Stage[State]):
-    """Stage that adds `reranked`, a list of int: the chunks that the reranker keeps, best first.
+    """Stage that adds `reranked`, a list of int: the numbers of the chunks that the reranker keeps, best first.
 
-    Chunks are numbered from 1 in retrieval order; chunks with equal scores keep that order.
+    Chunks are numbered from 1 in retrieval order; chunks with equal scores stay in this order.
     """
 
     reranker: Any
@@ -227,7 +227,7 @@ class RerankContexts(Stage[State]):
         return {"step": self.get_name(), "model": describe(self.reranker)}
 
     def work(self, state: State) -> Operation[State]:
-        """Score all chunks with the reranker in one request; no request without contexts."""
+        """Score all chunks with the reranker in one request; no request if there are no contexts."""
         sample: Sample = state["sample"]
         scores = yield from rate_texts(self.rater, sample.question, sample.contexts or [])
         dropped = _DROPPED if isinstance(self.rater, _CompressorRater) else None
@@ -258,9 +258,9 @@ def rerank_contexts(reranker: Reranker) -> RerankContexts:
     """Return the stage that reranks the contexts.
 
     Args:
-        reranker: cross-encoder, which scores pairs of question and chunk, or document compressor, which is called by
-            its sync method. A chunk that the compressor shortens or rewrites keeps its number; a chunk that it returns
-            in several parts is ranked by the first part.
+        reranker: cross-encoder, which scores pairs of question and chunk; or document compressor, whose sync method is
+            called. A chunk that the compressor shortens or rewrites keeps its number; a chunk that it returns in
+            several parts is ranked by the first part.
 
     Raises:
         ConfigError: if `reranker` is of another type.

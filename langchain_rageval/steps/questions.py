@@ -1,4 +1,4 @@
-"""Steps about questions: written back from an answer, rewritten to stand alone, and checked."""
+"""Steps about questions: rewrite a question to be understood alone, and write questions from an answer."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _FEWEST_CONSONANTS = 2
 
 
 def new_facts(question: str, source: str) -> list[str]:
-    """Return the names and numbers of a question that a text does not contain, each once, in their order.
+    """Return the names and numbers of a question that do not occur in `source`, each once, in their order.
 
-    Names are compared without their endings: "Льва" is a form of "Лев". Digits may be grouped otherwise: "2,000" is
-    "2000". A number up to 20 may have been a word, and the number 1 a noun alone.
+    Names are compared without their endings: "Льва" is a form of "Лев". The grouping of digits is ignored: "2,000" is
+    "2000". A number up to 20 also matches its word ("five"), and the number 1 is always known.
 
     Args:
         question: the rewritten question.
@@ -107,10 +107,10 @@ REWRITTEN, UNCHANGED, REFUSED = "rewritten", "unchanged", "refused"
 
 
 class RewriteQuestion(JudgeStep):
-    """Step that replaces `sample` by one with a standalone question and adds `standalone_question`."""
+    """Step that makes the question in `sample` understandable without the history; adds `standalone_question`."""
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge once if the sample has a history."""
+        """Ask the judge once; not at all if the sample has no history."""
         sample: Sample = state["sample"]
         if not sample.history:
             return state
@@ -132,17 +132,17 @@ class RewriteQuestion(JudgeStep):
 
 
 def rewrite_question(judge: JudgeLike) -> JudgeStep:
-    """Return the step that makes the question of a sample with a history understandable on its own."""
+    """Return the step that rewrites the question of a sample so that it is understood without the history."""
     return RewriteQuestion(prompt="rewrite_question", judge=Judge.of(judge), answer=StandaloneQuestion)
 
 
 def history_data(history: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Return turns as data of a request."""
+    """Return turns as JSON-like data for a request."""
     return [turn.model_dump() for turn in history]
 
 
 def recent_turns(history: Sequence[Turn], most_tokens: int | None) -> list[Turn]:
-    """Return the last turns that fit into a number of tokens, and at least the last one; all if it is None."""
+    """Return the last turns that fit into `most_tokens`, at least the last turn; with None, all turns."""
     if most_tokens is None:
         return list(history)
     left = most_tokens * CHARACTERS_PER_TOKEN
@@ -172,10 +172,10 @@ def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQues
 
 
 class RegenerateQuestions(JudgeStep):
-    """Step that adds `evasive`, the majority verdict on the answer, and `regenerated_questions` of the other votes.
+    """Step that adds `evasive`, the majority verdict on the answer, and `regenerated_questions`.
 
-    A reply without questions that does not call the answer evasive is asked for again; questions beyond `count` are
-    dropped. Without a majority the answer is evasive.
+    The questions are from the votes that do not call the answer evasive. If such a vote has no question, the judge is
+    asked again; questions beyond `count` are dropped. Without a majority the answer is evasive.
     """
 
     count: int
@@ -183,7 +183,7 @@ class RegenerateQuestions(JudgeStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge (the first judge of a jury) for questions that the answer answers.
 
-        One request per draw (repetition of the request); no call for a blank answer.
+        Makes one request per draw (repetition of the request); none for a blank answer.
         """
         sample: Sample = state["sample"]
         voters = voters_of(self.judge.members[0]) if (sample.answer or "").strip() else []

@@ -53,7 +53,7 @@ class Stage(Traced[S, S]):
 
     @abstractmethod
     def work(self, state: S) -> Operation[S]:
-        """Yield requests, receive their replies, and return the new state. Does no I/O."""
+        """Yield requests, receive their replies, and return the new state. This method does no I/O."""
 
     @property
     def judges(self) -> Sequence[Judge]:
@@ -67,25 +67,25 @@ class Stage(Traced[S, S]):
 
     @property
     def shows_question(self) -> bool:
-        """True if a judge reads the question of the sample, which must then be understood without its history."""
+        """True if a judge reads the sample's question; it must then be understood without the history."""
         return self.reads_question and bool(self.judges)
 
     @property
     def report_notes(self) -> Sequence[str]:
-        """Notes for each report with results of this stage."""
+        """Notes to show in each report that contains results of this stage."""
         return ()
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy whose judges do not share endpoint capabilities with the judges of this stage."""
+        """Return a copy whose judges detect again which features their endpoints support."""
         return self
 
     @property
     def is_replaceable(self) -> bool:
-        """True if `judged_by` can put another judge in place of the judges or the verifier: if the class defines it."""
+        """True if `judged_by` can replace the judges or the verifier by another judge: if the class defines it."""
         return type(self).judged_by is not Stage.judged_by
 
     def judged_by(self, judge: Judge) -> Stage[S]:
-        """Return the stage with its judges or its verifier replaced by a judge; this stage if it has none."""
+        """Return a copy in which a judge replaces the judges or the verifier; this stage itself if it has neither."""
         return self
 
     @property
@@ -93,8 +93,8 @@ class Stage(Traced[S, S]):
     def instrument(self) -> Mapping[str, Any]:
         """Configuration of this stage that affects its results, such as judge, prompts, schema and options.
 
-        Consists of JSON-like values. The hash of a metric's configuration, by which reports and journals identify the
-        metric, includes it.
+        A mapping of JSON-like values. It is part of the hash of a metric's configuration, by which reports and journals
+        identify the metric.
 
         Raises:
             NotDescribable: if a model or function of the stage cannot be identified.
@@ -102,7 +102,7 @@ class Stage(Traced[S, S]):
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """The instrument and the plain options as data; of a stage class of the user together with its code.
+        """The `instrument` and the plain options as data; for a user's stage class also its code.
 
         Raises:
             NotDescribable: if a part cannot be identified.
@@ -138,7 +138,7 @@ class Stage(Traced[S, S]):
 
 
 def describe_step(step: Runnable[Any, Any]) -> Any:
-    """Return the description of a step of a metric, a stage or any other Runnable.
+    """Return the configuration of a step, which is a stage or any other Runnable, as data.
 
     Raises:
         NotDescribable: if a part cannot be identified; the message names the step and the remedy.
@@ -153,7 +153,7 @@ def describe_step(step: Runnable[Any, Any]) -> Any:
 
 
 def can_be_rejudged(stages: Iterable[Stage[Any]]) -> bool:
-    """Return True if another judge can be put in place of every judge and verifier of some stages, and there is one."""
+    """Return True if there is a judge or verifier in some stages, and another judge can replace each of them."""
     stages = list(stages)
     return any(stage.is_replaceable for stage in stages) and all(
         stage.is_replaceable or not stage.judges for stage in stages
@@ -166,12 +166,12 @@ _Outcome = tuple[State, JudgeOutputError | None]
 class SharedSteps(Stage[State]):
     """Sequence of stages that runs once per sample of a run; later metrics reuse the results for the same sample.
 
-    A `JudgeOutputError` is shared too: an unreadable judge is not asked again for the next metric.
+    A `JudgeOutputError` is shared too: if the judge's reply was unreadable, the next metric does not ask again.
 
     Args:
         stages: stages that read `sample` and the results of earlier stages, nothing else.
         name: name of the step in traces.
-        key: distinguishes these stages from others of the same name. Metrics with equal keys share the results.
+        key: distinguishes these stages from other stages of the same name. Metrics with equal keys share the results.
     """
 
     stages: tuple[Stage[State], ...]
@@ -202,7 +202,7 @@ class SharedSteps(Stage[State]):
         return {"stages": [stage.description for stage in self.stages]}
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy of the steps whose judges start without knowledge of what their endpoint supports."""
+        """Return a copy of the steps whose judges detect again which features their endpoints support."""
         return self.model_copy(update={"stages": tuple(stage.with_fresh_capabilities() for stage in self.stages)})
 
     @property
@@ -211,7 +211,7 @@ class SharedSteps(Stage[State]):
         return can_be_rejudged(self.stages)
 
     def judged_by(self, judge: Judge) -> SharedSteps:
-        """Return a copy whose stages ask another judge; it shares results only with copies for the same judge."""
+        """Return a copy whose stages ask another judge; only copies for the same judge share results."""
         stages = tuple(stage.judged_by(judge) for stage in self.stages)
         return self.model_copy(update={"stages": stages, "key": (self.key, id(judge))})
 
@@ -221,7 +221,7 @@ class SharedSteps(Stage[State]):
         return sequence.get_graph(config)
 
     def work(self, state: State) -> Operation[State]:
-        """Run the `work` of all stages in sequence, without reusing results of other metrics."""
+        """Run the `work` of all stages in sequence; does not reuse results of other metrics."""
         for stage in self.stages:
             state = yield from stage.work(state)
         return state

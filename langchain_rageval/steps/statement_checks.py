@@ -1,7 +1,7 @@
 """Checks of extracted statements, without a model: repeats, placeholders, copied examples, unmentioned content.
 
-Content units are the stems of the content words of a text, and its numbers. In scripts without spaces between words
-they are single characters.
+The content units of a text are the stems of its content words, and its numbers. In scripts without spaces between
+words, single characters take the place of stems.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _STATES_NOTHING = re.compile("|".join(chain(*WORDS["nothing"].values())))
 
 @lru_cache(maxsize=4096)
 def statement_key(statement: str) -> str:
-    """Return what near-verbatim repeats of a statement have in common.
+    """Return a key that is equal for statements that are near-verbatim repeats of each other.
 
     Case, punctuation, quotation marks, list marks, white space, English articles and the difference of ё and е are
-    removed; words, their order, numbers, signs and units are kept.
+    removed. Words, their order, numbers, signs and units are kept.
     """
     text = normalize_text(_LIST_MARK.sub("", statement))
     return " ".join(_ARTICLE.sub("", _SEPARATOR.sub(" ", text)).split())
 
 
 def without_list_marks(statements: Sequence[str]) -> list[str]:
-    """Return statements without the marks of list items before them: "- ", or "1. " if they are numbered throughout."""
+    """Return statements without list marks: "- " at the beginning, or "1. " if all statements are numbered."""
     numbers = [_NUMBERED.match(statement) for statement in statements]
     counted = [int(match[1]) for match in numbers if match]
     if len(counted) > 1 and counted == list(range(counted[0], counted[0] + len(statements))):
@@ -76,7 +76,7 @@ def is_placeholder(statement: str, text: str) -> bool:
 
 
 def content_units(text: str) -> set[str]:
-    """Return the stems of the content words of a text, and its numbers; the numbers of list items are left out."""
+    """Return the stems of the content words of a text, and its numbers, except the numbers of list items."""
     lines = [_LIST_MARK.sub("", line) for line in text.splitlines()]
     return {stem_of(token) for token in tokens_of(normalize_text("\n".join(lines))) if _is_content(token)}
 
@@ -91,7 +91,7 @@ def _is_content(token: str) -> bool:
 def unmentioned_units(text: str, statements: Iterable[str]) -> tuple[int, int]:
     """Return how many content units of a text no statement mentions, and how many the text has.
 
-    Questions, "the documents do not say" and the advice to ask somebody else state nothing and are left out.
+    Sentences that state nothing are left out: questions, "the documents do not say" and advice to ask somebody else.
     """
     units = content_units("\n".join(sentence for sentence in assertions(text) if not _ADVICE.search(sentence)))
     return len(units - content_units("\n".join(statements))), len(units)
@@ -100,7 +100,7 @@ def unmentioned_units(text: str, statements: Iterable[str]) -> tuple[int, int]:
 def copied_statement(statements: Sequence[str], prompt: Prompt, question: str, text: str) -> str | None:
     """Return a statement that was copied from an example of the prompt, or None if there is none.
 
-    A statement that question and text contain themselves is not copied.
+    A statement whose content is in the question or the text is not a copy.
     """
     examples = _example_keys(prompt)
     for statement in statements:

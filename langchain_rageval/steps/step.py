@@ -1,4 +1,4 @@
-"""Step: a request to a model, or a Runnable, of a user or the package, with its inputs from the sample."""
+"""Step: a question to a judge, or a call of a user's chain, with inputs from the sample."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ChainStep(Stage[State]):
 
     @property
     def report_notes(self) -> Sequence[str]:
-        """A note if an OfflineJudge invents the output of the chain."""
+        """A note that an OfflineJudge invents the output of the chain, if it does."""
         invented = any(isinstance(model, OfflineJudge) for model in self.models)
         return [Note("invented-answers", step=self.get_name())] if invented else []
 
@@ -100,10 +100,10 @@ def inputs_function(step: str, reads: Iterable[str], inputs: Callable[[Sample], 
     Args:
         step: name of the step.
         reads: fields of the sample that are the inputs.
-        inputs: function instead of `reads`.
+        inputs: function from the sample to the inputs, in place of `reads`.
 
     Raises:
-        ConfigError: if both or none is given, or a field does not exist.
+        ConfigError: if both or none of `reads` and `inputs` is given, or a field does not exist.
     """
     fields = sorted(reads) if isinstance(reads, AbstractSet) else [reads] if isinstance(reads, str) else list(reads)
     if bool(fields) == (inputs is not None):
@@ -122,7 +122,7 @@ def inputs_function(step: str, reads: Iterable[str], inputs: Callable[[Sample], 
 
 
 class FieldsOf:
-    """Function from a sample to some of its fields by name."""
+    """Function from a sample to a mapping of some of its fields."""
 
     def __init__(self, fields: tuple[str, ...]) -> None:
         self.fields = fields
@@ -133,7 +133,7 @@ class FieldsOf:
 
 
 class NumberedInputs:
-    """Function of the user from a sample to the inputs of a question to the judge, with a check of its result."""
+    """Function from a sample to a step's inputs: calls the user's function and checks the type of its result."""
 
     def __init__(self, step: str, function: Inputs) -> None:
         self.step = step
@@ -172,29 +172,29 @@ class Step:
 
         rate = Step(Politeness, prompts={"en": Prompt(...), "ru": Prompt(...)}, reads=("question", "answer"))
 
-    Called with a judge, `rate(judge)`, it returns the Runnable that asks: the `steps` of a `Metric`, which adds the
-    answer to the state under `key`. The inputs are sent as one JSON object, except `contexts`, a list of str, which is
-    sent as numbered sentences; if they exceed the judge's `max_context_tokens`, each part is asked about and `windows`
-    makes one answer of theirs; without it only the first part is sent, and a finding says so.
+    `rate(judge)` returns the Runnable that asks the judge and adds the answer to the state under `key`. Pass it as the
+    `steps` of a `Metric`. The inputs are sent as one JSON object, except `contexts`, a list of str, which is sent as
+    numbered sentences. If `contexts` exceeds the judge's `max_context_tokens`, the judge is asked about each part, and
+    `windows` combines the answers. Without `windows` only the first part is sent, and a finding says so.
 
-    A judge with `draws`, or a jury, is asked once for each vote, and each field is decided by itself: see
-    `AnswerVotes`. Without a strict majority for one of them the metric has no score, but the agreement findings with
-    the votes. If the class has fields of type str only, the judge is asked once.
+    A judge with `draws`, or a jury, is asked once for each vote, and the votes decide each field separately: see
+    `AnswerVotes`. If a field has no strict majority, the sample is unscored, and findings hold the votes. If the class
+    has only fields of type str, the judge is asked once.
 
     Args:
         answer: pydantic class of the answer. Its name is the title of the schema; its docstring is sent to the judge.
             Fields are best ordered as a model should write them, the reason before the verdict.
-        prompts: prompts by language, such as `{"en": Prompt(...), "ru": Prompt(...)}`, of which the one in the language
-            of the question is used, else the English or the first one; or one `Prompt`; or the name of a packaged one.
+        prompts: prompts by language, such as `{"en": Prompt(...), "ru": Prompt(...)}`; or one `Prompt`; or the name of
+            a packaged prompt. The prompt in the question's language is used, else the English prompt, else the first.
         reads: fields of the sample that are the inputs.
         inputs: function from the sample to the inputs, instead of `reads`.
-        name: name of the step in traces, errors and prompt sets; by default that of the class in snake case.
+        name: name of the step in traces, errors and prompt sets; by default the name of the class in snake case.
         key: key of the answer in the state; by default the name.
-        offline: function from the inputs to an answer, for dry runs and an `OfflineJudge`; without one they invent an
+        offline: function from the inputs to an answer, for dry runs and an `OfflineJudge`. If omitted, they invent an
             answer that fits the schema.
         windows: function from the list of answers about the parts of long contexts, in order, to one answer.
-        reducer: what decides numbers in votes: "majority", "median" or "mean"; by default the lower median of whole
-            numbers and the mean of others. Or a function from the list of answers to one.
+        reducer: how votes decide numbers: "majority", "median" or "mean"; by default the lower median of whole numbers
+            and the mean of other numbers. Or a function from the list of answers to one answer.
 
     Raises:
         ConfigError: if an option is invalid, or the output of an example does not fit the answer class.
@@ -272,15 +272,15 @@ class Step:
     ) -> ChainStep:
         """Return the Runnable that invokes a chain of the user, such as `ChatPromptTemplate | model | parser`.
 
-        The concurrency limit, the retries, the timeout and the budget of a run apply to each invocation of the chain as
-        to one model call; its model calls and their tokens are counted. A reply that the chain's parser rejects is a
-        JudgeOutputError and is not asked for again, unless the chain does so.
+        The concurrency limit, the retries, the timeout and the budget of a run treat each invocation of the chain as
+        one model call. The model calls and tokens of the chain are counted. If the chain's parser rejects a reply, a
+        JudgeOutputError is raised; only the chain itself can ask again.
 
         Args:
-            chain: Runnable from a mapping of the inputs, or from what `inputs` returns, to any output.
+            chain: Runnable from a mapping of the inputs, or from the result of `inputs`, to any output.
             key: key of the output in the state.
             reads: fields of the sample that are the inputs.
-            inputs: function from the sample to the input of the chain, instead of `reads`.
+            inputs: function from the sample to the input of the chain, in place of `reads`.
             name: name of the step in traces and errors; by default the key.
 
         Raises:
@@ -315,7 +315,7 @@ class SampleStep(JudgeStep):
     definition: InstanceOf[Step]
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge, once for each vote."""
+        """Ask the judge once per vote."""
         sample: Sample = state["sample"]
         inputs = dict(self.definition.inputs(sample))
         contexts = inputs.pop("contexts", None)
@@ -358,18 +358,18 @@ class SampleStep(JudgeStep):
 
     @property
     def shows_question(self) -> bool:
-        """True if the inputs hold the question without the history, or a function of the user returns the inputs."""
+        """True if the inputs contain the question but not the history, or if a user's function returns the inputs."""
         inputs = self.definition.inputs
         return not isinstance(inputs, FieldsOf) or ("question" in inputs.fields and "history" not in inputs.fields)
 
     @property
     def offline_answer(self) -> OfflineAnswer | None:
-        """Function that answers without a model."""
+        """Function that answers without a model; or None."""
         return self.definition.offline
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration that affects the answers, with the function of the inputs and the code of the answer class."""
+        """Configuration that affects the answers, including the inputs' function and the code of the answer class."""
         own = {"inputs": describe(self.definition.inputs), "answer": describe(self.answer)}
         if self.definition.windows is not None:
             own["windows"] = describe(self.definition.windows)
@@ -379,7 +379,7 @@ class SampleStep(JudgeStep):
 
 
 def keep_answers(steps: Sequence[Runnable[Any, Any]], state: State) -> dict[str, Any]:
-    """Return the answers of the user's steps in a state as JSON values; `{}` if one of the steps is a packaged one."""
+    """Return the answers of the user's steps in a state as JSON values; `{}` if a step is from the package."""
     kept = {}
     for key, adapter in _answer_types(steps).items():
         try:
@@ -391,7 +391,7 @@ def keep_answers(steps: Sequence[Runnable[Any, Any]], state: State) -> dict[str,
 
 
 def restore_answers(steps: Sequence[Runnable[Any, Any]], answers: Mapping[str, Any]) -> State | None:
-    """Return the state that `keep_answers` described, without the sample; None if an answer is missing or unfit."""
+    """Return the state that `keep_answers` stored, without the sample; None if an answer is missing or invalid."""
     adapters = _answer_types(steps)
     if not adapters or not adapters.keys() <= answers.keys():
         return None
@@ -423,7 +423,7 @@ def _output_type(chain: Runnable[Any, Any]) -> Any:
 
 
 def own_names(stage: Stage[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield what a step of a user occupies: "key" or "name" of its prompts, the name, and what it stands for."""
+    """Yield the names of a user's step: "key" (in the state) or "name" (in prompt sets), the name, and its owner."""
     if isinstance(stage, ChainStep):
         yield "key", stage.result_name, stage.chain
     if isinstance(stage, SampleStep):

@@ -1,7 +1,7 @@
-"""translate_prompts: translate the prompts into another language with the user's model.
+"""translate_prompts: translate the prompts into another language with a model of the user.
 
-The result is a draft to be edited. The packaged English, Russian, Chinese, Korean and Italian prompts were written by
-people.
+The result is a draft that the user should edit. People wrote the packaged English, Russian, Chinese, Korean and Italian
+prompts.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def translate_prompts(
 ) -> PromptSet:
     """Return the prompts in another language, drafted by a model.
 
-    The default criteria of `rubric` are translated too; their names stay as they are. Everything that the steps rely on
-    is checked, and asked for again if it is lost: field names, placeholders, labels, citations, and the number of
-    sentences in the contexts of each example. The wording is not checked: save the prompts, edit them, and use them as
-    `Judge(model, prompts=PromptSet.load(directory))`.
+    The default criteria of `rubric` are translated too; their names stay unchanged. A check compares everything that
+    the steps rely on: field names, placeholders, labels, citations, and the number of sentences in the contexts of each
+    example. If something is lost, the judge is asked again. The wording is not checked: save the prompts, edit them,
+    and use them as `Judge(model, prompts=PromptSet.load(directory))`.
 
     Args:
         judge: judge that translates; called once for each step, once for the texts that the steps share and once for

@@ -1,4 +1,4 @@
-"""Verification of statements by a judge: all chunks at once or one at a time."""
+"""Verification of statements: by a judge, all chunks at once or one at a time, or by a model."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _LABELS = ("supported", "contradicted", "absent")
 
 
 class VerifyStatements(ItemStep):
-    """Step that adds `<of>_verdicts`, a list of Finding: one for each statement in order, then the agreement rates.
+    """Step that adds the list `<of>_verdicts`: a Finding per statement in order, then the agreement rates of the votes.
 
-    Over windows, supported outweighs contradicted, which outweighs absent, and the evidence is combined; a statement
-    whose support spans two windows counts as absent. Over votes the majority decides; on a tie the verdict is "absent".
+    If windows give different verdicts, supported outweighs contradicted, and contradicted outweighs absent; the
+    evidence is combined. A statement that only two windows together support counts as absent. Over votes the majority
+    decides; without a majority the verdict is "absent".
 
-    A verdict "supported" or "contradicted" without an existing sentence number is asked for again, once.
+    If a verdict "supported" or "contradicted" cites no existing sentence number, the judge is asked again, once.
     """
 
     items_name = "statements"
@@ -45,8 +46,8 @@ class VerifyStatements(ItemStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge whether the contexts support each statement.
 
-        One request per slice of at most `max_statements` statements, window (part of the contexts that fits one
-        request) and vote (one repetition by one judge); no call without statements or sentences.
+        Makes one request per slice (at most `max_statements` statements), window (part of the contexts that fits one
+        request) and vote (one repetition by one judge); none if there are no statements or sentences.
         """
         sample: Sample = state["sample"]
         kind: FindingKind = "statement" if self.of == "answer" else "reference_statement"
@@ -66,15 +67,15 @@ class VerifyStatements(ItemStep):
 
 
 class VerifyByChunk(VerifyStatements):
-    """Step that adds `<of>_verdicts` as VerifyStatements does, with citations from every deciding chunk.
+    """Step that adds `<of>_verdicts` as VerifyStatements does, but verifies against each chunk separately.
 
-    Over chunks, supported outweighs contradicted, which outweighs absent. A verdict without citations cites all
-    sentences of its chunk, because the judge saw nothing else. Of the agreement rates of the chunks, the lowest is
-    kept.
+    If chunks give different verdicts, supported outweighs contradicted, and contradicted outweighs absent. Citations of
+    all chunks with the final verdict are kept. A verdict without citations cites all sentences of its chunk, because
+    the judge saw nothing else. The lowest agreement rate over the chunks is kept.
     """
 
     def rule_on(self, sample: Sample, items: Items, shown: Any = None) -> Operation[list[Finding]]:
-        """Ask the judge to verify the statements against one chunk at a time, as for whole contexts."""
+        """Ask the judge to verify the statements against one chunk at a time, and merge the verdicts of the chunks."""
         chunks = [shown.select({line.chunk}) for line in shown.lines if line.sentence == 1] or [shown]
         rule_on = super().rule_on
         findings: list[list[Finding]] = yield Gather([rule_on(sample, items, chunk) for chunk in chunks])
@@ -82,7 +83,7 @@ class VerifyByChunk(VerifyStatements):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this step that affects its verdicts: that of VerifyStatements, and `by_chunk`."""
+        """Configuration of this step that affects its verdicts: as in VerifyStatements, and `by_chunk`."""
         return {**super().instrument, "by_chunk": True}
 
 
@@ -113,10 +114,11 @@ class NliVerifier:
     """A cross-encoder for natural language inference, and the interpretation of its scores.
 
     The model scores pairs of a premise (a context sentence or a whole chunk) and a hypothesis (a statement). A
-    statement is supported if the probability that some premise entails it reaches the threshold; otherwise contradicted
-    if the probability of contradiction does, which only a model with three scores per pair reports; otherwise absent.
-    Such models read a few hundred tokens, so in longer chunks the single sentences decide. They are trained on pairs
-    about one topic and see contradictions between unrelated texts, which a high threshold filters out.
+    statement is supported if the probability that some premise entails it reaches the threshold. Otherwise it is
+    contradicted if the probability of contradiction reaches the threshold, which needs a model with three scores per
+    pair. Otherwise it is absent. These models read a few hundred tokens, so in longer chunks the single sentences
+    decide. They are trained on pairs about one topic, and may see contradictions between unrelated texts; a high
+    threshold filters these out.
 
     `HuggingFaceCrossEncoder` of langchain-community returns only the second score of a pair: use it with models whose
     second label is entailment.
@@ -206,10 +208,10 @@ class _Premise(NamedTuple):
 
 
 class VerifyByNli(Stage[State]):
-    """Stage that adds `<of>_verdicts`, a list of Finding: one for each statement in order, as VerifyStatements does.
+    """Stage that adds the list `<of>_verdicts`: a Finding for each statement in order, by a cross-encoder.
 
-    A verdict cites each sentence that decides it alone. If a chunk decides it only as a whole, the verdict cites all
-    sentences of the chunk.
+    A verdict cites each sentence that alone reaches the threshold. If a chunk reaches it only as a whole, the verdict
+    cites all sentences of the chunk.
     """
 
     of: Side
@@ -230,13 +232,13 @@ class VerifyByNli(Stage[State]):
         return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
 
     def judged_by(self, judge: Judge) -> Stage[State]:
-        """Return the step in which a judge verifies the statements in place of the cross-encoder."""
+        """Return the step in which a judge, in place of the cross-encoder, verifies the statements."""
         return verify_statements(judge, of=self.of)
 
     def work(self, state: State) -> Operation[State]:
         """Score statements against the contexts with the cross-encoder: one request per ten statements.
 
-        Makes no request without statements or sentences.
+        Makes no request if there are no statements or sentences.
         """
         sample: Sample = state["sample"]
         statements = dict(enumerate(without_surrogates(list(state[f"{self.of}_statements"])), 1))
@@ -308,9 +310,9 @@ def verify_statements(
 
     Args:
         judge: judge to ask if there is no verifier.
-        of: whose statements are verified, "answer" or "reference".
-        verifier: cross-encoder to use instead of the judge: one that returns one number from 0 to 1 per pair, or an
-            `NliVerifier` of any other one. It always scores one sentence or chunk at a time.
+        of: source of the statements, "answer" or "reference".
+        verifier: cross-encoder to use instead of the judge, if it returns one number from 0 to 1 per pair;
+            `NliVerifier` for any other cross-encoder. It always scores one sentence or chunk at a time.
         by_chunk: show the judge one chunk at a time.
 
     Raises:

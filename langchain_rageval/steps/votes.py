@@ -1,4 +1,4 @@
-"""Votes: what a majority decides of labels and, field by field, of the answers of a user's step; how far they agree."""
+"""Votes: decide labels, and each field of the answers of a user's step, by majority; measure how far votes agree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_MAJORITY = "no majority of the votes"
 
 
 def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
-    """Return what more than half of the votes are; the value of `tie` if there is no such majority."""
+    """Return the value that more than half of the votes have; `tie` if there is no such majority."""
     winner, count = Counter(votes).most_common(1)[0]
     return winner if 2 * count > len(votes) else tie
 
@@ -34,14 +34,14 @@ def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
 def agreement_rates(
     items: Mapping[int, str], voters: Sequence[Voter], votes: Sequence[Mapping[int, str]]
 ) -> Iterator[Finding]:
-    """Yield a finding for each item with the share of votes for the majority, and the judges that disagree.
+    """Yield a finding for each item with the share of votes for its most frequent label; it names judges that disagree.
 
     Yields nothing if there is only one voter.
 
     Args:
         items: texts of the items by their numbers.
         voters: judge and draw (index of a repeated request) of each vote.
-        votes: for each voter, its votes by the numbers of the items.
+        votes: for each voter, a mapping of item numbers to labels.
     """
     if len(voters) < 2:
         return
@@ -60,7 +60,7 @@ def agreement_rates(
 
 
 def mean_probabilities(votes: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the probabilities of labels as the mean over the votes of which they are known (not empty)."""
+    """Return the mean probability of each label; votes without probabilities (an empty mapping) are skipped."""
     known = [found for found in votes if found]
     means: dict[str, float] = {}
     for found in known:
@@ -77,16 +77,16 @@ _ABSENT = "not named"
 
 
 class AnswerVotes:
-    """Decision of several answers of one class.
+    """Combines several answers of one class into one answer, field by field.
 
-    Truth values, labels and whatever else is no number need a strict majority; of whole numbers the lower median
-    counts, of other numbers the mean. Of lists of objects, those with one number or name are compared with each other,
-    as are truth values in one place of a list, and the parts of tuples and mappings; of other lists each element
-    counts. What more than half of the votes lack is left out. Texts are those of the first vote that agrees with most
-    of the result.
+    Truth values, labels and other values that are not numbers need a strict majority. Of whole numbers the lower median
+    counts, of other numbers the mean. In lists of objects, objects with the same number or name are compared. In lists
+    of truth values, and in tuples and mappings, values with the same place or key are compared. In other lists each
+    element is decided separately. An element that more than half of the votes lack is omitted. Texts are from the first
+    vote that agrees with most of the result.
 
     Args:
-        reducer: what decides numbers, if not their types; a function from all answers to one decides alone.
+        reducer: how numbers are decided, in place of the rule above; or a function from all answers to one answer.
 
     Attributes:
         is_undecided: True if a field has no strict majority.
@@ -101,7 +101,7 @@ class AnswerVotes:
         """Return the answer that the votes decide; do not use it if `is_undecided` is True afterwards.
 
         Raises:
-            ConfigError: if the reducer returns no answer of the class.
+            ConfigError: if the reducer does not return an answer of the class.
         """
         if not callable(self._reducer):
             return self._joined(votes, "")
@@ -110,7 +110,7 @@ class AnswerVotes:
         return checked_answer(self._reducer(votes), type(votes[0]), "reducer of the votes")
 
     def findings(self, voters: Sequence[Voter]) -> Iterator[Finding]:
-        """Yield the agreement on each field, with the votes if they are split."""
+        """Yield a finding with the agreement on each field; it shows the votes if they differ."""
         names = dict(enumerate(self._values, 1))
         labels = [
             {number: _label(self._values[name][place]) for number, name in names.items()}
@@ -183,10 +183,10 @@ class AnswerVotes:
 
 
 def checked_answer(answer: Any, kind: type[BaseModel], function: str) -> BaseModel:
-    """Return what a user's function made of several answers of one class.
+    """Return the answer that a user's function made from several answers, after a check of its class.
 
     Raises:
-        ConfigError: if it is no answer of the class.
+        ConfigError: if it is not an answer of the class.
     """
     if isinstance(answer, kind):
         return answer
@@ -194,7 +194,7 @@ def checked_answer(answer: Any, kind: type[BaseModel], function: str) -> BaseMod
 
 
 def votes_on(answer: type[BaseModel]) -> bool:
-    """Return True if votes decide anything in an answer: if it has a field that is no text."""
+    """Return True if votes can decide a field of an answer class: if it has a field that is not text."""
     return bool(decided_fields(answer))
 
 
