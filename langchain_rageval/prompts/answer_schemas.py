@@ -456,13 +456,13 @@ _CHARACTERS_PER_TOKEN = 2  # as of languages other than English
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """Limits of the answer to one request. Fields are named as in the answer class, at any depth.
+    """Limits of the answer to one request. The fields have the names of fields of the answer class, at any depth.
 
     Attributes:
-        items: name of the list that has one item for each value, name of the field of an item that holds the value, and
-            the values in order; None if no list is fixed.
+        items: a list that must have one item for each value: name of the list, name of the field that holds the value,
+            and the values in order. None if there is no such list.
         values: names of fields, or of lists, and the values that they can contain.
-        lengths: names of lists and the largest numbers of their items.
+        lengths: names of lists and their maximum lengths.
     """
 
     items: tuple[str, str, Values] | None = None
@@ -470,7 +470,7 @@ class AnswerLimits:
     lengths: tuple[tuple[str, int], ...] = ()
 
     def numbers_from_zero(self, answer: Any) -> bool:
-        """Return True if an answer has an item 0 and lacks the last one: its numbers are one less than in the request.
+        """Return True if an answer counts items from 0 instead of 1: it has an item 0 and lacks the last item.
 
         Args:
             answer: the answer as JSON-like data.
@@ -496,15 +496,16 @@ def _numbers_in(answer: Any, name: str) -> Iterator[int]:
 def narrow_schema(
     schema: Mapping[str, Any], limits: AnswerLimits, output_tokens: int | None = None
 ) -> Mapping[str, Any]:
-    """Return the schema of an answer class, restricted to what an answer to one request can contain.
+    """Return the schema of an answer class, restricted to the possible content of the answer to one request.
 
-    Schemas of equal requests are one object; those of requests of one shape, such as five statements about the same
-    sentences, are equal, so that servers find them in their caches.
+    Equal requests get the same schema object. Requests of the same shape, such as five statements about the same
+    sentences, get equal schemas, so that servers find the schemas in their caches.
 
     Args:
         schema: the schema of the answer class.
-        limits: what the answer can contain.
-        output_tokens: maximum length of a reply; reasons are shorter if the items would not fit. None for no maximum.
+        limits: limits of the answer's content.
+        output_tokens: maximum length of a reply; the limit for reasons is reduced if the items would not fit. None for
+            no maximum.
     """
     return _narrow(
         json.dumps(schema), limits, _reason_length(len(limits.items[2]) if limits.items else 1, output_tokens)

@@ -1,4 +1,4 @@
-"""Criteria of a rubric or aspect, and the base class of what is hashed by content."""
+"""Criteria of a rubric or an aspect, and the base class of models that are hashed by their content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from langchain_rageval.errors import ConfigError, config_error_of
 
 
 class HashableModel(BaseModel):
-    """Frozen pydantic model that refuses unknown fields and is hashed by its content."""
+    """Frozen pydantic model that rejects unknown fields and is hashed by its content."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ignored_types=(cached_property,))
 
@@ -32,7 +32,7 @@ class HashableModel(BaseModel):
         return hash(self.fingerprint)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy without the cached fingerprint, which an update may change."""
+        """Return a copy without the cached fingerprint, because `update` may change it."""
         copied = super().model_copy(update=update, deep=deep)
         copied.__dict__.pop("fingerprint", None)
         return copied
@@ -46,10 +46,10 @@ DEFAULT_LANGUAGE = "en"
 
 
 def check_scale(scale: Any) -> Scale:
-    """Return a scale as its lowest and its highest grade.
+    """Return a scale as a pair of its lowest and its highest grade.
 
     Raises:
-        ConfigError: if it is not two whole numbers, the lower one first.
+        ConfigError: if `scale` is not two whole numbers, the lower number first.
     """
     whole = isinstance(scale, Sequence) and len(scale) == 2 and all(type(end) is int for end in scale)
     if not whole or scale[0] >= scale[1]:
@@ -82,8 +82,8 @@ class Criterion(HashableModel):
         name: name of the criterion in the judge's reply and in the findings, in any language.
         description: description of what is graded.
         weight: weight of the grade in the metric's value; 0 for a grade that is reported but not counted.
-        grades: maps a grade to the description of an answer that deserves it. The judge may also give the grades in
-            between, so on a wide scale a few descriptions suffice; on a narrow scale describe all.
+        grades: maps a grade to the description of an answer that deserves this grade. The judge may also give grades
+            without a description: on a wide scale a few descriptions suffice; on a narrow scale describe all grades.
         examples: graded answers, as mappings of `question`, `answer`, `reason` and `grade`.
 
     Raises:
@@ -128,14 +128,15 @@ class Criterion(HashableModel):
 
 
 def criterion_key(name: str) -> str:
-    """Return a criterion's name for comparison, without case and extra white space, which a judge may change."""
+    """Return a criterion's name in a form for comparison: lower case, no extra white space. Judges may change both."""
     return " ".join(name.split()).casefold()
 
 
 def criterion_inputs(criterion: Criterion, scale: Scale, *, with_examples: bool) -> dict[str, Any]:
     """Return a criterion as the mapping that is sent to the judge.
 
-    Grades are in ascending order; the two ends of the scale are always listed, with "" if they have no description.
+    Grades are in ascending order. The lowest and the highest grade are always listed, with "" if they have no
+    description.
     """
     grades = dict.fromkeys(scale, "") | criterion.grades
     inputs: dict[str, Any] = {"criterion": criterion.name, "description": criterion.description}
@@ -149,9 +150,9 @@ def criterion_inputs(criterion: Criterion, scale: Scale, *, with_examples: bool)
 def default_criteria(scale: Scale = DEFAULT_SCALE) -> dict[str, tuple[Criterion, ...]]:
     """Return the packaged criteria (correctness, completeness, readability) by language.
 
-    They are written for the scale from 0 to 3, with one example for each grade. On another scale each grade keeps its
-    relative position, and grades whose position is not a whole number are dropped: on 0 to 6 the grades 0, 2, 4 and 6
-    are described, on 1 to 5 only the ends.
+    The criteria are written for the scale from 0 to 3, with one example for each grade. On another scale each grade
+    keeps its relative position, and grades whose new position is not a whole number are dropped. On 0 to 6 the grades
+    0, 2, 4 and 6 are described; on 1 to 5 only the grades 1 and 5.
 
     Args:
         scale: the lowest and the highest grade.

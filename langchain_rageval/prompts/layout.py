@@ -1,4 +1,4 @@
-"""Layout of requests: numbered contexts, the messages of a request, and its inputs and schema title read back."""
+"""Layout of requests: numbered contexts, the messages of a request, and functions that read a message back."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ _ESCAPED = re.compile(rf"(?<!\\)\\{{1,2}}u00(?:(3[cC])(?={_AFTER_ANGLE})|5[bB](?
 
 
 def escape_control_tokens(text: str) -> str:
-    """Return a text, or a JSON document, whose control tokens begin with a JSON escape."""
+    """Return a text, or a JSON document, with the first character of each control token replaced by a JSON escape."""
     return _TOKEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def restore_control_tokens(text: str) -> str:
-    """Return a text, or a JSON document, with the control tokens that `escape_control_tokens` changed."""
+    """Return a text, or a JSON document, with the control tokens restored that `escape_control_tokens` changed."""
     return _ESCAPED.sub(lambda match: "<" if match[1] else "[", text) if "\\u00" in text else text
 
 
@@ -75,7 +75,7 @@ _Item = TypeVar("_Item")
 
 
 class Line(NamedTuple):
-    """A sentence of a chunk. Both numbers count from 1; `sentence` is 0 for a chunk without sentences."""
+    """A sentence of a chunk. `chunk` and `sentence` count from 1; `sentence` is 0 for a chunk without sentences."""
 
     chunk: int
     sentence: int
@@ -89,19 +89,19 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class NumberedContexts:
-    """Contexts, or a part of the contexts, as numbered sentences. A part keeps the numbers of the whole."""
+    """Contexts, or a part of the contexts, as numbered sentences. Sentences of a part keep their original numbers."""
 
     lines: tuple[Line, ...]
 
     @classmethod
     def of(cls, contexts: Iterable[str]) -> NumberedContexts:
-        """Return contexts, in retrieval order, as numbered sentences."""
+        """Return contexts, given in retrieval order, as numbered sentences."""
         chunks = tuple(contexts)
         return _cached_numbering(chunks) if sum(map(len, chunks)) <= _LONGEST_CACHED else _number_sentences(chunks)
 
     @cached_property
     def sentences(self) -> dict[str, str]:
-        """Sentences by their numbers, in order."""
+        """Sentences in order, by numbers such as "2.3"."""
         return {line.number: line.text for line in self.lines if line.sentence}
 
     @cached_property
@@ -112,18 +112,18 @@ class NumberedContexts:
     def resolve(self, evidence: Iterable[str]) -> list[str]:
         """Return the existing sentence numbers in a judge's citations, each once, in the order of citation.
 
-        A citation is one number or a list of numbers. A range, and a text with other numbers in it, cite nothing.
+        A citation is one number or a list of numbers. A range is ignored, and so is a text that contains other numbers.
         """
         numbers = (number for citation in evidence for number in _listed_numbers(citation))
         return list(dict.fromkeys(number for number in numbers if number in self.sentences))
 
     def is_citation(self, citation: str) -> bool:
-        """Return True if a citation is one or several existing sentence numbers and not a range."""
+        """Return True if a text is one or several existing sentence numbers and not a range."""
         numbers = _listed_numbers(citation)
         return bool(numbers) and all(number in self.sentences for number in numbers)
 
     def select(self, chunks: Container[int]) -> NumberedContexts:
-        """Return the chunks with the given numbers. They keep their numbers."""
+        """Return the chunks with the given numbers. The chunks keep their numbers."""
         return NumberedContexts(tuple(line for line in self.lines if line.chunk in chunks))
 
     @property
@@ -132,7 +132,7 @@ class NumberedContexts:
         return list(dict.fromkeys(line.chunk for line in self.lines))
 
     def numbered_from_one(self) -> NumberedContexts:
-        """Return the same chunks, numbered 1, 2, … as the items of a request are."""
+        """Return the same chunks with new numbers 1, 2, …, like the items of a request."""
         places = {chunk: place for place, chunk in enumerate(self.chunks, 1)}
         if all(chunk == place for chunk, place in places.items()):
             return self
@@ -141,8 +141,8 @@ class NumberedContexts:
     def windows(self, max_tokens: int | None) -> list[NumberedContexts]:
         """Split the contexts between sentences into windows of at most `max_tokens` (characters / 4).
 
-        A sentence that is longer than that gets its own window. Windows without sentences are omitted. None does not
-        split.
+        A sentence that is longer than `max_tokens` gets its own window. Windows without sentences are omitted. With
+        None, the contexts are not split.
         """
         if max_tokens is None:
             return [self]
@@ -180,7 +180,7 @@ def render_lines(lines: Sequence[Line], name_chunk: Sequence[str] | None = None)
     """Yield the lines of the numbered text: a header for each chunk, then its sentences.
 
     Args:
-        lines: sentences; those of one chunk must be adjacent.
+        lines: sentences; the sentences of one chunk must be adjacent.
         name_chunk: names of chunks 1, 2, … to use instead of their numbers (letters in the examples of prompts).
     """
     for chunk, sentences in groupby(lines, key=lambda line: line.chunk):
@@ -236,9 +236,9 @@ class RequestContent:
         inputs: content of the JSON object.
         contexts: numbered contexts; None for a step that reads no contexts.
         schema: JSON schema of the answer.
-        repeated: True if the items were sent before, and their reply was not usable.
-        offline: function that gives an answer without a model; None for a step of the package.
-        limits: what an answer to this request can contain; None if nothing is known beyond the schema.
+        repeated: True if the items were sent before and the reply was not usable.
+        offline: function that returns an answer without a model; None for a step of the package.
+        limits: limits of the answer's content; None if there are no limits beyond the schema.
     """
 
     step: str
@@ -266,16 +266,16 @@ class RequestContent:
 def lay_out(
     request: RequestContent, layout: Layout, *, with_schema: bool, fold_system: bool = False
 ) -> list[BaseMessage]:
-    """Return the messages of a request: system and human, or one human message if the system message is folded.
+    """Return the messages of a request: system and human, or one human message if `fold_system` is set.
 
     Args:
         request: content of the request.
         layout: "contexts_first" puts the contexts before the task, so that a server with prefix caching processes the
-            contexts once for all steps; "instruction_first" puts the task first; "shared_instructions" puts
-            those of all `SHARED` steps into the system message, which is then the same for the whole run.
-        with_schema: include the answer's schema in the human message, or only its title and the names of its fields if
-            the examples of a packaged step show every field and label.
-        fold_system: put the system message at the start of the human one, for templates without a system role.
+            contexts once for all steps. "instruction_first" puts the task first. "shared_instructions" puts the
+            instructions of all `SHARED` steps into the system message, which is then the same for the whole run.
+        with_schema: include the answer's schema in the human message. If the examples of a packaged step show every
+            field and label, only the title and the names of the fields are included.
+        fold_system: put the system message at the start of the human message, for templates without a system role.
     """
     system = _shared_system(request.prompts) if layout == "shared_instructions" else request.prompts.common.system
     human = "\n\n".join(_parts(request, layout, with_schema))
@@ -285,10 +285,10 @@ def lay_out(
 
 
 def read_inputs(human: str) -> dict[str, Any]:
-    """Return the inputs in a human message: the last line that is a JSON object; code fences are ignored.
+    """Return the inputs in a human message: the last line that is a JSON object. Code fences are ignored.
 
     Raises:
-        ValueError: if the message contains no JSON object on a line.
+        ValueError: if no line of the message is a JSON object.
     """
     line = human[human.rfind("\n{") + 1 :].split("\n", 1)[0]
     inputs = json.loads(line)
@@ -298,13 +298,13 @@ def read_inputs(human: str) -> dict[str, Any]:
 
 
 def read_title(human: str) -> str | None:
-    """Return the title of the answer's schema in a human message; None if the message contains none."""
+    """Return the title of the answer's schema in a human message; None if there is no title."""
     titles = _TITLE.findall(human)
     return str(titles[-1]) if titles else None
 
 
 def read_schema(human: str) -> dict[str, Any] | None:
-    """Return the answer's schema, which has a title, in a human message; None if there is no such schema."""
+    """Return the schema of the answer in a human message; None if there is no schema with a title."""
     for line in reversed(human.split("\n")):
         if _TITLE.match(line):
             with suppress(ValueError):  # of a text that only looks like a schema

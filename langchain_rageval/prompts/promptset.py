@@ -41,10 +41,10 @@ _Dumper.add_representer(str, _Dumper.text)
 
 
 class Example(HashableModel):
-    """A solved example of a step.
+    """A solved example of a step: inputs and the correct output.
 
-    Its `contexts` are shown as lettered sentences ([A.1]), the other inputs as JSON. If the outputs of the step's
-    examples name chunks by an integer `context`, the sentences are numbered ([1.1]) and indented instead.
+    The `contexts` of an example are shown as lettered sentences ([A.1]), the other inputs as JSON. If the outputs of
+    the step's examples name chunks by an integer `context`, the sentences are numbered ([1.1]) and indented instead.
     """
 
     input: dict[str, Any]
@@ -64,22 +64,22 @@ class Prompt(HashableModel):
 
 
 class StepPrompts(HashableModel):
-    """Prompts of one step of the user in several languages.
+    """Prompts of one user's step in several languages.
 
     Attributes:
         step: name of the step.
-        prompts: prompts by the code of their language; under "" one for all languages.
+        prompts: prompts by language code; the key "" is for one prompt in all languages.
     """
 
     step: str
     prompts: dict[str, Prompt]
 
     def select(self, chosen_set: PromptSet, *, chosen: bool, language: str) -> Prompt:
-        """Return the prompt in a language, else in the language of a prompt set, else in English, else the first one.
+        """Return the prompt in a language; else in the language of a prompt set, in English, or the first prompt.
 
         Args:
-            chosen_set: the set.
-            chosen: True if the user chose the set, which then takes precedence if it holds the step.
+            chosen_set: the prompt set.
+            chosen: True if the user chose the set. The set's own prompt for the step then takes precedence.
             language: ISO 639-1 code; the set may be in English because the package has no prompts in this language.
         """
         if chosen and self.step in chosen_set.prompts:
@@ -89,12 +89,12 @@ class StepPrompts(HashableModel):
 
 
 class PromptedStep(Protocol):
-    """Interface of a step of the user, implemented by `Step`, as far as prompt sets read it.
+    """Interface of a user's step for prompt sets, implemented by `Step`.
 
     Attributes:
         name: name of the step, and of its file.
         answer: class of the judge's answer.
-        prompts: prompts of the step; None if it uses a packaged prompt.
+        prompts: prompts of the step; None if the step uses a packaged prompt.
     """
 
     name: str
@@ -109,8 +109,8 @@ class Common(HashableModel):
         language: ISO 639-1 code of the language.
         system: system message.
         labels: headings of the parts of a request.
-        ask_again: message sent after an unusable reply; `{problem}` is replaced by the reason.
-        aspects: definitions of the built-in aspects by their names.
+        ask_again: message sent after an unusable reply; `{problem}` is replaced by the problem with the reply.
+        aspects: maps names of the built-in aspects to their definitions.
     """
 
     language: str
@@ -131,7 +131,7 @@ class PromptSet(HashableModel):
 
     Attributes:
         common: texts that the steps share.
-        prompts: prompts by the names of their steps.
+        prompts: maps names of steps to prompts.
         criteria: default criteria of `rubric` in this language; empty to use the packaged Russian or English ones.
     """
 
@@ -141,19 +141,19 @@ class PromptSet(HashableModel):
 
     @classmethod
     def default(cls, language: str, steps: Sequence[PromptedStep] = ()) -> PromptSet:
-        """Return the packaged prompts of a language; the English ones if the package has none in it.
+        """Return the packaged prompts of a language, or the English prompts if the package does not have the language.
 
         English and Russian have prompts for all steps. Chinese, Korean and Italian have prompts for the steps of all
-        metrics; no native speaker has read them yet. The steps that write and filter test sets use the English prompts
-        there, with the labels and the system message of the language; texts are still written in the language of the
-        passages.
+        metrics; no native speaker has read them yet. In these three languages, the steps that write and filter test
+        sets use the English prompts, with the labels and the system message of the language. Texts are still written in
+        the language of the passages.
 
         Args:
             language: ISO 639-1 code, such as "ru".
             steps: steps of the user, whose prompts are added, for example to `save` them.
 
         Raises:
-            ConfigError: if two of the steps have one name.
+            ConfigError: if two of the steps have the same name.
         """
         packaged = _packaged_set(language if language in languages() else "en")
         names = [step.name for step in {id(step): step for step in steps}.values()]
@@ -166,17 +166,18 @@ class PromptSet(HashableModel):
 
     @classmethod
     def load(cls, directory: str | Path, steps: Sequence[PromptedStep] = ()) -> Self:
-        """Load a prompt set from `<step>.yaml` files and optional files `common.yaml` and `criteria.yaml`.
+        """Load a prompt set from `<step>.yaml` files and the optional files `common.yaml` and `criteria.yaml`.
 
-        Steps without a file keep the packaged prompt, in the language of `common.yaml` or else of the directory's name.
+        A step without a file keeps the packaged prompt, in the language of `common.yaml`, or else of the directory's
+        name.
 
         Args:
             directory: the directory.
-            steps: steps of the user that may have a file in it.
+            steps: steps of the user that may have a file in the directory.
 
         Raises:
-            ConfigError: if a file cannot be read, is a link out of the directory, belongs to no step, or has an
-                example that the step's schema refuses.
+            ConfigError: if a file cannot be read, is a link out of the directory, belongs to no step, or has an example
+                that does not fit the step's schema.
         """
         folder = Path(directory)
         if not folder.is_dir():
@@ -204,9 +205,9 @@ class PromptSet(HashableModel):
         return cls(common=common or base.common, prompts={**base.prompts, **own}, criteria=criteria)
 
     def save(self, directory: str | Path) -> None:
-        """Save `common.yaml` and one `<step>.yaml` per step to a directory, for editing. Creates the directory.
+        """Save `common.yaml` and one `<step>.yaml` per step to a directory, for editing.
 
-        Criteria, if the set has any, are saved as `criteria.yaml`.
+        Creates the directory. If the set has criteria, they are saved as `criteria.yaml`.
         """
         folder = Path(directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -222,15 +223,15 @@ class PromptSet(HashableModel):
     def replace(
         self, step: str, *, instruction: str | None = None, examples: Sequence[Mapping[str, Any]] | None = None
     ) -> Self:
-        """Return a copy with another instruction or other examples for one step.
+        """Return a copy with a new instruction or new examples for one step.
 
         Args:
             step: name of the step, such as `verify_statements`.
-            instruction: new instruction; None keeps the old one.
-            examples: new examples, as mappings of `input` and `output`; None keeps the old ones.
+            instruction: new instruction; None keeps the old instruction.
+            examples: new examples, as mappings of `input` and `output`; None keeps the old examples.
 
         Raises:
-            ConfigError: if there is no such step, or an example's output does not fit its schema.
+            ConfigError: if there is no such step, or an example's output does not fit the step's schema.
         """
         old = self.get(step)
         try:
@@ -257,7 +258,7 @@ class PromptSet(HashableModel):
         """Return the prompt of a step.
 
         Raises:
-            ConfigError: if there is no such step.
+            ConfigError: if the set has no prompt for the step.
         """
         if step not in self.prompts:
             raise ConfigError(f"no prompt for the step {step!r}; there are {', '.join(sorted(self.prompts))}")
@@ -266,18 +267,18 @@ class PromptSet(HashableModel):
 
 @lru_cache
 def languages() -> frozenset[str]:
-    """Return the codes of the languages that the package has prompts in."""
+    """Return the codes of the languages in which the package has prompts."""
     return frozenset(entry.name for entry in _packaged().iterdir() if entry.joinpath(_COMMON).is_file())
 
 
 def packaged_prompt(name: str) -> Prompt:
-    """Return a packaged prompt that exists once for all languages, such as that of translate_prompts."""
+    """Return a packaged prompt that exists once for all languages, such as the prompt of `translate_prompts`."""
     return _parse(Prompt, _packaged().joinpath(f"{name}.yaml"))
 
 
 @locked_cache
 def packaged_fingerprint(step: str | None) -> str:
-    """Return the hash of the packaged files for a step in all languages, common.yaml included, without parsing them.
+    """Return the hash of a step's packaged files in all languages, including common.yaml, without parsing the files.
 
     Args:
         step: name of the step; None for a step with the user's prompt, which uses only common.yaml.
