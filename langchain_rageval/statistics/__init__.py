@@ -1,4 +1,4 @@
-"""Pure statistics: intervals, paired comparisons, agreement with labels, and ranking measures."""
+"""Statistics on plain numbers: intervals, comparisons of two runs, agreement with labels, and ranking measures."""
 
 from langchain_rageval.statistics.agreement import Estimate, krippendorff_alpha
 from langchain_rageval.statistics.intervals import (

@@ -1,7 +1,7 @@
 """Agreement of scores with human labels: kappa, correlations, AUC and alpha, with 95% intervals.
 
-Every statistic is computed from the contingency table of scores and labels. A statistic that is not defined, such as
-the correlation with a constant, is None.
+Every statistic is computed from the contingency table of scores and labels. An undefined statistic, such as the
+correlation with a constant, is None.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class Tables:
 
     @classmethod
     def of(cls, scores: Sequence[float], labels: Sequence[float]) -> Tables:
-        """Build a contingency table from pairs; adjacent values are merged above four million cells.
+        """Build a contingency table from pairs of score and label; above four million cells, merge adjacent values.
 
         Args:
-            scores: one for each pair, not empty.
-            labels: in the same order.
+            scores: score of each pair; at least one.
+            labels: label of each pair, in the same order.
         """
         sides = [np.unique(np.asarray(side, np.float64), return_inverse=True) for side in (scores, labels)]
         if np.prod([values.size for values, _ in sides], dtype=np.float64) > _CELLS:
@@ -114,13 +114,14 @@ def statistic(name: str, scores: Sequence[float], labels: Sequence[float]) -> fl
             his alpha ("Computing Krippendorff's Alpha-Reliability", 2011); "spearman" (1904, doi:10.2307/1412159) and
             "kendall" (tau-b: 1945, doi:10.1093/biomet/33.3.239), correlations of ranks, and "pearson" (1895,
             doi:10.1098/rspl.1895.0041); "auc", the probability that a positive sample scores higher than a negative
-            one, ties counted as one half, of two distinct labels (Hanley and McNeil 1982,
+            sample, with a tie counted as one half; it needs two distinct labels (Hanley and McNeil 1982,
             doi:10.1148/radiology.143.1.7063747).
-        scores: one for each pair; shape (n,).
-        labels: in the same order; shape (n,).
+        scores: score of each pair; shape (n,).
+        labels: label of each pair, in the same order; shape (n,).
 
     Returns:
-        From -1 to 1; None if it is not defined, as for constants, or there are no pairs.
+        The statistic, from -1 to 1. None if there are no pairs, or the statistic is undefined, for example for
+        constants.
     """
     return _known(STATISTICS[name](Tables.of(scores, labels))[0]) if scores else None
 
@@ -134,8 +135,8 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: Measure
             "interval" if their differences are meaningful.
 
     Returns:
-        At most 1 for full agreement, 0 for chance agreement, negative below chance; None if no sample has two ratings,
-        or all ratings of such samples are equal.
+        Alpha: 1 for full agreement, 0 for agreement by chance, negative below chance. None if no sample has two
+        ratings, or if all ratings of the samples with two or more ratings are equal.
 
     Source: Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability".
     """
@@ -153,7 +154,7 @@ def krippendorff_alpha(ratings: Sequence[Sequence[float | None]], level: Measure
 
 
 def share(hits: Sequence[float], clusters: Sequence[Hashable] | None = None) -> Estimate:
-    """Estimate the mean of values from 0 to 1, with the interval of `bounded_mean_interval`.
+    """Estimate the mean of values from 0 to 1, with the 95% interval of `bounded_mean_interval`.
 
     Args:
         hits: 0, 1 or a value between them for each sample; shape (n,).
@@ -177,25 +178,26 @@ def estimates(
 ) -> dict[str, Estimate]:
     """Estimate statistics of scores and labels, with percentile bootstrap intervals over the pairs, or their clusters.
 
-    The bootstrap adds two pairs to the observed ones, in which every combination of a score and a label is as likely;
-    otherwise full agreement in a few pairs, or labels that are nearly all equal, would make an estimate seem certain.
-    Resamples in which a statistic is not defined are ignored. Beyond 64 distinct values
-    the bootstrap draws from 64 groups of adjacent values. The value itself is exact, unless there are more than four
-    million combinations of distinct scores and labels; then it is computed from at most 2,000 groups.
+    The bootstrap adds two artificial pairs to the observed pairs. In them, every combination of a score and a label is
+    equally likely. Without them, full agreement in a few pairs, or labels that are nearly all equal, would make an
+    estimate seem certain. Resamples in which a statistic is undefined are ignored. Beyond 64 distinct values, the
+    bootstrap draws from 64 groups of adjacent values. The point estimate is exact up to four million combinations of
+    distinct scores and labels; beyond, it is computed from at most 2,000 groups.
 
-    Coverage at 95%, simulated from n = 12 to 300 on binary values and on four grades, where the score equals the label
-    60, 80 or 97% of the time, and on labels of which 95 or 97% are positive: 92% or more, except for kappa at n = 12
-    (90%). Up to 100% for few pairs that agree fully.
+    Coverage of the 95% intervals in simulations: 92% or more, except for kappa at n = 12 (90%). It reaches 100% for few
+    pairs that agree fully. The simulations had n = 12 to 300: binary values and four grades, where the score equals the
+    label 60, 80 or 97% of the time, and labels of which 95 or 97% are positive.
 
     Args:
-        scores: one for each pair; shape (n,).
-        labels: in the same order; shape (n,).
+        scores: score of each pair; shape (n,).
+        labels: label of each pair, in the same order; shape (n,).
         names: keys of `STATISTICS`.
         seed: seed of the resampling.
         clusters: cluster of each pair, such as its conversation; None if all pairs are independent.
 
     Returns:
-        Each name with its estimate; without a value if there are no pairs or the statistic is not defined.
+        Mapping of each name to its estimate. The estimate has no value if there are no pairs, or the statistic is
+        undefined.
 
     Source: Efron 1979, doi:10.1214/aos/1176344552; the added pairs: half of one for each cell of a two by two table,
         as Agresti and Min 2005, doi:10.1002/sim.1781, add for differences.

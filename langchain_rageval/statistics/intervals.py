@@ -1,4 +1,4 @@
-"""Intervals of means of bounded values, and of means known for few items and predicted for all of them."""
+"""Intervals of means of bounded values: from the values alone, or from few labels and many predictions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TINY = 1e-300
 
 
 def student_t_p(t: float, freedom: float) -> float:
-    """Return the two-sided p-value: the probability that |T| is at least |t|.
+    """Return the two-sided p-value of Student's t: the probability that |T| is at least |t|.
 
     Args:
         t: value of the statistic; infinite values give 0.
@@ -37,14 +37,14 @@ def student_t_p(t: float, freedom: float) -> float:
 
 @lru_cache(maxsize=1024)
 def student_t_quantile(level: float, freedom: float) -> float:
-    """Return t such that |T| is below t with probability `level`, by bisection.
+    """Return the quantile t of Student's distribution: |T| is below t with probability `level`.
 
     Args:
         level: central probability, from 0 to below 1; 0.95 gives the factor of a two-sided 95% interval.
         freedom: degrees of freedom, above 0.
 
     Returns:
-        A number from 0 to about 1e154, which is reached only below 0.01 degrees of freedom.
+        The quantile, at least 0. It is at most about 1e154, a value that occurs only below 0.01 degrees of freedom.
     """
     return least_accepted(lambda t: student_t_p(t, freedom) <= 1 - level, 1e-13)
 
@@ -53,8 +53,8 @@ def least_accepted(accepts: Callable[[float], bool], precision: float) -> float:
     """Return the least number above 0 that a condition accepts, by bisection.
 
     Args:
-        accepts: condition that every greater number fulfils, too.
-        precision: largest error, relative to the number.
+        accepts: condition as a function. If a number fulfils it, every greater number must fulfil it too.
+        precision: largest error of the result, relative to the result.
     """
     low, high = 0.0, 1.0
     while not accepts(high):
@@ -103,16 +103,17 @@ def bounded_mean_interval(
 ) -> tuple[float, float]:
     """Compute a confidence interval for the population mean of values in [0, 1].
 
-    This is Wilson's score interval with an effective sample size: n times p(1 - p) over the variance, the number of
-    binary values that would determine the mean as precisely. Mean and variance in this factor include one additional
-    value at 0 and one at 1, so that a sample of equal values does not seem certain. On 0/1 data the factor is 1 and the
-    interval is exactly Wilson's.
+    This is Wilson's score interval with an effective sample size: the number of binary values that would determine the
+    mean as precisely. The effective size is n times the factor p(1 - p) / variance. Mean and variance in this factor
+    include one additional value at 0 and one at 1, so that a sample of equal values does not seem certain. On 0/1 data
+    the factor is 1 and the interval is exactly Wilson's.
 
-    Coverage at 95%, simulated from n = 10 to 200: 92% or more on 0/1 data with p = .5, .9 and .97, on shares of
-    supported statements with mean .9 and on a mixture of ones and partial values; at worst about 90% if a rare low
-    value decides (p = .99). Below n = 10 it can fall to 85%, like Wilson's. Student's t only widens the interval. With
-    5 to 50 clusters of 5 values each or on average: 92% or more; at worst about 90% if all values within a cluster are
-    equal and cluster sizes differ much, where an interval that ignores the clusters covers half as often.
+    Coverage of the 95% interval, simulated from n = 10 to 200: 92% or more on 0/1 data with p = .5, .9 and .97, on
+    shares of supported statements with mean .9, and on a mixture of ones and partial values. It is at worst about 90%
+    if a rare low value decides (p = .99). Below n = 10 it can fall to 85%, as with Wilson's interval. With clusters,
+    Student's t only widens the interval. With 5 to 50 clusters of 5 values on average: 92% or more. The worst case is
+    about 90%, if all values within a cluster are equal and cluster sizes differ much; there an interval that ignores
+    the clusters covers half as often.
 
     Args:
         values: a random sample of independent values in [0, 1], at least one; shape (n,).
@@ -162,7 +163,7 @@ def _wilson_of_clusters(
 
 
 def cluster_numbers(clusters: Sequence[Hashable]) -> NDArray[np.intp]:
-    """Return the number of the cluster of each item, from 0 in order of appearance."""
+    """Return a number for the cluster of each item. Clusters are numbered from 0 in order of appearance."""
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(cluster, len(numbers)) for cluster in clusters], dtype=np.intp)
 
@@ -188,13 +189,13 @@ _ROUNDING = 1e-12  # variance of equal numbers, as computed
 
 
 class PredictionPoweredMean(NamedTuple):
-    """Estimate of a mean with its interval, within the scale.
+    """Prediction-powered estimate of a mean label, with its interval; all within the scale of the labels.
 
     Attributes:
         mean: the estimate.
         low: lower end of the interval.
         high: upper end of the interval.
-        weight: weight of the predictions, from 0 if they are useless to 1.
+        weight: weight of the predictions in the estimate, from 0 for useless predictions to 1.
     """
 
     mean: float
@@ -211,34 +212,36 @@ def prediction_powered_mean(
     scale: tuple[float, float] = (0.0, 1.0),
     clusters: tuple[Sequence[Hashable], Sequence[Hashable]] | None = None,
 ) -> PredictionPoweredMean:
-    """Estimate the mean label of a population from the labels of a few items, and predictions for these and others.
+    """Estimate the mean label of a population from the labels of a few items, and predictions for all items.
 
-    The mean prediction of the other items is corrected by the difference between labels and predictions. The correction
-    is weighted: predictions that agree with the labels narrow the interval, useless ones have no effect. The weight of
-    each labelled item is computed from the other labelled items (cross-fitting), so that the estimate has no bias.
+    The mean prediction of the unlabelled items is corrected by the difference between labels and predictions on the
+    labelled items. The correction is weighted: predictions that agree with the labels narrow the interval, and useless
+    predictions have no effect. The weight of each labelled item is computed from the other labelled items
+    (cross-fitting), so that the estimate has no bias.
 
-    The interval is Student's t interval of the corrections and of two invented corrections, the greatest and the least
-    possible. Without these two, the interval is too narrow if nearly all labels are equal.
+    The interval is Student's t interval of the corrections and of two invented corrections: the greatest and the least
+    possible correction. Without them, the interval is too narrow if nearly all labels are equal.
 
     Args:
-        labels: labels of a random part of the items, at least one; shape (n,).
+        labels: labels of randomly selected items, at least one; shape (n,).
         predictions: predictions of the labelled items, in the same order; shape (n,).
-        others: predictions of the other items; may be empty.
+        others: predictions of the unlabelled items; may be empty.
         level: confidence level, between 0 and 1.
         scale: the lowest and the highest possible label. Predictions may have another scale.
-        clusters: cluster of each labelled item, and of each other item, such as the conversation of a turn. Clusters
-            are independent; items within a cluster need not be. None if every item is independent.
+        clusters: cluster of each labelled item, and cluster of each unlabelled item, such as the conversation of a
+            turn. Clusters must be independent; items within a cluster may be dependent. None if every item is
+            independent.
 
     Returns:
         The estimate, with low <= mean <= high within the scale.
 
     Raises:
-        ValueError: if there are no labels, or items and their predictions or clusters differ in number.
+        ValueError: if there are no labels, or the numbers of items and of their predictions or clusters differ.
 
     Source: Angelopoulos et al. 2023, "Prediction-Powered Inference", doi:10.1126/science.adi6000; the weight:
         Angelopoulos, Duchi and Zrnic 2023, "PPI++", arXiv:2311.01453; cross-fitting: Zrnic and Candès 2024,
-        doi:10.1073/pnas.2322083121; the invented corrections: as in
-        `paired_difference`; clusters: the sandwich estimator of Liang and Zeger 1986, doi:10.1093/biomet/73.1.13.
+        doi:10.1073/pnas.2322083121; the invented corrections: as in `paired_difference`; clusters: the sandwich
+        estimator of Liang and Zeger 1986, doi:10.1093/biomet/73.1.13.
     """
     if not labels or len(labels) != len(predictions):
         raise ValueError(f"{len(labels)} labels and {len(predictions)} predictions of them: one of each is needed")

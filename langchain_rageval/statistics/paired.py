@@ -1,4 +1,4 @@
-"""Comparison of two runs: over the same samples, in pairs, and over different ones."""
+"""Comparison of the means of two runs: paired, over the same samples, or unpaired, over different samples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOLERANCE = 1e-9  # for sums that differ only by rounding
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Mean of paired differences, with the interval and the p-value of one procedure.
+    """Mean of paired differences, with an interval and a p-value that never contradict each other.
 
     The interval contains 0 exactly if the p-value is at least 1 minus the confidence level.
 
@@ -60,11 +60,12 @@ def paired_difference(
 ) -> PairedDifference:
     """Estimate the population mean of paired differences, and test whether it is 0.
 
-    Student's t interval and test of the pairs and two invented pairs, at +r and -r, where r is the largest observed
-    difference, but at least `span` / sqrt(n). They pull the estimate towards 0 and keep a few equal differences from
-    seeming certain. The mean is assumed to be determined by differences like those observed. If instead a few samples
-    lose nearly the whole span and most gain a little, a small sample may contain none of the losses; `rare_losses` then
-    keeps the level, with r = `span`, for intervals that are several times wider on few pairs.
+    The method is Student's t interval and test on the pairs and two invented pairs, with differences +r and -r. Here r
+    is the largest observed difference, but at least `span` / sqrt(n). The invented pairs pull the estimate towards 0,
+    so that a few equal differences do not seem certain. The method assumes that the observed differences are typical.
+    This fails if a few samples lose nearly the whole span and most gain a little: a small sample may contain none of
+    the losses. `rare_losses` keeps the level in this case, with r = `span`; on few pairs the intervals are then several
+    times wider.
 
     Coverage, level and power: tests/benchmarks/results/interval_coverage.md, by tests/benchmarks/interval_coverage.py.
 
@@ -73,7 +74,7 @@ def paired_difference(
         clusters: cluster of each pair, in the same order. Each cluster then counts as one pair, so n is the number of
             clusters. None if all pairs are independent.
         span: the largest possible difference of one pair, above 0.
-        rare_losses: hold the level also if a few samples lose nearly the whole span.
+        rare_losses: True to keep the level even if a few samples lose nearly the whole span.
         level: confidence level, between 0 and 1.
 
     Raises:
@@ -104,22 +105,23 @@ def paired_difference(
 def largest_loss(
     differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, span: float = 1.0, sign: int = 1
 ) -> float:
-    """Return the greatest mean loss that paired differences leave possible, at least 0, with a confidence of 97.5%.
+    """Return the upper confidence bound (97.5%) of the mean loss, at least 0.
 
-    Losses of the whole span that no pair shows are allowed for. Arguments as in `paired_difference`.
+    The bound allows for rare losses of the whole span that no pair shows, as `paired_difference` does with
+    `rare_losses`.
 
     Args:
         differences: candidate minus baseline, one per pair; shape (n,).
         clusters: cluster of each pair; None if all are independent.
         span: the largest possible difference of one pair.
-        sign: 1 if a negative difference is a loss, -1 if a positive one is.
+        sign: 1 if a negative difference is a loss, -1 if a positive difference is a loss.
     """
     found = paired_difference(differences, clusters, span=_UNSEEN * span, rare_losses=True, level=_NO_WORSE_LEVEL)
     return min(span, max(0.0, -min(sign * found.low, sign * found.high)))
 
 
 def pairs_to_show(margin: float, span: float = 1.0) -> int:
-    """Return the least number of pairs that can show that at most `margin` is lost: so many without any difference.
+    """Return the least number of pairs that can show a mean loss of at most `margin`, if all pairs are equal.
 
     Args:
         margin: the greatest accepted loss, above 0 and below `span`.
@@ -137,18 +139,19 @@ def pairs_to_show(margin: float, span: float = 1.0) -> int:
 def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, seed: int = 0) -> float:
     """Compute the two-sided p-value of the sign-flip permutation test for "both runs are equal".
 
-    Exact if all nonzero differences have the same size, as with binary values (this is McNemar's exact test), and for
-    up to 15 nonzero differences. For up to 1,000, estimated from 20,000 random sign patterns, with the observed pattern
-    included in the count. Beyond, from the normal approximation of the sum.
+    The p-value is exact for up to 15 nonzero differences, and if all nonzero differences have the same size. Binary
+    values are such a case: the test is then McNemar's exact test. For up to 1,000 nonzero differences, the p-value is
+    estimated from 20,000 random sign patterns, with the observed pattern included in the count. Beyond, it follows from
+    the normal approximation of the sum.
 
     Args:
-        differences: one per pair; shape (n,).
-        clusters: cluster of each pair, in the same order; the sum of a cluster is flipped as one. None if all pairs are
-            independent.
+        differences: difference of each pair; shape (n,).
+        clusters: cluster of each pair, in the same order. The sign of a cluster's sum is flipped as a whole. None if
+            all pairs are independent.
         seed: seed of the random sign patterns.
 
     Returns:
-        Greater than 0, at most 1; 1.0 if all differences are 0 or there are none.
+        The p-value, greater than 0 and at most 1; 1.0 if there are no differences, or all are 0.
 
     Source: Fisher 1935, The Design of Experiments, section 21; McNemar 1947, doi:10.1007/BF02295996, with the binomial
         distribution instead of chi-squared; inclusion of the observed pattern: Phipson and Smyth 2010,
@@ -187,11 +190,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values for multiple testing by Holm's step-down method.
 
     Args:
-        p_values: from 0 to 1; shape (n,).
+        p_values: unadjusted p-values from 0 to 1; shape (n,).
 
     Returns:
-        Adjusted p-values in the same order, each at least as large as before and at most 1. If those below alpha are
-        rejected, the probability of any false rejection is at most alpha. Empty input gives [].
+        Adjusted p-values in the same order, each at least as large as before and at most 1. If every hypothesis with an
+        adjusted p-value below alpha is rejected, the probability of any false rejection is at most alpha. Empty input
+        gives [].
 
     Source: Holm 1979, Scandinavian Journal of Statistics 6, 65-70.
     """
@@ -220,12 +224,12 @@ def detectable_difference(
         power: probability that the test detects the difference, between 0 and 1.
         alpha: significance level of the two-sided test, between 0 and 1.
         span: the largest possible difference of one pair.
-        largest_deviation: largest expected distance of a difference from the mean difference.
+        largest_deviation: largest expected distance of a single difference from the mean difference.
 
     Returns:
         The smallest significant observed difference plus z(power) · spread / √pairs, in the unit of `spread`. Infinite
-        if no difference of so few pairs is significant. It may exceed the largest possible difference; then none is
-        detected.
+        if there are too few pairs for any significant difference. A result above the largest possible difference means
+        that no difference can be detected with this power.
 
     Source: the normal approximation of the power of a t-test; Cohen 1988, Statistical Power Analysis, chapter 2.
     """
@@ -256,14 +260,14 @@ _STEPS = 50  # bisections of the level
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Values of one slice of the samples in both runs.
+    """Values of both runs in one slice of the samples.
 
     Attributes:
         candidate: values in [0, 1] of the candidate, at least one.
         baseline: values in [0, 1] of the baseline, at least one.
-        weight: share of the slice in the mean that both runs are compared at.
+        weight: weight of the slice in the weighted mean of either run; the weights of all slices sum to 1.
         candidate_clusters: cluster of each value of the candidate; None if all are independent.
-        baseline_clusters: the same for the baseline.
+        baseline_clusters: cluster of each value of the baseline; None if all are independent.
     """
 
     candidate: Sequence[float]
@@ -281,7 +285,7 @@ class UnpairedDifference:
         candidate: weighted mean of the candidate.
         baseline: weighted mean of the baseline.
         low: lower end of the confidence interval of candidate minus baseline.
-        high: upper end.
+        high: upper end of the confidence interval.
         p_value: two-sided p-value of "the means are equal"; below 1 minus the level exactly if the interval does not
             contain 0.
     """
@@ -294,13 +298,15 @@ class UnpairedDifference:
 
 
 def unpaired_difference(strata: Sequence[Stratum], level: float = 0.95, *, shift: float = 0.0) -> UnpairedDifference:
-    """Estimate the difference of two means, over independent samples of one population or of several slices.
+    """Estimate the difference of two means over independent samples, optionally weighted by slices.
 
     The interval combines the intervals of the single means (`bounded_mean_interval`) as square roots of sums of squared
-    distances. On binary values without slices it is Newcombe's hybrid score interval. The p-value inverts it.
+    distances. On binary values without slices it is Newcombe's hybrid score interval. The p-value inverts this
+    interval.
 
     Args:
-        strata: the values by slice, at least one; one for an unweighted difference. The weights sum to 1.
+        strata: values of both runs for each slice; at least one slice, whose weights sum to 1. A single slice gives an
+            unweighted difference.
         level: confidence level, between 0 and 1.
         shift: number that is subtracted from the candidate's mean.
 

@@ -1,7 +1,7 @@
-"""Ranking measures: NDCG, MRR, average precision, precision, recall and hit rate of a list of grades.
+"""Ranking measures of a list of relevance grades: NDCG, MRR, average precision, precision, recall and hit rate.
 
-A grade states how relevant a document is; a grade of 0 or less means not relevant and has no gain. Results equal those
-of trec_eval, whose NDCG uses the grade itself as the gain (`gain="linear"`).
+A grade states how relevant a document is; a grade of 0 or less means not relevant and has no gain. The results equal
+the results of trec_eval. NDCG of trec_eval uses the grade itself as the gain, here `gain="linear"`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOLERANCE = 1e-9
 
 
 def ndcg(grades: Grades, ideal: Grades | None = None, k: int | None = None, gain: Gain = "exp2") -> float:
-    """Compute NDCG: the discounted gain of the first k documents, relative to the best possible order.
+    """Compute NDCG: the discounted gain of the first k documents, divided by the gain of the best possible order.
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).
@@ -30,7 +30,7 @@ def ndcg(grades: Grades, ideal: Grades | None = None, k: int | None = None, gain
         gain: "exp2" for 2^grade - 1, "linear" for the grade itself.
 
     Returns:
-        From 0 to 1, exactly 1.0 for the best order; 0.0 if no document is relevant.
+        NDCG from 0 to 1: exactly 1.0 for the best order, 0.0 if no document is relevant.
 
     Raises:
         ValueError: if k < 1, a grade is not finite, `gain` is unknown, or `ideal` lacks grades of retrieved documents.
@@ -51,7 +51,7 @@ def ndcg(grades: Grades, ideal: Grades | None = None, k: int | None = None, gain
 
 
 def mrr(grades: Grades, k: int | None = None, threshold: float = 1) -> float:
-    """Compute the reciprocal rank of the first relevant document; the mean over questions is the MRR.
+    """Compute the reciprocal rank of the first relevant document; its mean over the questions is the MRR.
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).
@@ -71,11 +71,12 @@ def mrr(grades: Grades, k: int | None = None, threshold: float = 1) -> float:
 
 
 def average_precision(grades: Grades, relevant: int | None = None, k: int | None = None, threshold: float = 1) -> float:
-    """Compute average precision: precisions at the ranks of relevant documents, averaged over all relevant documents.
+    """Compute average precision: the sum of precisions at the ranks of relevant documents, divided by `relevant`.
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).
-        relevant: number of all relevant documents; None to count those in `grades`, including those beyond k.
+        relevant: number of all relevant documents; None for the number of relevant documents in `grades`, also beyond
+            rank k.
         k: cutoff in documents; None for no cutoff.
         threshold: lowest grade of a relevant document.
 
@@ -83,7 +84,7 @@ def average_precision(grades: Grades, relevant: int | None = None, k: int | None
         From 0 to 1; 0.0 if no document is relevant.
 
     Raises:
-        ValueError: if k < 1, a grade is not finite, or there are more relevant grades than `relevant`.
+        ValueError: if k < 1, a grade is not finite, or `grades` has more relevant documents than `relevant`.
 
     Source: Manning, Raghavan, Schütze 2008, "Introduction to Information Retrieval", section 8.4.
     """
@@ -94,7 +95,7 @@ def average_precision(grades: Grades, relevant: int | None = None, k: int | None
 
 
 def precision(grades: Grades, k: int, threshold: float = 1) -> float:
-    """Compute precision at k: the number of relevant documents among the first k, divided by k even if fewer exist.
+    """Compute precision at k: the number of relevant documents among the first k, divided by k.
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).
@@ -102,7 +103,7 @@ def precision(grades: Grades, k: int, threshold: float = 1) -> float:
         threshold: lowest grade of a relevant document.
 
     Returns:
-        From 0 to 1; 0.0 if nothing was retrieved.
+        From 0 to 1; 0.0 if nothing was retrieved. The divisor is k even if fewer documents were retrieved.
 
     Raises:
         ValueError: if k < 1, or a grade is not finite.
@@ -123,7 +124,7 @@ def recall(grades: Grades, relevant: int, k: int | None = None, threshold: float
         From 0 to 1; 0.0 if no document is relevant.
 
     Raises:
-        ValueError: if k < 1, a grade is not finite, or there are more relevant grades than `relevant`.
+        ValueError: if k < 1, a grade is not finite, or `grades` has more relevant documents than `relevant`.
     """
     hits = _relevant(grades, threshold)
     count = _count(hits, relevant)

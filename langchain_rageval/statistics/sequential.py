@@ -1,4 +1,4 @@
-"""Means over time: a confidence sequence, an alarm about drift, and the places of changes in a finished series."""
+"""Statistics of means over time: a confidence sequence, a drift alarm, and the change points of a finished series."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ _ROUNDING = 1e-9
 class ConfidenceSequence:
     """Confidence interval for the mean of a finite set of bounded values, drawn in random order without replacement.
 
-    With probability 1 - error the lower end is at most the mean of the whole set after every draw at once, and with
-    that probability the upper end is at least the mean. Both hold together with probability 1 - 2 * error. Looking
-    after each value and stopping when one likes the interval does not change that.
+    With probability 1 - `error`, the lower end stays at or below the mean of the whole set after every draw. With the
+    same probability, the upper end stays at or above the mean. Both hold together with probability 1 - 2 * `error`.
+    These probabilities stay valid if the user looks at the interval after each value and stops at any time.
 
-    For each candidate mean bettors bet on every next value that it is higher than the candidate would have it, each
-    with a fixed share of their capital, and as many bet that it is lower. While the candidate is the mean, no bet is
-    favourable, so the mean capital of a side ever grows by 1 / error with probability error at most (Ville's
-    inequality); it is ruled out when that has happened. Source: Waudby-Smith and Ramdas 2024,
-    doi:10.1093/jrsssb/qkad009, sections 4 and 5. One share suits means far from the candidate, another near ones; each
-    is half of the next larger one, and larger sets, which can tell nearer means apart, have more of them.
+    The method is betting. For each candidate mean, some bettors bet that the next value is higher than the candidate,
+    and as many bet that the next value is lower. Each bettor stakes a fixed share of the capital. If the candidate is
+    the true mean, no bet is favourable: the mean capital of a side ever grows to 1 / `error` times the start with
+    probability at most `error` (Ville's inequality). A candidate is ruled out when the capital has grown by this
+    factor. Source: Waudby-Smith and Ramdas 2024, doi:10.1093/jrsssb/qkad009, sections 4 and 5. Large shares suit true
+    means far from the candidate, small shares near means. Each share is half of the next larger share. Larger sets can
+    distinguish nearer means, so they have more shares.
 
     Args:
         size: number of values in the set.
         error: probability that the lower end is ever above the mean, between 0 and 1.
-        error_above: probability that the upper end is ever below it; None for the same.
+        error_above: probability that the upper end is ever below the mean; None for the value of `error`.
         low: lowest possible value.
         high: highest possible value.
-        watched: means that `exceeds` and `stays_below` will be asked about.
+        watched: means that will be passed to `exceeds` and `stays_below`, such as the threshold of a gate.
 
     Attributes:
-        count: number of values so far.
+        count: number of values added so far.
 
     Raises:
         ValueError: if an argument is out of range.
@@ -80,7 +81,7 @@ class ConfidenceSequence:
         """Add the next value of the random order.
 
         Raises:
-            ValueError: if it is out of bounds, or more values were added than the set has.
+            ValueError: if the value is outside `low` to `high`, or more values were added than the set has.
         """
         scaled = (value - self._low) / self._width
         if not -_ROUNDING <= scaled <= 1 + _ROUNDING:
@@ -98,18 +99,18 @@ class ConfidenceSequence:
         self._rule_out()
 
     def skip(self) -> None:
-        """Take the next item of the random order out of the set, because it has no value."""
+        """Remove the next item of the random order from the set, because the item has no value."""
         self._size = max(self._size - 1, self.count, 1)
         self._rule_out()
 
     @property
     def mean(self) -> float | None:
-        """Mean of the values so far; None before the first."""
+        """Mean of the values added so far; None before the first value."""
         return self._unscaled(self._sum / self.count) if self.count else None
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Lowest and highest mean that is not ruled out, never beyond a watched value that is."""
+        """Confidence interval (low, high) of the mean; it excludes every watched mean that is ruled out."""
         is_low, is_high = self._too_low >= 1 / self._error, self._too_high >= 1 / self._error_above
         left = np.flatnonzero(~(is_low | is_high)[:_GRID])
         if not len(left):  # between two neighbours of the grid
@@ -124,16 +125,16 @@ class ConfidenceSequence:
         return max([self._unscaled(low), *too_low]), min([self._unscaled(high), *too_high])
 
     def exceeds(self, mean: float, error: float | None = None) -> bool:
-        """Return True if the mean of the set is known to be at least a watched value.
+        """Return True if the data show that the mean of the set is at least `mean`.
 
         Args:
-            mean: the value.
-            error: probability that this is ever wrong; None for that of the lower end.
+            mean: one of the means in `watched`.
+            error: probability that the result is ever wrongly True; None for the `error` of the sequence.
         """
         return bool(self._too_low[self._watched[mean]] >= 1 / (error or self._error))
 
     def stays_below(self, mean: float) -> bool:
-        """Return True if the mean of the set is known to be less than `mean`, which must be one of `watched`."""
+        """Return True if the data show that the mean of the set is below `mean`, which must be one of `watched`."""
         return bool(self._too_high[self._watched[mean]] >= 1 / self._error_above)
 
     def _rule_out(self) -> None:
@@ -156,15 +157,16 @@ _SURE = 3.09  # normal quantile of 0.999
 
 
 def change_points(values: Sequence[float], error: float = 0.05) -> list[int]:
-    """Return the places at which the mean of a series changes: the numbers of values before each change, in order.
+    """Return the change points of the mean of a series: for each change, the number of values before it, in order.
 
-    The series is divided where two different means fit it best, if its cumulative sums depart from a straight line by
-    more than chance explains, and so is each part again (binary segmentation). Six values or more lie between changes.
+    The method is binary segmentation. If the cumulative sums of the series depart from a straight line by more than
+    chance explains, the series is divided at the place where two different means fit best. Each part is then tested and
+    divided in the same way. At least six values lie between two changes.
 
     Args:
         values: independent values, in order; shape (n,).
-        error: probability of any change in a series without one, between 0 and 1. The test is approximate, and
-            conservative for short series.
+        error: probability of finding any change in a series without changes, between 0 and 1. The test is approximate,
+            and conservative for short series.
 
     Raises:
         ValueError: if the error is out of range.
@@ -199,11 +201,12 @@ def _change_in(values: NDArray[np.float64], error: float) -> int | None:
 
 
 def spread_of_groups(groups: Sequence[Sequence[float]], parts: int = 1) -> float:
-    """Return the standard deviation of the means of groups beyond chance; 0.0 if chance explains it (p > 0.001).
+    """Return the standard deviation between group means that chance does not explain; 0.0 if chance does (p > 0.001).
 
     Args:
-        groups: independent values by group, such as a day, with means of about 0.
-        parts: number of means that the values were centred with.
+        groups: independent values of each group, such as the values of each day. The values are centred: their mean is
+            about 0.
+        parts: number of means that were subtracted to centre the values, such as one mean per slice.
 
     Source: one-way analysis of variance; its F-test with the approximation of Wilson and Hilferty 1931,
         doi:10.1073/pnas.17.12.684.
@@ -227,20 +230,22 @@ _MOST_STAKED = 0.75  # of the capital that the worst value could lose
 class DriftDetector:
     """Sequential test of "the mean is not below that of the baseline".
 
-    A bettor stakes on values below the baseline, and gains in the long run only if they are. One bettor starts in every
-    period, such as a day. Without drift, the sum of their capital exceeds `run_length` after so many periods on average
-    or later (a Shiryaev–Roberts e-detector).
+    The method is betting (a Shiryaev–Roberts e-detector). A bettor bets that values are below the baseline, and gains
+    in the long run only if this is true. One new bettor starts in every period, such as a day. The alarm is raised when
+    the sum of all capital reaches `run_length`. Without drift, this takes at least `run_length` periods on average.
 
     Args:
-        baseline: values of the baseline in [0, 1] by slice; with one slice, its name may be None.
-        error: twice the probability that a mean of the baseline is below its assumed lowest value, between 0 and 1.
-        margin: by how much the mean may be lower, at least 0.
-        run_length: average number of periods until an alarm without drift, above 1.
+        baseline: mapping of each slice to the values of the baseline, in [0, 1]. The name of a single slice may be
+            None.
+        error: twice the probability that the true mean of any baseline slice is below its assumed lowest value, between
+            0 and 1.
+        margin: accepted decrease of the mean, at least 0.
+        run_length: least average number of periods until a false alarm, above 1.
 
     Attributes:
         count: number of values so far.
-        alarm: number of values after which the alarm was raised, from 1; None before.
-        change: number of values before the estimated change; None before the alarm.
+        alarm: number of values at the alarm, from 1; None if no alarm was raised.
+        change: number of values before the estimated change; None if no alarm was raised.
 
     Raises:
         ValueError: if a slice of the baseline has no values, or a value is outside [0, 1].
@@ -271,7 +276,9 @@ class DriftDetector:
         self._capital, self._sums, self._squares = np.zeros(0), np.zeros(0), np.zeros(0)
 
     def add(self, value: float, part: Hashable = None, period: Hashable = None) -> bool:
-        """Add the next value, of a period; return True if the alarm has been raised. Unknown slices are ignored.
+        """Add the next value; return True if the alarm has been raised, now or before.
+
+        A value is ignored if the baseline lacks the slice `part`. A new `period` starts a new bettor.
 
         Raises:
             ValueError: if the value is outside [0, 1].
