@@ -1,1 +1,1 @@
-"""Production monitoring: a callback handler that follows runs of a chain, and their scoring in the background."""
+"""Production monitoring: a callback handler that records runs of a chain and scores them in the background."""

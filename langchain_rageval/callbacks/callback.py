@@ -52,51 +52,51 @@ class RagEvalCallback(ChainEvents):
 
     Pass it to a chain: `chain.invoke(x, config={"callbacks": [callback]})`.
 
-    The question is the input of the root run, and the answer is its output. The contexts are the chunks in the prompt
-    of the model call that wrote the answer, and in the prompts of earlier calls whose outputs this prompt holds. If
-    there are none, the contexts are those that the output states; else the Documents of retrievers, or of tools in
-    which no retriever ran; else those in the inputs of the root run or passed between steps.
-    `metadata["contexts_from"]` names the source. Documents that a conversation keeps from earlier turns are left out
-    unless the prompt holds them.
+    The question is the input of the root run, and the answer is the output of the root run. The contexts come from the
+    first of these sources that has any: (1) the chunks in the prompt of the model call that wrote the answer, and in
+    the prompts of earlier calls whose outputs this prompt holds; (2) the contexts in the output of the root run; (3)
+    the Documents of retrievers, or of tools in which no retriever ran; (4) the Documents in the inputs of the root run
+    or passed between steps. `metadata["contexts_from"]` names the source. Documents that a conversation keeps from
+    earlier turns are left out unless the prompt holds them.
 
-    Runs with a `thread_id`, `session_id`, `conversation_id` or `conversation` in the metadata, or in the configurable
-    values, of their config are turns of a conversation. A conversation is scored as a whole or not at all: the samples
-    of its turns have its id in `metadata.conversation`, the number of the turn in `metadata.turn`, and the earlier
-    turns in `history`, as far as the messages of the run show them. The sinks get turns in their order. Of a run
-    without steps, the callback sees only the metadata.
+    A run is a turn of a conversation if its config has a `thread_id`, `session_id`, `conversation_id` or
+    `conversation`, in the metadata or in the configurable values. A conversation is scored as a whole or not at all.
+    The sample of a turn has the id of the conversation in `metadata.conversation`, and the number of the turn in
+    `metadata.turn`. It has the earlier turns in `history`, as far as the messages of the run show them. The sinks get
+    the turns in order. If a run has no steps, the callback sees only the metadata, not the configurable values.
 
-    Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. Runs that raise,
-    are cancelled, or whose stream is abandoned are not scored. An abandoned synchronous stream is recognized by steps,
-    other than models, that are still open.
+    Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. A run is not
+    scored if it raises, is cancelled, or its stream is abandoned. The callback recognizes an abandoned synchronous
+    stream by open steps other than models.
 
     The chain never waits for scoring and never sees its errors. Scoring runs in daemon threads through the judge's sync
     methods, outside the chain's traces. Each process scores its own runs. A process should not fork while its very
     first run is being scored: a module that is half imported stays locked in the child. At exit the callback waits up
-    to 5 s for pending runs; call `flush` or `close` before to wait longer or not at all.
+    to 5 s for pending runs. To wait longer or not at all, call `flush` or `close` before exit.
 
     Args:
         metrics: metrics, as for `evaluate`. A metric is left out for a run that lacks one of its fields.
-        sample_rate: fraction of the runs to score, from 0 to 1. A hash of the conversation's id decides for all its
-            turns, for other runs a hash of the run id; equally in every process.
+        sample_rate: fraction of the runs to score, from 0 to 1. A hash of the conversation's id selects all turns of a
+            conversation together. For other runs, a hash of the run id decides. Every process decides alike.
         sinks: callables that take a Row for each scored run, such as `JsonlSink(path)`; `sample.metadata["run_id"]`
             holds the id of the run. Each sink has its own thread. A row that a sink rejects is tried again, with delays
             of 3 s in total.
         max_pending: maximum number of runs that wait for scores; further runs are dropped.
         max_per_minute: maximum number of runs scored per minute; further runs are dropped. None sets no limit.
-        budget: limit on all scoring in this process; runs that exceed it are dropped.
-        extract: function that reads the sample from the tree of runs, in place of the rules above. It takes `{"id",
-            "name", "run_type", "inputs", "outputs", "error", "child_runs": [...]}`, whose children are chains,
-            retrievers and tools. It returns anything that `Sample.parse` reads, or None to leave the run out. The tree
-            holds the chain's own objects. Called in a scoring thread.
-        redact: function that returns the sample that judge, sinks and log may see. It is called before all of them.
-            Texts of chunks are in `contexts` and, before a reranker, in `retrieved`. A run for which it raises is not
-            scored.
+        budget: limit on the cost of all scoring in this process; runs that exceed the budget are dropped.
+        extract: function that reads the sample from the tree of runs, in place of the rules above. Its argument is the
+            root run, `{"id", "name", "run_type", "inputs", "outputs", "error", "child_runs": [...]}`. The child runs
+            are chains, retrievers and tools. The function returns anything that `Sample.parse` reads, or None to leave
+            the run out. The tree holds the chain's own objects, not copies. The function is called in a scoring thread.
+        redact: function that takes the sample and returns the sample that judge, sinks and log may see. Texts of chunks
+            are in `contexts`, and in `retrieved` as they were before a reranker. The function runs before judge, sinks
+            and log see the sample. If the function raises, the run is not scored.
         tags: names and values that are added to every row, such as {"version": "1.4", "tenant": "acme"}. Sinks store
-            them, and reports are sliced by them.
-        callbacks: LangChain callback handlers of the judge's own calls, which no other handler or trace sees.
-        seed: another number samples other conversations and runs.
-        **options: of the judge calls, described in `CallOptions`: `max_concurrency=4`, `timeout=60.0`, and `retry`,
-            three attempts by default.
+            the tags, and reports can be sliced by a tag.
+        callbacks: LangChain callback handlers for the judge's calls. No other handler or trace sees these calls.
+        seed: seed of the sampling; a different seed selects different conversations and runs.
+        **options: options of the judge calls, see `CallOptions`. The defaults are `max_concurrency=4`, `timeout=60.0`,
+            and a `retry` with three attempts.
 
     Raises:
         TypeError: if an option does not exist.
@@ -172,34 +172,34 @@ class RagEvalCallback(ChainEvents):
         """Return the counters of this process.
 
         Returns:
-            `seen`: runs. `sampled`: runs selected for scoring, each of which is counted once as `scored` (by at least
-            one metric), `failed` (the run itself, or every score), `dropped` (queue full, rate or budget exceeded,
-            callback closed), `unscorable` (no metric has its fields, or `extract` returned None), `pending` (waiting
-            for scores or sinks) or `running`. `broken_off`: failed runs whose chain raised, was cancelled or abandoned.
-            `skipped`: scores left out because a field is missing. `sink_errors`: failed calls of sinks. `lost`: rows
-            that a sink never accepted.
+            Mapping of counter names to numbers. `seen`: all runs. `sampled`: runs selected for scoring. Each sampled
+            run counts once as `scored` (by at least one metric), `failed` (the run itself or every score failed),
+            `dropped` (queue full, rate or budget exceeded, callback closed), `unscorable` (the run lacks fields of
+            every metric, or `extract` returned None), `pending` (waiting for scores or sinks) or `running`.
+            `broken_off`: failed runs whose chain raised, was cancelled or abandoned. `skipped`: scores left out because
+            a field is missing. `sink_errors`: failed calls of sinks. `lost`: rows that a sink never accepted.
         """
         counts = self._pipeline.stats()
         return {name: counts.get(name, 0) for name in (*_COUNTERS, "pending")} | {"running": self._open.n_sampled}
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all runs that have ended so far are scored and delivered.
+        """Wait until all runs that have ended so far are scored and delivered to the sinks.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Returns:
-            True if all were finished in time.
+            True if all these runs were scored and delivered in time.
         """
         return self._pipeline.flush(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Flush, stop sampling, drop the runs that still wait, and close the sinks that have a `close` method.
+        """Stop the callback: wait for pending runs, drop the runs that still wait, and close the sinks.
 
         Args:
-            timeout: seconds for the flush; None waits without limit. After a timeout the sinks are not closed, and a
-                warning in the log says how many runs were dropped, which `stats` counts as `dropped`, and how many are
-                still being scored or delivered, which it counts as `pending`.
+            timeout: seconds to wait for pending runs; None waits without limit. After a timeout the sinks are not
+                closed. A warning in the log then gives the number of runs that were dropped (`dropped` in `stats`), and
+                the number of runs that are still being scored or delivered (`pending`).
 
         Returns:
             True if all runs were scored and delivered in time.

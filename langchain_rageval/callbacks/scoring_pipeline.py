@@ -43,11 +43,13 @@ class WorkerQueue(Generic[T]):
     """A bounded first-in, first-out queue with worker threads that start on demand.
 
     Args:
-        process: called with each item, in a daemon thread that sees none of the context variables of the producer.
-        n_workers: maximum number of threads; there are none while the queue is empty.
-        limit: maximum number of items, those being processed included.
-        threads: source of the threads.
-        key: returns the key of an item; items of one key are processed one after the other. None is no key.
+        process: function that is called with each item, in a daemon thread. The thread sees none of the context
+            variables of the thread that called `put`.
+        n_workers: maximum number of threads. No thread exists while the queue is empty.
+        limit: maximum number of items, waiting or being processed.
+        threads: object that starts the threads.
+        key: function that returns the key of an item. Items with the same key are processed one after the other; items
+            with the key None are independent.
     """
 
     def __init__(
@@ -128,13 +130,13 @@ _RETRY_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds
 
 @dataclass(eq=False)
 class Delivery:
-    """A row on its way to several sinks.
+    """A row that is being delivered to several sinks.
 
     Attributes:
         number: number of the run.
         row: the row.
-        outcome: counter that is increased when every sink is done with the row, such as "scored".
-        n_pending: number of sinks that are not done with it.
+        outcome: name of the counter to increase when every sink has accepted or given up the row, such as "scored".
+        n_pending: number of sinks that have neither accepted nor given up the row.
     """
 
     number: int
@@ -146,16 +148,18 @@ class Delivery:
 class SinkQueue(WorkerQueue[Delivery]):
     """A bounded queue of deliveries to one sink, with its own thread.
 
-    A row that the sink rejects is tried again after growing delays, unless its error is permanent. While the sink
-    rejects every row, each row is tried once. `put` blocks while the queue is full, so the judge runs no faster than
-    the sink; if a sink hangs, only the first call blocks, until the sink continues.
+    If the sink rejects a row, the row is tried again after growing delays, unless the error is permanent. While the
+    sink rejects every row, each row is tried only once. `put` blocks while the queue is full, so the judge runs no
+    faster than the sink. If the sink hangs, only the first call of `put` blocks; later calls return False until the
+    sink continues.
 
     Args:
-        sink: called with each row.
-        on_error: called with each error of the sink, and `gave_up=True` if the row is not tried again.
-        on_done: called with each delivery when it is accepted or given up.
+        sink: the sink, which is called with each row.
+        on_error: function that is called with each error of the sink, and with `gave_up=True` if the row is not tried
+            again.
+        on_done: function that is called with each delivery when the sink has accepted it or it is given up.
         limit: maximum number of deliveries in the queue.
-        threads: source of the thread.
+        threads: object that starts the thread.
     """
 
     def __init__(
@@ -226,7 +230,7 @@ SPAN_ID = "span_id"
 def current_span() -> dict[str, str]:
     """Return `trace_id` and `span_id` of the current span as hexadecimal digits; {} if there is no span.
 
-    Libraries that trace a chain with OpenTelemetry have imported it, so it is not imported here.
+    The function does not import OpenTelemetry: a library that traces the chain with OpenTelemetry has imported it.
     """
     trace = sys.modules.get("opentelemetry.trace")
     context = trace.get_current_span().get_span_context() if trace is not None else None
@@ -257,14 +261,14 @@ class ScoringOptions:
     """Options of a scoring pipeline; the same in every process.
 
     Attributes:
-        build_evaluation: returns the evaluation of all metrics, with its threads, limiter and budget.
-        sinks: sinks of the rows.
+        build_evaluation: function that returns the scorer for all metrics, with its threads, limiter and budget.
+        sinks: receivers of the rows.
         max_pending: maximum number of runs that wait for their scores.
         max_per_minute: maximum number of runs admitted within a minute; None sets no limit.
         n_workers: number of runs scored at a time.
-        extract: reads the sample from the record of the run tree.
-        redact: returns the sample that judge and sinks may see.
-        tags: added to every row.
+        extract: function that reads the sample from the run tree; None for the rules of `RagEvalCallback`.
+        redact: function that returns the sample that judge and sinks may see; None for no redaction.
+        tags: names and values that are added to every row.
     """
 
     build_evaluation: Callable[[], Evaluation]
@@ -279,12 +283,12 @@ class ScoringOptions:
 
 @dataclass(frozen=True, eq=False)
 class ScoringJob:
-    """An admitted run.
+    """A run that was admitted to the queue of runs to score.
 
     Attributes:
         number: number of the run, in order of admission.
         metadata: metadata that is added to the sample.
-        read: function that returns the sample of the run; None if the run is to be left out.
+        read: function that returns the sample of the run, or None if the run is to be left out.
     """
 
     number: int
@@ -294,11 +298,9 @@ class ScoringJob:
 
 @dataclass(eq=False)
 class ScoringPipeline:
-    """Scores recorded runs in background threads: the queues, counts and evaluations of one process.
+    """Scores recorded runs in background threads; holds the queues, counters and metrics of one process.
 
-    Attributes:
-        options: options of the pipeline.
-        counts: counters by name.
+    Attributes: options: options of the pipeline. counts: counters by name.
     """
 
     options: ScoringOptions
@@ -335,22 +337,23 @@ class ScoringPipeline:
         atexit.register(_finish_at_exit)
 
     def count(self, **amounts: int) -> None:
-        """Add amounts to the counters."""
+        """Add amounts to counters, as in `count(seen=1)`."""
         with self._lock:
             for name, amount in amounts.items():
                 self.counts[name] += amount
 
     def stats(self) -> dict[str, int]:
-        """Return the counters, and the number of pending runs."""
+        """Return the counters and the number of pending runs, by name."""
         with self._changed:
             return dict(self.counts) | {"pending": len(self._unfinished)}
 
     def submit(self, metadata: Mapping[str, Any], prepare: Callable[[], Callable[[], Sample | None]]) -> None:
-        """Queue a run for scoring, or count it as dropped if the queue is full or the rate exceeded.
+        """Queue a run for scoring; if the queue is full or the rate exceeded, count the run as dropped.
 
         Args:
             metadata: metadata that is added to the sample.
-            prepare: called if the run is admitted; returns the function that reads its sample in a worker.
+            prepare: function that is called if the run is admitted. It returns a second function, which reads the
+                sample of the run in a worker thread.
         """
         number = self._admit()
         if number is None:
@@ -381,7 +384,7 @@ class ScoringPipeline:
             return self._changed.wait_for(lambda: next(iter(self._unfinished), inf) > last, timeout)
 
     def close(self) -> None:
-        """Admit no more runs, drop those whose scoring has not started, and log what is lost."""
+        """Admit no more runs, drop the runs whose scoring has not started, and log the number of lost runs."""
         with self._changed:
             self._closed = True
         dropped = self._jobs.clear()
@@ -400,9 +403,9 @@ class ScoringPipeline:
             )
 
     def log_once(self, problem: str, error: BaseException) -> None:
-        """Log the first error of each kind, without secrets of metrics and sinks.
+        """Log the first error of each kind; secrets of metrics and sinks are masked.
 
-        If there is a `redact`, the message is left out, since it may quote the sample.
+        With the option `redact`, the log omits the message of the error, because the message may quote the sample.
         """
         owners = (self._full_evaluation and self._full_evaluation.metrics, self.options.sinks)
         kind = f"{problem}: {type(error).__name__}"

@@ -1,1 +1,1 @@
-"""Sinks: destinations of the rows that `RagEvalCallback` scores; users import them from `langchain_rageval.sinks`."""
+"""Sinks: destinations of the rows that `RagEvalCallback` scores; import sinks from `langchain_rageval.sinks`."""

@@ -1,4 +1,4 @@
-"""Sinks into files and logs: JSON lines, SQLite and Python's logging."""
+"""Sinks that write to JSON lines files, SQLite files and Python's logging."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _CHUNK = 65_536
 class JsonlSink:
     """Appends each row to a file that `Report.load` reads. Threads and processes may share the file.
 
-    The `index` of a row is its offset in the file, in bytes: it distinguishes and orders the rows of several processes.
-    An incomplete line that a killed process left is removed before the next row is written.
+    The `index` of a row is the offset of the row in the file, in bytes, so the rows of several processes have distinct,
+    ordered indexes. If a killed process left an incomplete line, the line is removed before the next row is written.
 
     Args:
         path: path of the file; the file and its folder are created at the first row.
-        max_bytes: a file that would exceed this size is renamed to `<name>.1`, the earlier `<name>.1` to `<name>.2`,
-            and so on; None sets no limit.
+        max_bytes: maximum size of the file. A file that would exceed this size is renamed to `<name>.1`, an earlier
+            `<name>.1` to `<name>.2`, and so on. None sets no limit.
         backups: number of renamed files to keep.
 
     Attributes:
@@ -40,8 +40,8 @@ class JsonlSink:
         notes: notes of the report.
 
     Raises:
-        ConfigError: if an option is invalid, or the path is a folder or a file that is not a report; also on Windows,
-            where an open file can be neither locked in this way nor renamed.
+        ConfigError: if an option is invalid, or the path is a folder or a file that is not a report. Always on Windows,
+            where an open file can be neither shared in this way nor renamed.
     """
 
     def __init__(self, path: str | Path, max_bytes: int | None = 100_000_000, backups: int = 5) -> None:
@@ -154,9 +154,9 @@ def _write(file: int, line: bytes, end: int) -> None:
 class SqliteSink:
     """Writes each score to the table `scores` of an SQLite file. Threads and processes may share the file.
 
-    `Report.load` reads the file. `langchain_rageval.report.score_table.COLUMNS` lists the columns. Scores that are
-    written again replace the earlier ones. The file is opened at the first row, closed before a fork, and reopened
-    after it. It is in WAL mode, so readers never wait.
+    `Report.load` reads the file. `langchain_rageval.report.score_table.COLUMNS` lists the columns. A score that is
+    written again replaces the earlier score. The file is opened at the first row, closed before a fork, and reopened
+    after the fork. The file is in WAL mode, so readers never wait.
 
     Args:
         path: path of the file, which may hold other tables; the file and its folder are created if missing.
@@ -191,14 +191,14 @@ class SqliteSink:
 
 
 class LoggingSink:
-    """Logs each score: run id, metric, and the value with its reason, or why there is no value.
+    """Logs each score with run id and metric: the value with its reason, or why there is no value.
 
     The attribute `rageval` of the log record holds `run_id`, `metric`, `value` and `comment` as a mapping, for
     formatters that write JSON. Reasons may quote the answer; question, answer and contexts are not logged.
 
     Args:
         logger: logger to write to; by default `langchain_rageval.scores`.
-        level: level of scores; failures are logged as warnings.
+        level: logging level of scores; failures are logged as warnings.
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:

@@ -1,4 +1,4 @@
-"""Sinks beside the traces of the runs: Langfuse, LangSmith and OpenTelemetry."""
+"""Sinks that attach scores to the traces of the runs: Langfuse, LangSmith and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 class LangfuseSink:
     """Posts each score to the Langfuse trace of its run; Langfuse must trace the chain.
 
-    The trace is that of the span in which the chain is called, as in
-    `with client.start_as_current_observation(name="answer"): chain.invoke(...)`. For synchronous calls, Langfuse's
-    `CallbackHandler` in the same `callbacks` suffices. Otherwise give the id of the trace in the config of the call:
+    Call the chain inside a Langfuse span, as in `with client.start_as_current_observation(name="answer"):
+    chain.invoke(...)`. The score then goes to the trace of this span. For synchronous calls, Langfuse's
+    `CallbackHandler` in the same `callbacks` suffices. Otherwise put the id of the trace into the config of the call:
     `{"metadata": {"trace_id": "..."}}`.
 
     A score without a value is not posted, because Langfuse has no empty scores. A score that is posted again replaces
-    the earlier one. The client sends scores in its own thread, logs its errors, and is flushed by `close`.
+    the earlier score. The client sends scores in its own thread and logs its errors; `close` flushes the client.
 
     Args:
-        client: `langfuse.get_client()`.
+        client: a Langfuse client, such as `langfuse.get_client()`.
 
     Raises:
         ConfigError: if `client` has no method `create_score`.
@@ -89,14 +89,16 @@ _TRIES = 1  # the callback retries and counts the errors
 
 
 class LangSmithSink:
-    """Posts each score as feedback on its run; LangSmith must trace the chain.
+    """Posts each score as feedback on the LangSmith run that was scored; LangSmith must trace the chain.
 
     A score without a value is posted as None, with the cause in the comment. Feedback that is posted again replaces the
-    earlier one.
+    earlier feedback.
 
     Args:
-        client: `langsmith.Client()`. It posts synchronously, and its errors are raised.
-        project: name of the project that the chain is traced to; None reads LangSmith's settings at the first row.
+        client: a LangSmith client, such as `langsmith.Client()`. The sink posts synchronously and raises the errors of
+            the client.
+        project: name of the LangSmith project that holds the traces of the chain; None reads LangSmith's settings at
+            the first row.
 
     Raises:
         ConfigError: if `client` has no method `create_feedback`.
@@ -145,21 +147,22 @@ _BOUNDS = [step / 10 for step in range(11)]
 
 
 class OpenTelemetrySink:
-    """Records scores with an OpenTelemetry meter, without any text of the run.
+    """Records scores with an OpenTelemetry meter; the measurements contain no text of the run.
 
-    The instruments have the attributes `metric`, `aspect` and `direction`: the histogram `rageval.score` with bucket
-    boundaries 0, 0.1, ... 1, the counters `rageval.failures` (with attribute `error`) and `rageval.unscored` (with
-    attribute `reason`), and the counters `rageval.judge.calls` and `rageval.judge.tokens`. The counters of
-    `RagEvalCallback.stats()` are the counter `rageval.runs` with attribute `outcome`, and the gauge `rageval.runs.open`
-    with attribute `state` (pending, running).
+    These meter instruments have the attributes `metric`, `aspect` and `direction`: the histogram `rageval.score` with
+    bucket boundaries 0, 0.1, ... 1; the counters `rageval.failures` (with attribute `error`) and `rageval.unscored`
+    (with attribute `reason`); and the counters `rageval.judge.calls` and `rageval.judge.tokens`. The counter
+    `rageval.runs` with attribute `outcome` and the gauge `rageval.runs.open` with attribute `state` (pending, running)
+    hold the counters of `RagEvalCallback.stats()`.
 
     With a logger, each score is also an event `gen_ai.evaluation.result` of OpenTelemetry's conventions for generative
-    AI, on the span that was current when the run began or ended. The explanation in the event may quote the run.
+    AI. The event belongs to the span that was current when the run began or ended. The explanation in the event may
+    quote the run.
 
     Args:
         meter: OpenTelemetry meter, such as `opentelemetry.metrics.get_meter("rag")`.
-        tags: names of the row's tags that are attributes too. The first 100 values of each are kept, and further ones
-            become "other", because each value makes a separate time series.
+        tags: names of tags of the row to record as attributes. The first 100 values of each tag are kept. Further
+            values become "other", because each value makes a separate time series.
         logger: OpenTelemetry logger for the events, such as `opentelemetry._logs.get_logger("rag")`.
 
     Raises:
@@ -210,7 +213,7 @@ class OpenTelemetrySink:
                 self._logger.emit(_event(score, row, tags))
 
     def watch(self, callback: Any) -> None:
-        """Include the counters of a callback in `rageval.runs`; `RagEvalCallback` calls this for its sinks."""
+        """Add the counters of a callback to `rageval.runs`; `RagEvalCallback` calls this method of its sinks."""
         self._watched.add(callback)
 
     def _observe(self, attribute: str, _: CallbackOptions) -> Iterator[Observation]:
