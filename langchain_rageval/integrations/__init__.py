@@ -1,1 +1,1 @@
-"""Integrations with other systems, one per file; each loads its system only when it is used."""
+"""Integrations with other systems, one system per file. A system is imported only when the integration is used."""

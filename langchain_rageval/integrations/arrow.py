@@ -1,6 +1,6 @@
 """Arrow tables: `score_batch` scores the rows of one table, for Spark, Dask, DuckDB and other engines that map tables.
 
-A table of scores has one row for each row of samples, in the same order, and the same columns whatever the samples are.
+A table of scores has one row for each row of samples, in the same order. The columns do not depend on the samples.
 """
 
 from __future__ import annotations
@@ -65,20 +65,21 @@ def score_batch(
 ) -> pyarrow.Table:
     """Score the rows of an Arrow table, in this process.
 
-    The metrics are built once per process, as long as the arguments stay the same; all calls then share one limit of
-    model calls, which knows what the endpoint allows and which judge does not answer.
+    Calls with the same arguments in one process share the metrics, which are built once, and one limiter of model
+    calls. The limiter remembers which rate the endpoint allows and which judge does not answer.
 
     Args:
-        table: rows in any vocabulary that `Sample.parse` reads.
-        make_metrics: function that builds judge and metrics.
-        fields: field of Sample to its column or dotted path.
-        index: column with the place of each row, a whole number of at least 0; not part of the sample.
+        table: rows with any field names that `Sample.parse` reads.
+        make_metrics: function that builds judge and metrics, and returns the metrics.
+        fields: mapping of fields of Sample to column names or dotted paths.
+        index: name of the column with the place of each row, a whole number of at least 0; the place is not part of the
+            sample.
         journal: path of an SQLite file for finished scores, as in `evaluate`.
         **calls: `max_concurrency`, `timeout`, `retry` and `price` of the model calls, as in `evaluate`.
 
     Returns:
-        One row for each row of the table, in the same order, with the columns that `evaluate_dataset` describes. A row
-        that cannot be read or scored is a failure in its columns.
+        One row for each row of the table, in the same order, with the columns that `evaluate_dataset` describes. If a
+        row cannot be read or scored, the columns hold a failure.
 
     Raises:
         ConfigError: if an argument is invalid.
@@ -95,10 +96,10 @@ def score_batch(
 def options_of(
     calls: CallOptions, make_metrics: Any, fields: Fields | None, journal: str | Path | None, **more: Any
 ) -> StreamOptions:
-    """Check the arguments of a scorer, and return the options of its evaluation.
+    """Check the arguments of `score_batch` or `evaluate_dataset`, and return the options for `evaluate`.
 
     Raises:
-        ConfigError: if one is invalid.
+        ConfigError: if an argument is invalid.
     """
     if not callable(make_metrics) or isinstance(make_metrics, Runnable):
         kind = type(make_metrics).__name__
@@ -112,13 +113,13 @@ def options_of(
 
 
 class BatchScorer:
-    """Scores tables with one evaluation, whose limit of model calls they share.
+    """Scores several tables with one set of metrics; all tables share one limit of model calls.
 
     Args:
         make_metrics: function that builds the metrics.
         options: options of `evaluate`; the journal is a path.
-        fields: field of Sample to its column or dotted path.
-        index: column with the place of each row; None if there is none.
+        fields: mapping of fields of Sample to column names or dotted paths.
+        index: name of the column with the place of each row; None if there is no such column.
 
     Raises:
         ConfigError: if a metric or an option is invalid, or a metric's column has the name of another column.
@@ -190,9 +191,9 @@ def _distinct(parsed: Sequence[tuple[Sample, SampleError | None]]) -> list[Sampl
 
 
 def report_of_tables(tables: Iterable[pyarrow.Table]) -> Report:
-    """Return the report of tables of scores, in the order of `index`, or of the samples' ids if it is null.
+    """Return the report of tables of scores; rows are in the order of `index`, or of sample ids if `index` is null.
 
-    A score that did not fit the budget is in `left_out`.
+    `left_out` of the report lists the scores that did not fit the budget.
 
     Raises:
         ConfigError: if a table does not have the columns of a table of scores.

@@ -27,16 +27,17 @@ SummaryEvaluator = Callable[["Sequence[TracedRun]", "Sequence[Example]"], dict[s
 def summary_evaluator(metric: Metric | Suite, *, max_concurrency: int = 16) -> SummaryEvaluator:
     """Build an evaluator of a whole experiment, for the `summary_evaluators` of LangSmith's `client.evaluate`.
 
-    It scores every run, because LangSmith does not pass on the results of single-run evaluators. If the same metric is
-    also among the `evaluators`, its calls are paid twice, unless the judge's model has a cache.
+    The evaluator scores every run itself, because LangSmith does not pass on the results of single-run evaluators. If
+    the metric is also among the `evaluators`, the model calls are paid twice, unless the judge's model has a cache.
 
     Args:
-        metric: a metric, or a suite for one feedback per metric.
+        metric: a metric; or a suite, which gives one feedback per metric.
         max_concurrency: maximum number of model calls at a time.
 
     Returns:
-        A function from runs and examples to feedback. The score is the mean over the scored runs, None if there are
-        none; the comment gives the 95% interval and the numbers of scored, unscored and failed runs.
+        A function that takes runs and examples and returns feedback. The score of the feedback is the mean over the
+        scored runs, None if no run was scored. The comment gives the 95% interval and the numbers of scored, unscored
+        and failed runs.
 
     Raises:
         ConfigError: if `metric` is neither a metric nor a suite.

@@ -48,55 +48,55 @@ def evaluate_dataset(
 ) -> Dataset:
     """Score the rows of a Ray data set in workers on all machines of a Ray cluster.
 
-    The result is lazy: scoring starts when it is read. It has one row for each input row, in any order; use
-    `sort("index")`, or Ray's `preserve_order`. Its columns are
+    The result is lazy: scoring starts when the result is read. It has one row for each input row, in any order; to
+    restore the order, use `sort("index")` or Ray's `preserve_order`. The columns of the result are
 
-    * `index`: place in the input; null unless `index` names its column;
-    * `id`, `question`, `answer`, `contexts`, `references`, `reference_contexts`, `context_ids`,
-      `reference_context_ids`, `retrieved`, `retrieved_ids`: fields of the sample; `relevance` and `metadata` as JSON;
-    * for each metric a column with its name for the value, null if there is none, and columns with the suffixes
-      `_reason`, `_unscored` and `_failure` for the texts;
-    * `scores`: the complete scores as JSON; `time`: when the last one was finished, UTC; `asked`: names of those whose
-      models were asked anew; `notes`: caveats; `run`: in the first row of each batch, version, end and instruments of
-      its run as JSON, and null in the others.
+    * `index`: place in the input; null unless `index` names its column; * `id`, `question`, `answer`, `contexts`,
+        `references`, `reference_contexts`, `context_ids`, `reference_context_ids`, `retrieved`, `retrieved_ids`: fields
+        of the sample; `relevance` and `metadata` as JSON; * for each metric a column with the name of the metric, which
+        holds the value or null, and columns with the suffixes `_reason`, `_unscored` and `_failure`, which hold texts;
+        * `scores`: the complete scores as JSON; `time`: UTC time of the last score; `asked`: names of the metrics whose
+        models were called anew, so that nothing came from a journal or cache; `notes`: caveats; `run`: version, end
+        time and metric configurations of the run as JSON, in the first row of each batch, and null in other rows.
 
-    Budget, price and limits of the model calls are those of all workers together. An actor gives them out in leases,
-    one message for many calls: calls never exceed the budget, and tokens only by the calls under way. A score that did
-    not fit has no value; `report_of` lists it in `left_out`.
+    Budget and limits of the model calls apply to all workers together. An actor assigns shares of them to the workers,
+    with one message for many calls. Calls never exceed the budget; tokens exceed it only by the calls in progress. A
+    score that does not fit the budget has no value; `report_of` lists the score in `left_out`.
 
-    A worker processes two batches at a time, so that calls do not wait for the slowest sample of a batch; it holds
+    A worker processes two batches at a time, so that calls do not wait for the slowest sample of a batch. It holds
     about four batches in memory. A worker that dies is restarted and repeats its batches, except for scores in the
-    journal. A row that cannot be read or scored becomes a failure. If the judge is down, the workers wait for it. After
-    `patience` seconds, or after a few permanent errors in a row, as of a wrong key, it is not called any more: the
-    finished rows are delivered, and the others are failures with the judge's last error. A run in which a judge that is
-    down has answered nothing ends with that error.
+    journal. A row that cannot be read or scored becomes a failure. If the judge is down, the workers wait. After
+    `patience` seconds, or after a few permanent errors in a row, such as a wrong key, the workers stop calling the
+    judge. Finished rows are then delivered, and the other rows are failures with the last error of the judge. If the
+    judge has answered nothing at all, the run ends with this error.
 
     Args:
-        dataset: rows in any vocabulary that `Sample.parse` reads.
-        make_metrics: function that builds judge and metrics; called once in each worker, because clients cannot be sent
-            to another process. Keys are read from the worker's environment.
-        fields: field of Sample to its column or dotted path.
-        index: column with the place of each row in the input, a whole number of at least 0; not part of the sample.
+        dataset: rows with any field names that `Sample.parse` reads.
+        make_metrics: function that builds judge and metrics, and returns the metrics. It is called once in each worker,
+            because clients cannot be sent to another process. API keys are read from the worker's environment.
+        fields: mapping of fields of Sample to column names or dotted paths.
+        index: name of the column with the place of each row in the input, a whole number of at least 0; the place is
+            not part of the sample.
         concurrency: number of workers, or (minimum, maximum) for autoscaling.
-        batch_size: rows in a batch; by default four for each model call that a worker may have under way.
+        batch_size: rows in a batch; by default four for each concurrent model call of a worker.
         journal: path of an SQLite file on a local disk of the worker's machine; on network shares SQLite can lose data.
-            Workers on one machine share it. A repeated run pays only for scores that it does not contain.
-        budget: what all workers together may spend; None sets no limit.
+            Workers on one machine share the file. A repeated run pays only for scores that the journal lacks.
+        budget: limit on the cost of all workers together; None sets no limit.
         patience: seconds to wait for a judge that is down; 0 does not wait.
         num_cpus: CPUs that Ray reserves for each worker. Workers mostly wait for the model, so a small number is
             enough; if the workers reserve all CPUs, none is left to read the data and Ray waits forever.
         num_gpus: GPUs of each worker, for models that run in it, such as a cross-encoder.
         resources: other resources of each worker, by Ray's names.
         runtime_env: Ray's runtime environment for each worker, such as `{"env_vars": {...}}`.
-        **calls: `max_concurrency`, of all workers together, `timeout`, `retry` and `price` of the model calls, as in
-            `evaluate`.
+        **calls: `max_concurrency`, `timeout`, `retry` and `price` of the model calls, as in `evaluate`.
+            `max_concurrency` applies to all workers together.
 
     Returns:
         A lazy data set of plain columns, which can be stored as Parquet; `report_of` converts it to a Report.
 
     Raises:
-        ConfigError: if an option is invalid or Ray is not installed. Errors in a worker, such as a missing key, end the
-            run with Ray's own error, which contains the cause.
+        ConfigError: if an option is invalid or Ray is not installed. An error in a worker, such as a missing key, ends
+            the run with Ray's own error, which contains the cause.
     """
     _check(dataset)
     import ray
@@ -151,11 +151,12 @@ def _check(dataset: Any) -> None:
 
 
 def report_of(dataset: Dataset) -> Report:
-    """Convert the result of `evaluate_dataset`, also after a round trip through Parquet, to a Report.
+    """Convert the result of `evaluate_dataset` to a Report; the result may have been stored as Parquet and read back.
 
     Returns:
-        Rows in the order of `index`, or of the samples' ids if it is null. They equal those of `evaluate` with the same
-        samples, except for durations and for which metric carries the usage of shared calls.
+        The report, with rows in the order of `index`, or of sample ids if `index` is null. The rows equal the rows that
+        `evaluate` gives for the same samples, with two exceptions: durations, and the metric to which the usage of a
+        shared call is assigned.
 
     Raises:
         ConfigError: if the data set is not a result of `evaluate_dataset`.
@@ -165,14 +166,14 @@ def report_of(dataset: Dataset) -> Report:
 
 
 class EvaluationWorker(BatchScorer):
-    """Ray actor that scores batches with one evaluation, within the limits of all workers.
+    """Ray actor that scores batches; concurrency and budget are shared with the other workers.
 
     Args:
         make_metrics: as for `BatchScorer`.
         options: as for `BatchScorer`.
         fields: as for `BatchScorer`.
         index: as for `BatchScorer`.
-        ledger: handle of the actor that gives out budget and concurrency; None to use those of the options alone.
+        ledger: handle of the actor that assigns budget and concurrency to the workers; None to use only the options.
         patience: seconds to wait for a judge that is down.
     """
 
