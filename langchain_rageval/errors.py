@@ -11,7 +11,8 @@ RagevalError
 ├── JudgeUnavailable    a judge failed again and again without one valid reply, and is not called any more
 └── JournalError        the journal cannot be read or written
 
-Errors of the user are raised before any model is called. An error of the judge affects only the sample concerned.
+Mistakes of the user, such as a wrong option, raise before any model is called. An error of the judge affects only one
+sample.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class ConfigError(RagevalError, ValueError):
 
 
 def check_number(expected: str, value: Any, fits: Callable[[float], bool] = isfinite, *, whole: bool = False) -> None:
-    """Raise ConfigError unless an option is a finite number, a whole one if so asked, that fulfils a condition.
+    """Raise ConfigError unless the value of an option is a finite number that fulfils a condition.
 
     Args:
-        expected: begins the message, which ends with the value, such as "seed must be a whole number".
+        expected: beginning of the message, such as "seed must be a whole number"; the message ends with the value.
         value: value of the option.
-        fits: the condition.
-        whole: True to reject fractions.
+        fits: condition as a function of the value.
+        whole: True to require a whole number.
     """
     kind = int if whole else int | float
     if isinstance(value, bool) or not isinstance(value, kind) or not isfinite(value) or not fits(value):
@@ -61,7 +62,7 @@ def check_number(expected: str, value: Any, fits: Callable[[float], bool] = isfi
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest of the known ones; "" if none is near."""
+    """Return the known name nearest to an unknown name, as the end of a message; "" if no known name is near."""
     from difflib import get_close_matches
 
     names = {one.casefold(): one for one in known}
@@ -70,7 +71,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def list_choices(name: object, known: Iterable[str]) -> str:
-    """Return the known names and the one that is nearest to an unknown name, for the end of a message."""
+    """Return the end of a message about an unknown name: the list of known names and the nearest known name."""
     return f"{', '.join(known) or 'none'}{did_you_mean(name, known)}"
 
 
@@ -81,12 +82,12 @@ def check_choice(option: str, value: object, choices: Sequence[str]) -> None:
 
 
 class JudgeOutputError(RagevalError):
-    """No valid reply of the judge to a step within the allowed attempts.
+    """The judge gave no valid reply to a step of a metric within the allowed attempts.
 
     Args:
-        message: the problem with the last reply.
+        message: what is wrong with the last reply.
         step: name of the step, such as `verify_statements`.
-        raw_output: the last reply, without secrets of the model.
+        raw_output: text of the last reply, with secrets of the model removed.
         is_cut_off: True if the last reply was truncated at the model's length limit.
     """
 
@@ -141,7 +142,7 @@ class EmptyTestsetError(RagevalError):
     """No question of a test set was accepted; `allow_empty=True` returns the empty test set instead.
 
     Args:
-        message: why.
+        message: why no question was accepted.
         testset: the empty test set, with the rejected candidates.
     """
 
@@ -155,7 +156,7 @@ class EmptyTestsetError(RagevalError):
 
 
 class JudgeUnavailable(RagevalError):
-    """A judge failed again and again without one valid reply, and is not called any more in this run."""
+    """A judge failed repeatedly without a single valid reply; the run does not call this judge any more."""
 
 
 class JournalError(RagevalError):
@@ -163,7 +164,7 @@ class JournalError(RagevalError):
 
 
 def config_error_of(subject: str, error: ValidationError) -> ConfigError:
-    """Return the first problem of a pydantic ValidationError as a ConfigError about the subject."""
+    """Return a ConfigError about the subject that states the first problem of a pydantic ValidationError."""
     problem = error.errors()[0]
     where = ".".join(map(str, problem["loc"]))
     value = problem["input"]
@@ -174,7 +175,7 @@ def config_error_of(subject: str, error: ValidationError) -> ConfigError:
 def message_of(error: BaseException) -> str:
     """Return the message of an exception, or its class name if the message is empty or cannot be read.
 
-    The message of a failed connection ends with the address, which the clients of HTTP leave out.
+    For a failed connection, the address is appended, because HTTP clients leave the address out of the message.
     """
     try:
         return (str(error) or type(error).__name__) + _address_of(error)
@@ -194,7 +195,7 @@ def _address_of(error: BaseException) -> str:
 
 
 def record_step(error: Exception, step: str) -> None:
-    """Attach the name of the step to an exception of the model's client, unless a step is attached already."""
+    """Attach the name of a step to an exception of the model's client, unless the exception already has a step."""
     if not hasattr(error, "rageval_step"):
         error.rageval_step = step  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Presets: lists of metrics for a first look, each of which scores the samples that have the fields it reads."""
+"""Presets: ready-made lists of metrics. A metric scores the samples that have all fields that the metric reads."""
 
 from importlib import import_module
 from inspect import Parameter, signature
@@ -15,22 +15,23 @@ __all__ = ["answer", "core", "retrieval"]
 def core(judge: JudgeLike, embeddings: Embeddings | None = None) -> list[Metric]:
     """Return faithfulness, answer relevance, context precision, context recall and answer correctness.
 
-    A sample that lacks a field that a metric reads is unscored by this metric, and a note counts such samples.
+    If a sample lacks a field that a metric reads, this metric leaves the sample unscored. A note in the report counts
+    the unscored samples.
 
     Args:
         judge: judge of all metrics.
-        embeddings: embeddings of answer relevance and answer correctness, which are left out without them.
+        embeddings: embeddings for answer relevance and answer correctness; with None, the list omits these two metrics.
     """
     return _metrics_of("core", judge, embeddings)
 
 
 def retrieval(judge: JudgeLike, embeddings: Embeddings | None = None) -> list[Metric]:
-    """Return context precision, recall, relevance and entity recall; see `core`."""
+    """Return context precision, recall, relevance and entity recall; arguments as in `core`."""
     return _metrics_of("retrieval", judge, embeddings)
 
 
 def answer(judge: JudgeLike, embeddings: Embeddings | None = None) -> list[Metric]:
-    """Return faithfulness, answer relevance, similarity and correctness, the last three with embeddings; see `core`."""
+    """Return faithfulness, and with embeddings answer relevance, similarity and correctness; arguments as in `core`."""
     return _metrics_of("answer", judge, embeddings)
 
 

@@ -1,4 +1,4 @@
-"""Ranking measures as plain functions of grades: NDCG, MRR, average precision, precision, recall and hit rate."""
+"""Ranking measures as functions of relevance grades: NDCG, MRR, average precision, precision, recall and hit rate."""
 
 from langchain_rageval.statistics.ranking import average_precision, hit_rate, mrr, ndcg, precision, recall
 
