@@ -1,1 +1,1 @@
-"""Models by name, and models that need no network: the offline judge, the offline writer and hashing embeddings."""
+"""Models by name, and models without network access: offline judge, offline writer, hashing embeddings."""

@@ -12,12 +12,13 @@ from langchain_rageval.text.words import stem_of, words_of
 
 
 class HashingEmbeddings(Embeddings):
-    """Embeddings that hash the word stems of a text, so that texts with common words get similar vectors.
+    """Embeddings made by hashing word stems, so that texts with common words get similar vectors.
 
-    Deterministic and offline: a baseline, like `OfflineJudge`. The vectors have length 1.
+    The embeddings are deterministic and need no network. Like `OfflineJudge`, they serve as a baseline. The vectors
+    have length 1.
 
     Args:
-        size: number of dimensions.
+        size: number of dimensions of a vector.
     """
 
     def __init__(self, size: int = 512) -> None:

@@ -1,4 +1,4 @@
-"""load_judge and load_embeddings: models by their names, from the environment; and what is known of their providers."""
+"""`load_judge` and `load_embeddings`: build models by name, with keys from the environment."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _CONTEXT_TOKENS, _REPLY_TOKENS, _BATCH_TOKENS = 8192, 2048, 512  # LangChain's 5
 
 
 def init_chat_model(name: str, base_url: str | None, settings: dict[str, Any]) -> BaseChatModel:
-    """Return the chat model that LangChain builds for a name. A setting that its class does not know is omitted.
+    """Return the chat model that LangChain builds for a name; omit settings that the model's class does not know.
 
     Raises:
-        ConfigError: if LangChain cannot build it, or a package or key is missing.
+        ConfigError: if LangChain cannot build the model, or a package or key is missing.
     """
     provider = name.partition(":")[0]
     if provider in _CLASSES:
@@ -211,15 +211,15 @@ _SELF_HOSTED = ("vllm", "gigachat", "ollama", "llamacpp", "yandexgpt")
 
 
 def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0.1, **options: Any) -> Judge:
-    """Return a judge by the name of its model.
+    """Return a judge, given the name of its model.
 
     The client of the model does not retry, because `evaluate` does.
 
     Args:
         name: "offline", "openai:MODEL", "vllm:MODEL" with `base_url`, "gigachat:MODEL", "anthropic:MODEL",
-            "ollama:MODEL", "litellm:PROVIDER/MODEL", "yandexgpt:MODEL", "llamacpp:PATH" of a GGUF file, which runs in
-            this process, or any name that LangChain's `init_chat_model` accepts, such as "mistralai:MODEL" or "gpt-5".
-            Keys are read from the provider's environment variables.
+            "ollama:MODEL", "litellm:PROVIDER/MODEL", "yandexgpt:MODEL" or "llamacpp:PATH", the path of a GGUF file that
+            runs in this process. Any name that LangChain's `init_chat_model` accepts is also valid, such as
+            "mistralai:MODEL" or "gpt-5". Keys are read from the provider's environment variables.
         base_url: address of the server, such as "http://localhost:8000/v1".
         temperature: sampling temperature of the model. It is not sent to reasoning models that accept none, such as
             "openai:o3".
@@ -244,11 +244,11 @@ def load_judge(name: str, *, base_url: str | None = None, temperature: float = 0
 
 
 def load_embeddings(name: str, *, base_url: str | None = None) -> Embeddings:
-    """Return embeddings by their name.
+    """Return an embeddings object, given its name.
 
     Args:
         name: "offline", "openai:MODEL", "vllm:MODEL" with `base_url`, "gigachat" or "gigachat:MODEL".
-        base_url: address of the server.
+        base_url: address of the server, such as "http://localhost:8000/v1".
 
     Raises:
         ConfigError: if the name is unknown, or a key, an address or a package is missing.

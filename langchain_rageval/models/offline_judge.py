@@ -1,7 +1,7 @@
 """OfflineJudge: a chat model that answers every step by word overlap, without network, key or model.
 
-Deterministic, and used through the same steps and parser as a real model. A smoke test and a baseline, not a measure of
-quality; every report made with it contains a note that says so.
+The answers are deterministic, and pass through the same steps and parser as those of a real model. Use the judge for
+smoke tests and as a baseline, not to measure quality. Every report made with it contains a note that says so.
 """
 
 from __future__ import annotations
@@ -45,19 +45,20 @@ class OfflineJudge(BaseChatModel):
     As a judge:
 
     - Statements are the sentences of the text, without questions, evasions and marks of citations such as `[1]`.
-    - A statement is supported if at least 60% of its stems occur in the one or two sentences that share most of them,
-      contradicted if these sentences contain other numbers, absent otherwise. Statements of answer and reference are
-      compared one to one by the same measure.
-    - A sentence is needed if it contains at least 40% of the question's stems; a chunk is useful if it contains as many
-      of the answer's stems, or of the question's if there is no answer. The relevance grade of a chunk is the share of
-      the question's stems that it contains.
-    - The questions that an answer answers are its own sentences with a question mark.
-    - A question with a pointing word, or of at most three words, gets the last name of the conversation before it in
-      brackets; any other question of a conversation stays as it is.
+    - A statement is compared with the one or two sentences that share most stems with it. If they contain at least 60%
+      of its stems, it is supported, or contradicted if its numbers are others. Otherwise it is absent. Statements of
+      answer and reference are compared one to one by the same measure.
+    - A sentence is needed if it contains at least 40% of the question's stems. A chunk is useful if it contains at
+      least 40% of the answer's stems, or of the question's stems if there is no answer. The relevance grade of a chunk
+      is the share of the question's stems that it contains.
+    - The questions generated from an answer are the sentences of the answer with a question mark added.
+    - A question of a conversation with at most three words, or with a word such as "it" or "this", gets the last name
+      that the conversation mentioned before, in brackets. Any other question stays as it is.
     - Aspects: conciseness (at most three sentences for one of the question), correctness (no numbers that the contexts
       lack) and coherence (no repeated sentence). No other aspect applies.
-    - Entities are numbers, and capitalized words within a sentence; found where all their stems occur in one sentence.
-    - A text abstains if it states nothing; contexts are an answer if one sentence contains 60% of the question's stems.
+    - Entities are numbers, and capitalized words within a sentence. An entity is found if all its stems occur in one
+      sentence.
+    - A text abstains if it contains no statement. Contexts answer a question if one sentence contains 60% of its stems.
     - Rubric criteria: correctness is the share of the answer's stems that occur in the reference, or else in the
       contexts (the lowest grade for an evasion, or for a number that is missing there); completeness is the share of
       the reference's stems, or else of the question's, that occur in the answer; readability is the share of distinct
@@ -67,16 +68,16 @@ class OfflineJudge(BaseChatModel):
       question that overlaps; questions and wishes are needs, met if the next turn of the assistant states something.
 
     As a writer it asks what is known about a phrase of the passage, how that phrase is connected with, changed by or
-    similar to another phrase (reasoning, conditional, multi_context), which number belongs to it (numbers), or what
-    will become of it in a year that no passage names (unanswerable). Styles and personas add fixed words, leave some
-    out or swap letters; a follow-up replaces the first phrase of its question by a pointing word. Its answer is the one
+    similar to another phrase (reasoning, conditional, multi_context), which number belongs to the phrase (numbers), or
+    what will become of it in a year that no passage names (unanswerable). Styles and personas add fixed words, leave
+    some out or swap letters; a follow-up replaces the first phrase of its question by a pronoun. Its answer is the one
     or two sentences that share most with the question; without passages it knows nothing. As a critic it accepts a
-    question as standalone if it contains no pointing word ("this", "in the text"), and as answerable if 60% of its
+    question as standalone if it contains no words such as "this" or "in the text", and as answerable if 60% of its
     stems and all its numbers occur in the passages; a question is broader than another if it has new stems, deeper if
     it also newly asks why or how. It writes Russian about Russian passages, English about all others.
 
-    A step of the user is answered by its own `offline` function, else by an invented answer that fits the schema and
-    means nothing; a report then has a note that names the step.
+    A step of the user is answered by its own `offline` function. Without that function, the answer is invented: it fits
+    the schema and has no meaning. The report then has a note that names the step.
 
     Attributes:
         answers: functions that answer steps of the user, by the title of the schema; set by `Step`.
@@ -99,13 +100,13 @@ class OfflineJudge(BaseChatModel):
         return "Written offline by word overlap: a smoke test, not questions that users would ask."
 
     def invents(self, answer: type[BaseModel]) -> bool:
-        """Return True if the answers of this class are invented: its step is not one of the package's."""
+        """Return True if answers of this class are invented, because neither user nor package has a rule for the step."""
         return answer.__name__ not in (self.answers or {}) and not _is_packaged(answer.__name__, answer.model_fields)
 
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[Any, Any]:
-        """Return a Runnable that gives an invented answer, which fits the schema and means nothing.
+        """Return a Runnable that returns an invented answer, which fits the schema and has no meaning.
 
         Raises:
             NotImplementedError: if `include_raw` is set.
@@ -166,13 +167,13 @@ def _schema_of_parser(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
 
 
 def answer_request(schema: Mapping[str, Any], human: str, answer: OfflineAnswer | None = None) -> Any:
-    """Return an answer to a request of any step, as JSON data.
+    """Return the offline answer to a request of any step, as JSON data.
 
     Args:
         schema: JSON schema of the answer.
         human: human message of the request.
-        answer: function of a step of the user, from its inputs to the answer; without one, the answer is that of
-            `answer_offline` if the package has such a step, and else invented.
+        answer: `offline` function of a user's step, from the step's inputs to the answer. None uses `answer_offline` if
+            the package has a rule for the schema, and otherwise an invented answer.
     """
     if answer is None:
         known = _is_packaged(schema["title"], schema.get("properties", {}))
@@ -194,14 +195,14 @@ def _is_packaged(title: str, fields: Collection[str]) -> bool:
 
 
 def answer_offline(title: str, human: str) -> dict[str, Any]:
-    """Return the offline judge's answer to a request, as the JSON object of the answer's schema.
+    """Return the offline judge's answer to a request of a package step, as a JSON object.
 
     Args:
         title: title of the answer's schema, such as "Verdicts".
         human: human message of the request.
 
     Raises:
-        ValueError: if no step has an answer of this title.
+        ValueError: if no step of the package has an answer with this title.
     """
     inputs = read_inputs(human)
     step = _identify_step(title, inputs, human)
@@ -322,10 +323,10 @@ _TEXTS = {
 
 
 def invent_answer(schema: Mapping[str, Any]) -> Any:
-    """Return a value that fits a JSON schema without `$ref`: always the same, the first or the least that is allowed.
+    """Return a fixed value that fits a JSON schema without `$ref`.
 
-    Lists have one item unless the schema requires more; booleans are true. A `pattern` of a text, and conditions of
-    validators that the schema does not show, are not met.
+    The value is the first or the smallest allowed value. Lists have one item unless the schema requires more; booleans
+    are true. The value may violate the `pattern` of a text, and conditions of validators that the schema does not show.
     """
     for name in ("const", "default"):
         if name in schema:

@@ -1,4 +1,4 @@
-"""Answers of the offline judge as a judge: by overlap of word stems, numbers and negations."""
+"""Answers of the offline judge to the steps of metrics, by overlap of word stems, numbers and negations."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ Key = TypeVar("Key")
 
 
 def stem_share(wanted: Set[str], present: Set[str]) -> float:
-    """Return the share of the wanted stems that are present; 0 if none are wanted."""
+    """Return the share of the wanted stems that are present, from 0 to 1; 0 if no stem is wanted."""
     return len(wanted & present) / len(wanted) if wanted else 0.0
 
 
 def tally(wanted: Set[str], present: Set[str]) -> str:
-    """Return how many of the wanted stems are present, such as "3/5"."""
+    """Return the number of wanted stems that are present, and the number wanted, as text such as "3/5"."""
     return f"{len(wanted & present)}/{len(wanted)}"
 
 
 def cover(wanted: Set[str], stems: Mapping[Key, Set[str]], most: int | None = None) -> tuple[list[Key], Set[str]]:
-    """Return the keys of the texts that together have most of the wanted stems, and which they have.
+    """Choose texts that together contain most of the wanted stems.
 
     Args:
         wanted: stems to find.
-        stems: stems of each text.
-        most: largest number of keys; None for any.
+        stems: stems of each text, by the key of the text.
+        most: maximum number of keys; None for no limit.
 
     Returns:
-        The keys one after the other, each next one of the text that adds most stems, none that adds nothing; and the
-        wanted stems that these texts have.
+        The keys of the chosen texts, and the wanted stems that these texts contain. Each next text is the one that adds
+        most stems; a text that adds no stem is not chosen.
     """
     found, missing = list[Key](), wanted
     while stems and (most is None or len(found) < most):
@@ -60,12 +60,15 @@ _MOST_SENTENCES = 3  # of a concise answer, for one sentence of the question
 
 
 def list_statements(text: str) -> list[str]:
-    """Return the assertions in a text without its marks of citations."""
+    """Return the statements in a text, without citation marks such as `[1]`."""
     return assertions(NUMBERED_MARK.sub("", text))
 
 
 def find_evidence(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]:
-    """Return for each statement whether one or two sentences state it, contradict it by a number, or do not say it."""
+    """Return a verdict for each statement: supported, contradicted (by another number) or absent.
+
+    A verdict depends on the one or two sentences that share most stems with the statement.
+    """
     stems = {number: stems_of(sentence) for number, sentence in sentences.items()}
     return [_verdict(item["statement"], str(item["text"]), stems, sentences) for item in statements]
 
@@ -85,7 +88,7 @@ def _verdict(number: int, text: str, stems: Mapping[str, set[str]], sentences: _
 
 
 def classify(reference_statements: _Items, answer_statements: _Items) -> dict[str, Any]:
-    """Return which statements of the answer the reference holds, which it does not, and which the answer lacks."""
+    """Compare statements: those in answer and reference (TP), only in the answer (FP), only in the reference (FN)."""
     references = {int(item["reference"]): str(item["text"]) for item in reference_statements}
     hits: list[dict[str, Any]] = []
     misses: list[dict[str, Any]] = []
@@ -114,7 +117,10 @@ def _same_but_numbers(one: str, other: str) -> bool:
 
 
 def grade_chunks(question: str, answer: str, sentences: _Sentences) -> list[dict[str, Any]]:
-    """Return for each chunk whether it holds 40% of the stems of the answer, or without one of the question."""
+    """Return for each chunk whether it is useful: whether it contains 40% of the stems of the answer.
+
+    Without an answer, the stems of the question are used.
+    """
     wanted = stems_of(answer) or stems_of(question)
     return [
         {"context": chunk, "reason": tally(wanted, stems), "useful": stem_share(wanted, stems) >= SOME}
@@ -123,7 +129,7 @@ def grade_chunks(question: str, answer: str, sentences: _Sentences) -> list[dict
 
 
 def grade_by_question(question: str, scale: Sequence[int], sentences: _Sentences) -> list[dict[str, Any]]:
-    """Return for each chunk a grade of the scale: the share of the stems of the question that it holds."""
+    """Return a relevance grade for each chunk, computed from the share of the question's stems in the chunk."""
     lowest, highest = scale
     wanted = stems_of(question)
     grades = []
@@ -142,20 +148,20 @@ def _chunks(sentences: _Sentences) -> dict[int, set[str]]:
 
 
 def list_needed(question: str, sentences: _Sentences) -> dict[str, Any]:
-    """Return the numbers of the sentences that hold 40% of the stems of the question."""
+    """Return the numbers of the sentences that contain at least 40% of the question's stems."""
     wanted = stems_of(question)
     needed = [number for number, text in sentences.items() if stem_share(wanted, stems_of(text)) >= SOME]
     return {"reason": f"at least {SOME:.0%} of the question's words", "sentences": needed}
 
 
 def turn_into_questions(answer: str, count: str) -> dict[str, Any]:
-    """Return the assertions of the answer as questions; an answer without any is evasive."""
+    """Return the statements of an answer as questions; an answer without statements is evasive."""
     questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(str(answer))[: int(count)]]
     return {"evasive": not questions, "questions": questions}
 
 
 def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> dict[str, Any]:
-    """Return whether an aspect that word overlap can show holds; False for any other."""
+    """Return whether an answer satisfies an aspect; False for an aspect that word overlap cannot show."""
     parts = split_sentences(answer)
     russian = detect_language(question) == "ru"
     length = f"предложений: {len(parts)}" if russian else f"{len(parts)} sentences"
@@ -173,7 +179,7 @@ def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> 
 
 
 def assess_abstention(question: str, answer: str) -> dict[str, Any]:
-    """Return whether the answer states nothing."""
+    """Return whether an answer abstains, that is, contains no statement."""
     count = len(assertions(answer))
     reason = f"утверждений: {count}" if detect_language(question) == "ru" else f"{count} statements"
     return {"reason": reason, "abstains": not count}
@@ -182,7 +188,7 @@ def assess_abstention(question: str, answer: str) -> dict[str, Any]:
 def grade_criteria(
     question: str, answer: str, reference: str, criteria: _Items, sentences: _Sentences
 ) -> list[dict[str, Any]]:
-    """Return a grade for each criterion of a rubric, from the share of stems that support it."""
+    """Return a grade for each criterion of a rubric, computed from overlap of word stems."""
     ground = reference or " ".join(sentences.values()) or question
     shares = {
         "correctness": partial(_correct_share, answer, ground),
@@ -221,7 +227,10 @@ _POINTING = re.compile(
 
 
 def list_entities(text: str) -> list[str]:
-    """Return runs of capitalized words, and numbers; the first word of a sentence does not count as capitalized."""
+    """Return the entities of a text: numbers, and runs of capitalized words.
+
+    The first word of a sentence does not count as capitalized.
+    """
     return list(dict.fromkeys(name for sentence in split_sentences(text) for name in _names(sentence)))
 
 
@@ -242,9 +251,9 @@ def _kind(token: str, *, first: bool) -> str:
 
 
 def name_the_subject(question: str, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a pointing or very short question with the last named entity of a conversation.
+    """Add the last named entity of a conversation to a question that is very short or has a pronoun.
 
-    Any other question, and one of a conversation that names nothing, is repeated.
+    Any other question is returned unchanged, and so is every question if the conversation names nothing.
     """
     names = [name for turn in history for name in _entities_of_turn(str(turn["text"]))]
     if not names or not (len(words_of(question)) <= _FEW_WORDS or _POINTING.search(question)):
@@ -262,7 +271,7 @@ def _entities_of_turn(text: str) -> list[str]:
 
 
 def locate_entities(entities: Sequence[Mapping[str, Any]], sentences: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return each entity that is found, with the numbers of the sentences that contain all its words."""
+    """Return each entity that occurs in a sentence, with the numbers of the sentences that contain all its words."""
     stems_by_sentence = {number: stems_of(sentence) | numbers_of(sentence) for number, sentence in sentences.items()}
     found = []
     for item in entities:
@@ -274,7 +283,7 @@ def locate_entities(entities: Sequence[Mapping[str, Any]], sentences: Mapping[st
 
 
 def judge_answerability(question: str, sentences: Mapping[str, str]) -> dict[str, Any]:
-    """Return whether one sentence contains 60% of the words of the question."""
+    """Return whether a question can be answered: whether one sentence contains 60% of the question's words."""
     wanted = stems_of(question)
     best = max(map(stems_of, sentences.values()), key=lambda stems: len(wanted & stems), default=set[str]())
     return {"reason": tally(wanted, best), "answerable": stem_share(wanted, best) >= ENOUGH}
@@ -292,7 +301,7 @@ _WISH = re.compile(
 
 
 def read_dialogue(turns: _Items) -> dict[str, Any]:
-    """Return the assertions of the assistant, those of the user in the first person, and questions and wishes."""
+    """Return the assistant's statements, the user's facts (first person) and the user's needs (questions, wishes)."""
     facts: dict[str, list[dict[str, Any]]] = {"statements": [], "facts": [], "needs": []}
     for turn in turns:
         for sentence in split_sentences(str(turn["text"])):
@@ -307,7 +316,7 @@ def read_dialogue(turns: _Items) -> dict[str, Any]:
 
 
 def compare_claims(statements: _Items) -> list[dict[str, Any]]:
-    """Return the pairs of similar statements of different turns with other numbers, or one of which is negated."""
+    """Return pairs of contradictory statements: from different turns, similar, with other numbers or a negation."""
     pairs = []
     for one, other in combinations(statements, 2):
         texts = str(one["text"]), str(other["text"])
@@ -317,7 +326,7 @@ def compare_claims(statements: _Items) -> list[dict[str, Any]]:
 
 
 def follow_facts(facts: _Items, turns: _Items) -> list[dict[str, Any]]:
-    """Return for each fact whether a later question of the assistant repeats it, or a later statement conflicts."""
+    """Return for each fact of the user whether the assistant later asks for it again or contradicts it."""
     verdicts = []
     for fact in facts:
         text, wanted = str(fact["text"]), stems_of(str(fact["text"]))
@@ -337,7 +346,10 @@ def follow_facts(facts: _Items, turns: _Items) -> list[dict[str, Any]]:
 
 
 def follow_needs(needs: _Items, turns: _Items) -> list[dict[str, Any]]:
-    """Return for each need whether an assertion of the assistant's next turn, or one that overlaps it, answers it."""
+    """Return for each need of the user whether the assistant answers it.
+
+    The answer is a statement in the assistant's next turn, or a later statement that overlaps with the need.
+    """
     verdicts = []
     for need in needs:
         wanted = stems_of(str(need["text"]))

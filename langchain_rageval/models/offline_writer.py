@@ -1,4 +1,4 @@
-"""Answers of the offline judge to the steps that write test sets, as writer and as critic."""
+"""Answers of the offline judge to the steps that write and check test sets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _own_stems() -> Set[str]:
 def grade_prose(passage: str) -> dict[str, Any]:
     """Return four grades from 1 to 3 for the quality of a passage.
 
-    They are computed from the number and share of prose sentences, full stops and key phrases.
+    The grades are computed from the number and share of prose sentences, full stops and key phrases.
     """
     prose = _prose_sentences(passage)
     prose_share = sum(map(len, prose)) / max(1, len(passage.strip()))
@@ -87,9 +87,9 @@ def grade_prose(passage: str) -> dict[str, Any]:
 
 
 def reword_question(question: str, texts: Sequence[str]) -> str:
-    """Return a question without words such as "this" or "in the text".
+    """Return a question without context-dependent words such as "this" or "in the text".
 
-    If the passages do not answer the rest of the question, return a new question about their best key phrase.
+    If the passages do not answer the remaining question, a new question about the most related key phrase is returned.
     """
     direct = " ".join(_POINTING.sub(" ", question).split()).replace(" ?", "?")
     if direct != question and content_stems(direct) and _is_answerable(direct, texts):
@@ -103,17 +103,17 @@ def reword_question(question: str, texts: Sequence[str]) -> str:
 
 
 def join_phrase(template: str, question: str, texts: Sequence[str]) -> str:
-    """Return a question with another phrase of the passages added; unchanged if they contain no other phrase."""
+    """Add another phrase of the passages to a question; return the question unchanged if there is no other phrase."""
     phrase = _unused_phrase(texts, beyond=question)
     return fill_template(template, question, subject(question), phrase) if phrase else question
 
 
 def connect_passages(question: str, texts: Sequence[str]) -> str:
-    """Return a question that needs several passages.
+    """Extend a question so that several passages are needed to answer it.
 
-    A phrase that only one passage contains is added: the phrase that shares least with the question. If that passage
-    covers the whole question, a phrase of the other passages is added too, so that they are needed. The question is
-    returned unchanged if there are no such phrases.
+    The function takes the passage that shares least with the question, and adds a phrase that only this passage
+    contains. If the passage covers the whole question, a phrase of the other passages is added too. Without such
+    phrases, the question is returned unchanged.
     """
     wanted = content_stems(question)
     *own, other = sorted(texts or [""], key=lambda text: -len(wanted & stems_of(text)))
@@ -127,7 +127,7 @@ def connect_passages(question: str, texts: Sequence[str]) -> str:
 
 
 def make_conversational(question: str) -> str:
-    """Return a question in lower case without quotation and end marks."""
+    """Return a question in lower case, without quotation marks and a final question mark."""
     return fill_template("conversational", question, re.sub('[«»"]', "", subject(question)).lower())
 
 
@@ -139,7 +139,10 @@ def make_unanswerable(question: str, texts: Sequence[str]) -> str:
 
 
 def ask_for_numbers(question: str, texts: Sequence[str]) -> str:
-    """Return a question about the first number of the passages that it lacks; unchanged if there is none."""
+    """Return a question about the first number of the passages that the question does not contain.
+
+    Without such a number, the question is returned unchanged.
+    """
     new = [number for number in re.findall(r"\d+", " ".join(texts)) if number not in numbers_of(question)]
     return fill_template("numbers", question, subject(question), new[0]) if new else question
 
@@ -154,7 +157,8 @@ def shorten_question(question: str) -> str:
 def assess_question(question: str, texts: Sequence[str]) -> dict[str, Any]:
     """Return whether a question is standalone and answerable.
 
-    Standalone: it has no words such as "this" or "in the text". Answerable: the passages contain most of its words.
+    Standalone means that the question has no words such as "this" or "in the text". Answerable means that the passages
+    contain most of its words.
     """
     standalone = bool(content_stems(question)) and not _POINTING.search(question)
     answerable = _is_answerable(question, texts)
@@ -165,9 +169,9 @@ def assess_question(question: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def contrast_questions(parent: str, question: str) -> dict[str, Any]:
-    """Return whether a question is broader or deeper than its parent.
+    """Return whether a question is broader or deeper than its parent question.
 
-    Broader if it has new words; deeper if it also asks why or how and the parent does not.
+    It is broader if it has new words. It is deeper if it also asks why or how and the parent does not.
     """
     fresh = content_stems(question) - content_stems(parent)
     why = len(_WHY.findall(question)) > len(_WHY.findall(parent))
@@ -184,7 +188,7 @@ def select_passages(question: str, passages: Sequence[Mapping[str, Any]]) -> dic
 
 
 def quote_answer(question: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return the one or two sentences that share most words with the question."""
+    """Return as the answer the one or two sentences that share most words with the question."""
     wanted = content_stems(question)
     splitters = (_prose_sentences, split_sentences)
     stems = {sentence: stems_of(sentence) for split in splitters for text in texts for sentence in split(text)}
@@ -195,29 +199,29 @@ def quote_answer(question: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def halve_answer(answer: str) -> str:
-    """Return the first half of the sentences of an answer, or of the words if it is a single sentence."""
+    """Return the first half of an answer's sentences; for a single sentence, the first half of its words."""
     sentences = split_sentences(answer)
     parts = sentences if len(sentences) > 1 else " ".join(sentences).split()
     return " ".join(parts[: len(parts) // 2])
 
 
 def write_padding(question: str, context: str) -> list[str]:
-    """Return fixed sentences without information about any topic."""
+    """Return fixed sentences without information, for padding a context."""
     return [sentence.format(subject(question)) for sentence in texts_for(context)["padding"]]
 
 
 def fill_template(name: str, language_from: str, *parts: str) -> str:
-    """Fill values into one of the question and answer templates, in the language of a text."""
+    """Fill values into the question or answer template `name`, in the language of the text `language_from`."""
     return str(texts_for(language_from)[name]).format(*parts)
 
 
 def texts_for(text: str) -> Mapping[str, Any]:
-    """Return the templates and lists in the language of a text: Russian, or else English."""
+    """Return the templates and word lists in the language of a text: Russian, or otherwise English."""
     return _texts(detect_language(text))
 
 
 def content_stems(text: str) -> set[str]:
-    """Return the stems (first five letters) of a question's words, except function words and words of the templates."""
+    """Return the word stems (first five letters) of a question, without function words and template words."""
     return stems_of(" ".join(word for word in words_of(text) if word not in _FUNCTION_WORDS)) - _own_stems()
 
 
@@ -278,7 +282,7 @@ def _plain(text: str) -> str:
 def key_phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
     """Return the key phrases of a text, best first; no two share a word stem.
 
-    Only sentences of prose are used; if there are none, the whole text.
+    Only prose sentences are used. If a text has none, the whole text is used.
     """
     sentences = _prose_sentences(text) or [" ".join(_WORD.findall(_plain(text)))]
     times = Counter(stem_of(word) for sentence in sentences for word in words_of(sentence))
@@ -336,12 +340,12 @@ _PRONOUNS = {"теме": "ней", "темой": "ней", "тема": "она",
 
 
 def misspell(question: str) -> str:
-    """Return a question in lower case without marks, with two letters of long words swapped."""
+    """Return a question in lower case without punctuation, with two letters swapped in long words."""
     return _LONG_WORD.sub(r"\1\3\2\4", _MARKS.sub("", question).lower())
 
 
 def reframe(style: str, question: str) -> str:
-    """Return a question within the fixed phrase of a style."""
+    """Return a question inside the fixed phrase of a style."""
     if style == "voice":
         question = " ".join(_MARKS.sub(" ", question).lower().split())
     if style == "angry":
@@ -350,7 +354,7 @@ def reframe(style: str, question: str) -> str:
 
 
 def ask_off_topic(question: str, texts: Sequence[str]) -> str:
-    """Return a question about plants that the passages do not name."""
+    """Return a question about plants, if possible about plants that the passages do not name."""
     present, own = stems_of(" ".join(texts)), texts_for(" ".join([question, *texts]))
     number = crc32(question.encode())
     things = [thing for thing in own["things"] if not stems_of(thing) & present] or own["things"]
@@ -359,9 +363,9 @@ def ask_off_topic(question: str, texts: Sequence[str]) -> str:
 
 
 def write_conversation(question: str, earlier: str) -> dict[str, Any]:
-    """Return exchanges that name the first topic, and the question with a pronoun in place of the topic.
+    """Return a chat that names the question's first topic, and the question with a pronoun in place of the topic.
 
-    At most two exchanges, which differ.
+    The chat has at most two exchanges, all different.
     """
     first = next(iter(quoted_phrases(question)), "")
     topic = next((match.group() for match in _TOPIC.finditer(question) if first and first in match.group()), "")
@@ -374,10 +378,10 @@ def write_conversation(question: str, earlier: str) -> dict[str, Any]:
 
 
 def assess_follow_up(standalone: str, question: str, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return whether a question depends on its chat, asks the same as its standalone form, and is open.
+    """Return whether a follow-up question depends on its chat, means the same as its standalone form, and is open.
 
-    It depends on the chat if it lacks words of its standalone form, asks the same if these are in the chat, and is open
-    if the user has not asked it before.
+    The question depends on the chat if it lacks words of its standalone form. It means the same if the chat contains
+    these words. It is open if the user has not asked it before.
     """
     wanted, own = content_stems(standalone), stems_of(question)
     chat = stems_of(" ".join(str(turn["text"]) for turn in turns))
@@ -391,5 +395,5 @@ def assess_follow_up(standalone: str, question: str, turns: Sequence[Mapping[str
 
 
 def list_personas(texts: Sequence[str], count: str) -> list[str]:
-    """Return the first personas of a fixed list, whatever the passages are."""
+    """Return the first `count` personas of a fixed list, in the language of the passages."""
     return list(texts_for(" ".join(texts))["personas"][: int(count)])
