@@ -1,1 +1,1 @@
-"""Chains of users: they are asked questions, and their runs are followed."""
+"""Chains of users: ask them questions, and collect answers and contexts from their runs."""

@@ -1,7 +1,8 @@
-"""Answering: send the questions of samples to a user's RAG chain, and keep its answers in a journal.
+"""Answering: send the questions of samples to a user's RAG chain, and store its answers in a journal.
 
-Whether a chain would still answer alike cannot be seen from outside: its settings, data and models may lie anywhere. So
-a journal belongs to one run, and its answers are used again only if the caller states that it is the same run.
+The settings, data and models of a chain may be anywhere, so nobody can see from outside whether the chain would still
+give the same answers. A journal therefore belongs to one run. Its answers are used again only if the caller states that
+it is the same run.
 """
 
 from __future__ import annotations
@@ -48,22 +49,22 @@ _REMEDY = (
 
 
 class AnswerOptions(TypedDict, total=False):
-    """Options of a run that asks a chain.
+    """Options of a run that asks a chain the questions of samples.
 
     Attributes:
-        max_concurrency: Most questions at a time, 8 by default; one at a time if the chain holds a model that runs in
-            this process.
-        timeout: Seconds for one question. A slower call is abandoned and recorded as an error. None, the default, waits
-            as long as the chain takes.
-        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. It belongs to one
-            run. A run is finished when it has reached its last question, whatever failed. The answers are used again
-            only if `version`, `resume` or `retry_failed` states that it is the same run; otherwise `ConfigError` is
-            raised before a question is asked. None, the default, stores nothing.
-        version: Version of the chain, its settings and its data, in your words. Under the version with which a journal
-            was begun, an unfinished run continues and a finished one answers from the journal. None, the default,
-            states nothing.
+        max_concurrency: Maximum number of questions at a time, 8 by default. It is 1 if the chain contains a model that
+            runs in this process.
+        timeout: Seconds for one question. A call that takes longer is abandoned and recorded as an error. None, the
+            default, sets no limit.
+        journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The file belongs to
+            one run. A run is finished when it has reached its last question, even if questions failed. Stored answers
+            are used again only if `version`, `resume` or `retry_failed` states that it is the same run. Otherwise
+            `ConfigError` is raised before a question is asked. None, the default, stores nothing.
+        version: Version of the chain, its settings and its data, any text. If a journal was begun under the same
+            version, an unfinished run continues, and a finished run takes its answers from the journal. None, the
+            default, states no version.
         resume: True to continue an unfinished run, after a crash or Ctrl-C; failed questions are asked again.
-        retry_failed: True to ask the failed questions of a finished run again, and to take the other answers from the
+        retry_failed: True to ask the failed questions of a finished run again; the other answers are taken from the
             journal.
         progress: True, the default, to show the progress on stderr.
     """
@@ -89,18 +90,18 @@ ANSWER_DEFAULTS: AnswerOptions = {
 
 
 class AnswerStore:
-    """The answers of one run of a chain in a journal.
+    """Store of the answers of one run of a chain in a journal.
 
-    A run is finished when it has reached its last question, whatever failed. An unfinished run is continued if `resume`
-    is set or its version is stated; it asks again what failed. A finished run answers if its version is stated; it asks
-    again what failed only with `retry_failed`.
+    A run is finished when it has reached its last question, even if questions failed. An unfinished run continues if
+    `resume` is set or its version is stated; its failed questions are asked again. A finished run gives its stored
+    answers if its version is stated. Its failed questions are asked again only with `retry_failed`.
 
     Args:
-        options: of the run; a journal that is given as a path is closed by `close`, and None stores nothing.
-        config: config of the calls; texts and numbers among its configurable values are part of each key.
+        options: options of the run. A journal given as a path is closed by `close`; a journal of None stores nothing.
+        config: LangChain config of the calls. The texts and numbers among its configurable values are part of each key.
 
     Raises:
-        ConfigError: if the journal holds a run that may not be continued; nothing is changed then.
+        ConfigError: if the journal holds a run that must not be continued. The journal is not changed then.
         JournalError: if the journal cannot be read or written.
     """
 
@@ -137,7 +138,7 @@ class AnswerStore:
             _LOG.warning("answers are taken from %s, which holds %s", journal.path, state)
 
     def load(self, question: str, history: Sequence[Turn] = ()) -> ChainAnswer | None:
-        """Return the stored answer to a question after the turns before it; None if the chain must be asked.
+        """Return the stored answer to a question after the turns in `history`; None if there is none.
 
         Raises:
             JournalError: if the journal cannot be read.
@@ -153,7 +154,7 @@ class AnswerStore:
         return answer if answer.error is None or self._keeps_failures else None
 
     def save(self, question: str, answer: ChainAnswer, history: Sequence[Turn] = ()) -> None:
-        """Store an answer, or the error in its place.
+        """Store the answer of the chain to a question, or the error of a failed call.
 
         Raises:
             JournalError: if the journal cannot be written.
@@ -164,10 +165,10 @@ class AnswerStore:
                 self.close()
 
     def close(self, *, is_finished: bool = False) -> None:
-        """Close the journal if it was opened from a path.
+        """Close the journal if it was given as a path.
 
         Args:
-            is_finished: True if the run has reached its last question; the journal then says so.
+            is_finished: True if the run has reached its last question; this is recorded in the journal.
         """
         self._closed = True
         if is_finished and self._journal is not None:
@@ -189,17 +190,19 @@ def _of_version(version: str | None) -> str:
 
 
 class Answering:
-    """Run that asks a chain the questions of samples. It can be executed once, in threads or on an event loop.
+    """Run that asks a chain the questions of samples.
+
+    The run can be executed only once, in threads or on an event loop.
 
     Args:
-        samples: samples whose questions are asked; their answers and contexts are replaced.
-        chain: Runnable or function.
-        options: with a value for each option.
+        samples: samples whose questions are asked. Their answers and contexts are replaced.
+        chain: the chain, a Runnable or a function.
+        options: options of the run, with a value for each option.
         config: LangChain config of the calls.
 
     Raises:
-        ConfigError: if `chain` is neither a Runnable nor a function, an option is invalid, or the journal holds another
-            run.
+        ConfigError: if `chain` is neither a Runnable nor a function, an option is invalid, or the journal belongs to
+            another run.
     """
 
     def __init__(
@@ -221,7 +224,7 @@ class Answering:
 
     @property
     def answered(self) -> list[Sample]:
-        """Copies of the samples asked so far, in order, each with its answer or `metadata["error"]`."""
+        """Copies of the samples asked so far, in order, each with the chain's answer or with `metadata["error"]`."""
         return [answer.into(self._samples[index]) for index, answer in sorted(dict(self._answers).items())]
 
     def run(self) -> list[Sample]:
@@ -240,7 +243,10 @@ class Answering:
         return self.answered
 
     async def arun(self) -> list[Sample]:
-        """Ask all questions through the chain's async method on the caller's event loop."""
+        """Ask all questions on the caller's event loop, through the chain's async method.
+
+        Return the answered samples.
+        """
         slots = asyncio.Semaphore(self._options["max_concurrency"])
 
         async def ask(index: int) -> None:

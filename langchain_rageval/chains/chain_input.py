@@ -1,4 +1,4 @@
-"""Input of a user's RAG chain, built from a question in the form that the chain's input schema requires."""
+"""Input of a user's RAG chain, built from a question as the chain's input schema requires."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Kind = Literal["text", "messages", "history", "history as text"]
 
 
 def as_chain(chain: Any) -> Runnable[Any, Any]:
-    """Return a Runnable unchanged, and a function wrapped into a RunnableLambda.
+    """Return a Runnable unchanged; wrap a function into a RunnableLambda.
 
     Raises:
         ConfigError: if the argument is neither a Runnable nor a function of one argument.
@@ -96,19 +96,21 @@ def _with_summed_mappings(function: Any) -> Any:
 
 
 def input_builder(chain: Runnable[Any, Any], added: Collection[str] = ()) -> Callable[..., Any]:
-    """Return the function from a question, and the history of its conversation, to the input of a chain.
+    """Return a function that builds the input of a chain from a question and the history of its conversation.
 
-    The input is a text if the chain takes one. Otherwise it is a mapping: the question is under the names of the input
-    schema that stand for a question, else under its only name, and also under `question` and `input` unless the schema
-    excludes them. A list of messages in the schema gets the history and the question as messages; a chat history gets
-    the history, under `chat_history` if the schema is open and has no name for it.
+    If the chain takes a text, the input is a text. Otherwise it is a mapping. The question is stored under each name in
+    the input schema that stands for a question. If there is no such name, it is stored under the only name of the
+    schema. It is also stored under `question` and `input` unless the schema excludes them. A list of messages in the
+    schema gets the history and the question as messages. A chat history gets the history; if the schema is open and has
+    no name for it, it is stored under `chat_history`.
 
     Args:
-        chain: chain of the user.
-        added: names that the caller adds to a mapping, such as "contexts".
+        chain: the user's chain.
+        added: names that the caller itself adds to a mapping, such as "contexts".
 
     Raises:
-        ConfigError: if the chain takes only names that stand for no question, or requires one whose value is unknown.
+        ConfigError: if no name in the input schema stands for a question, or the chain requires a name whose value is
+            unknown.
     """
     if _takes_text(chain):
         return lambda question, history=(): question
@@ -167,18 +169,21 @@ def _check_names(
 
 
 def takes_history(chain: Runnable[Any, Any]) -> bool:
-    """Return True if the input that `input_builder` builds for a chain holds the history of a conversation."""
+    """Return True if the input that `input_builder` builds for a chain contains the history of a conversation."""
     build = input_builder(chain)
     return repr(build("?", [Turn(role="user", text="!")])) != repr(build("?"))
 
 
 def turn_messages(history: Sequence[Turn]) -> list[BaseMessage]:
-    """Return turns as messages of LangChain."""
+    """Return the turns of a conversation as LangChain messages."""
     return [HumanMessage(turn.text) if turn.role == "user" else AIMessage(turn.text) for turn in history]
 
 
 def conversation_keys(chain: Runnable[Any, Any]) -> set[str]:
-    """Return the names of the configurable values that identify a conversation: a thread of LangGraph, or a session."""
+    """Return the names of the configurable values that identify a conversation.
+
+    These are the thread of LangGraph, or a session.
+    """
     try:
         shared = {spec.id for spec in chain.config_specs if spec.is_shared and spec.annotation is str}
     except Exception:  # of a foreign class
@@ -203,7 +208,7 @@ def is_async_only(chain: Any) -> bool:
 
 
 def receivers_of_input(chain: Runnable[Any, Any]) -> Iterator[Any]:
-    """Yield a Runnable and its parts that receive its input, from the outside to the inside."""
+    """Yield a Runnable and those of its parts that receive its input, from the outermost to the innermost."""
     while True:
         yield chain
         inner = [getattr(chain, name, None) for name in ("first", "bound", "runnable", "default")]

@@ -1,4 +1,4 @@
-"""Events of a chain: the handler that collects its runs; and the answer, contexts and error of one call."""
+"""Events of a chain: the callback handler that collects its runs; and the answer, contexts and error of a call."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _guarded(skip: _Skip) -> Callable[[_Handler], _Handler]:
 
 
 class ChainEvents(BaseCallbackHandler):
-    """Callback handler that collects the runs of chains, retrievers, tools and models in trees of runs."""
+    """Callback handler that collects the runs of chains, retrievers, tools and models, arranged in trees."""
 
     run_inline = True  # in async chains: a thread switch costs more than the handler, and loses the order of events
 
@@ -82,7 +82,7 @@ class ChainEvents(BaseCallbackHandler):
 
     @_guarded(RunTrees.skip_end)
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **event: Any) -> None:
-        """End the run of a step, or a tree of runs."""
+        """Record the end of a step, or of a whole tree of runs."""
         root = self._open.end(run_id, outputs, event.get("inputs"))
         if root is not None:
             streamed = "inputs" in event
@@ -91,7 +91,7 @@ class ChainEvents(BaseCallbackHandler):
 
     @_guarded(lambda trees, event: False)  # errors are handled even in trees of runs that are not sampled
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **event: Any) -> None:
-        """End the run of a step, a retriever, a tool or a model that failed, or a tree of runs."""
+        """Record that a step, a retriever, a tool, a model or a whole tree of runs failed."""
         root = self._open.end(run_id, None, event.get("inputs"), error)
         if root is not None:
             self._end_tree(root, root.inputs, None, is_complete=False)
@@ -118,17 +118,17 @@ class ChainEvents(BaseCallbackHandler):
 
     @_guarded(RunTrees.skip_end)
     def on_tool_end(self, output: Any, *, run_id: UUID, **event: Any) -> None:
-        """Record the documents that the tool returned, if any."""
+        """Record the documents that a tool returned, if any."""
         self._open.end(run_id, output)
 
     @_guarded(RunTrees.skip_start)
     def on_chat_model_start(self, serialized: Any, messages: Any, *, run_id: UUID, **event: Any) -> None:
-        """Record the messages that a chat model is given."""
+        """Record the messages that are sent to a chat model."""
         self._start("model", run_id, prompt_of(message for batch in messages for message in batch), event)
 
     @_guarded(RunTrees.skip_start)
     def on_llm_start(self, serialized: Any, prompts: list[str], *, run_id: UUID, **event: Any) -> None:
-        """Record the texts that a language model is given."""
+        """Record the texts that are sent to a language model."""
         self._start("model", run_id, prompt_of(prompts), event)
 
     @_guarded(RunTrees.skip_end)
@@ -162,16 +162,16 @@ _REMEDY = "return a text, a message, Documents, or a mapping with an answer"
 
 @dataclass(frozen=True)
 class ChainAnswer:
-    """Answer of a chain to one question, with its contexts or its error.
+    """Answer of a chain to one question, with its contexts, or with the error of a failed call.
 
     Attributes:
-        answer: text of the answer; None if the chain gave none, as a retriever does.
+        answer: text of the answer; None if the chain gave no answer, as a retriever does.
         contexts: texts of the chunks that the model read, in their order; None if no retrieval was observed.
-        context_ids: ids of the chunks; None unless all have one.
-        retrieved: texts of the chunks that retrievers returned; None if they are the contexts.
-        retrieved_ids: ids of these chunks; None unless all have one.
-        notes: what the metadata of a sample says about contexts, by the names in `CONTEXT_NOTES`.
-        error: class and message of the error of a failed call; None if it succeeded.
+        context_ids: ids of these chunks; None unless every chunk has an id.
+        retrieved: texts of the chunks that retrievers returned; None if they are the same as `contexts`.
+        retrieved_ids: ids of the retrieved chunks; None unless every chunk has an id.
+        notes: metadata about the contexts that are copied to the sample, by the names in `CONTEXT_NOTES`.
+        error: class and message of the error of a failed call; None if the call succeeded.
     """
 
     answer: str | None = None
@@ -183,7 +183,7 @@ class ChainAnswer:
     error: str | None = None
 
     def into(self, sample: Sample) -> Sample:
-        """Return a copy of a sample with this answer and nothing of an earlier chain."""
+        """Return a copy of a sample with this answer; answers and contexts of an earlier chain are removed."""
         metadata = {name: value for name, value in sample.metadata.items() if name not in (ERROR, *CONTEXT_NOTES)}
         metadata |= {**self.notes, **({} if self.error is None else {ERROR: self.error})}
         own = {name: getattr(self, name) for name in _OWN}
@@ -191,7 +191,7 @@ class ChainAnswer:
 
 
 class ChainCollector(ChainEvents):
-    """Callback handler of one call of a chain. Every run that it observes belongs to this call."""
+    """Callback handler for one call of a chain. Every run that it observes belongs to this call."""
 
     def __init__(self) -> None:
         self._root = RootRun(uuid4(), "", None, {}, is_new_conversation=True)
@@ -199,25 +199,25 @@ class ChainCollector(ChainEvents):
         self._open.start_tree(self._root.run_id, self._root)
 
     def config(self, config: RunnableConfig | None, conversation_keys: set[str]) -> RunnableConfig:
-        """Return a config of the call with this handler.
+        """Return a copy of the user's config with this callback handler, for one call.
 
         Args:
-            config: config of the user; its callbacks and values are kept.
-            conversation_keys: names of the configurable values that identify a conversation; each that the user does
-                not set gets a new value, so that no question sees the answers to others.
+            config: config of the user. Its callbacks and values are kept.
+            conversation_keys: names of the configurable values that identify a conversation. A name that the user does
+                not set gets a new value, so that no question sees the answers to other questions.
         """
         base = ensure_config(config)
         conversation = dict.fromkeys(conversation_keys - base.get("configurable", {}).keys(), str(self._root.run_id))
         return merge_configs(base, {"callbacks": [self], "configurable": conversation})
 
     def answer(self, question: str, output: Any, chain: Any, given: Any = None) -> ChainAnswer:
-        """Return the answer of the chain.
+        """Return the answer, contexts and error of the call, from its output and the observed runs.
 
         Args:
-            question: the question.
+            question: the question that the chain was asked.
             output: output of the chain, or the exception that it raised.
-            chain: the chain, whose secrets are removed from the text of an error.
-            given: input of the chain, which an error about its names describes.
+            chain: the chain. Its secrets are removed from the text of an error.
+            given: input of the chain. It is described in the message of an error about the names of the input.
         """
         error = output if isinstance(output, Exception) else _type_error(output)
         try:

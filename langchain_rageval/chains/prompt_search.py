@@ -1,8 +1,9 @@
-"""Prompt search: finds the chunks in the prompt of the model that wrote an answer, by their text.
+"""Prompt search: find the chunks that a model read, by looking for their text in the model's prompt.
 
-It begins at the model call whose text is the answer. If the prompt of this call holds the output of an earlier call, as
-when an answer is refined, translated or checked, the prompt of the earlier call is searched too, and so on. Because a
-formatter may number, escape, join and cut chunks, words are compared, and a long stretch of a chunk suffices.
+The search begins at the model call whose text is the answer. An answer may be refined, translated or checked, so that
+the prompt of this call holds the output of an earlier call. The prompt of the earlier call is then searched too, and so
+on. Because a formatter may number, escape, join and cut chunks, words are compared, and a long part of a chunk
+suffices.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ _ESCAPED = {**dict.fromkeys("bfnrt", "\n"), "\\": "\\", "/": "/", '"': '"', "'":
 
 
 class Chunk(NamedTuple):
-    """Chunk that a run has handled.
+    """Chunk that occurred in a run of the chain.
 
     Attributes:
         text: text of the chunk.
-        id: id of the chunk; None if it has none.
-        source: source of the document, or the tool that returned it; None if it is unknown.
-        span: source, first and last offset of the chunk in its document; None if they are unknown.
-        seen: time at which the chunk was first seen, on the clock of the run.
+        id: id of the chunk; None if the chunk has no id.
+        source: source of the document, or the tool that returned the document; None if unknown.
+        span: source, first offset and last offset of the chunk in its document; None if unknown.
+        seen: time at which the chunk first occurred, as a number of events of the run.
     """
 
     text: str
@@ -56,13 +57,13 @@ class Chunk(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class ModelCall:
-    """Call of a chat model or a language model in a run, as its events report it.
+    """Call of a chat model or a language model in a run, recorded from callback events.
 
     Attributes:
-        started: time of the start, on the clock of the run, which counts events.
-        prompt: messages or texts that the model was given, each with True if the model itself wrote it before.
-        ended: time of the end; infinite if the call failed or is open.
-        result: the model's result, an `LLMResult`; None if there is none.
+        started: time of the start, as a number of events of the run.
+        prompt: messages or texts sent to the model, each with True if the model itself wrote it before.
+        ended: time of the end; infinite if the call failed or has not ended.
+        result: the model's result, an `LLMResult`; None without a result.
     """
 
     started: int
@@ -71,7 +72,7 @@ class ModelCall:
     result: Any = None
 
     def end(self, time: int, result: Any) -> None:
-        """Record the end of the call; without a result, it failed."""
+        """Record the end of the call. If `result` is None, the call failed."""
         if result is not None:
             self.ended, self.result = time, result
 
@@ -87,7 +88,7 @@ class ModelCall:
 
 
 def prompt_of(messages: Iterable[Any]) -> list[tuple[Any, bool]]:
-    """Return the prompt of a `ModelCall` from messages or texts, without reading them."""
+    """Return messages or texts in the form of `ModelCall.prompt`; their content is not read yet."""
     return [(item, False) if isinstance(item, str) else (item.content, role_of(item) == "ai") for item in messages]
 
 
@@ -169,7 +170,7 @@ class _Prompt:
 
 
 class Part(NamedTuple):
-    """Chunk as it was read: the whole chunk, the text that was read of it, and the line of the prompt before it."""
+    """Part of a chunk that a model read: the whole chunk, the text that was read, and the prompt line before it."""
 
     chunk: Chunk
     text: str
@@ -188,14 +189,16 @@ def find_read(
 
     Args:
         answer: the answer.
-        question: the question; a chunk that occurs in it only is not read.
-        chunks: chunks that the run has handled, in any order.
+        question: the question. A chunk that occurs only inside it does not count as read.
+        chunks: chunks that occurred in the run, in any order.
         calls: all model calls of the run.
-        queries: what retrievers and tools were asked for, and when. A call that wrote such queries wrote no draft.
-        examples: examples of questions and answers in prompts; a chunk that occurs in them only is not read.
+        queries: queries sent to retrievers and tools, each with its time. A model call that wrote such a query wrote no
+            draft of the answer.
+        examples: examples of questions and answers in prompts. A chunk that occurs only inside them does not count as
+            read.
 
     Returns:
-        The chunks; `[]` if no call wrote the answer, or no prompt holds a chunk.
+        The parts that were read; `[]` if no call wrote the answer, or no prompt holds a chunk.
     """
     run = _Run(question, chunks, _outputs_of(calls), [*queries], examples)
     first = _writers_of(answer, run.outputs) if chunks else []
@@ -204,7 +207,7 @@ def find_read(
 
 
 def find_writer(answer: str, calls: Iterable[ModelCall]) -> ModelCall | None:
-    """Return the call that wrote an answer; None if there is not exactly one."""
+    """Return the model call that wrote an answer; None if no call or several calls did."""
     writers = _writers_of(answer, _outputs_of(calls))
     return writers[0] if len(writers) == 1 else None
 

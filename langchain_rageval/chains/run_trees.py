@@ -1,7 +1,8 @@
-"""Run trees: the open runs of watched chains, and the Documents and prompts that each sampled tree has had so far.
+"""Run trees: the open runs of watched chains, with the Documents and prompts seen so far in each sampled tree.
 
-A run belongs to the tree of its parent. A run whose parent is unknown is a root: a whole chain, or the part of a chain
-that was given the handler. All runs of trees that are not sampled share one node, so each costs one dictionary entry.
+A run belongs to the tree of its parent. A run with an unknown parent is a root: a whole chain, or a part of a chain
+that was given the callback handler. Only a sample of the trees is recorded. All runs of other trees share one node, so
+each of them costs one dictionary entry.
 """
 
 from __future__ import annotations
@@ -37,34 +38,34 @@ _MAX_CANCELLED = 1_000
 
 @dataclass(eq=False, slots=True)
 class RootRun:
-    """Root of a sampled tree, while it runs.
+    """Root of a sampled tree of runs, while the root runs.
 
     Attributes:
         run_id: id of the run.
         name: name of the run.
         inputs: inputs of the run.
         metadata: metadata of the run's config, with its tags.
-        record: nested record of the tree; None unless `extract` reads it.
-        started: start on the monotonic clock, in seconds.
-        retrieved: Documents by retriever run, or by run of a tool that returned Documents, in order of their starts;
-            None until the run ends.
-        documents: Documents that passed between steps last.
-        seen: all Documents that passed between steps or were retrieved, by identity, with the time of the first event.
-        calls: calls of models by run.
-        queries: inputs of retrievers and tools, with the time of the event.
-        examples: examples (few-shot) in the inputs of steps, by the name of the input.
-        examples_by_run: names of retrievers that seem to return examples or routes, by their runs.
-        dropped: what a step was given and found, if it returned none of it, with the time of the event.
+        record: nested record of the tree; None unless the user's `extract` function reads it.
+        started: time of the start on the monotonic clock, in seconds.
+        retrieved: Documents of each retriever run, or of each run of a tool that returned Documents, in the order of
+            the starts; the Documents are None until the run ends.
+        documents: the Documents that were passed between steps last.
+        seen: all Documents that were passed between steps or retrieved, by identity, with the time of the first event.
+        calls: model calls by run.
+        queries: inputs of retrievers and tools, each with the time of the event.
+        examples: few-shot examples in the inputs of steps, by the name of the input.
+        examples_by_run: names of retrievers that seem to return examples or routes, by run.
+        dropped: inputs and retrieved texts of steps that returned none of them, with the time of the event.
         filled: inputs and outputs of prompt templates.
-        tick: returns the next time on the clock of the run, which counts events.
-        open_steps: number of steps, other than models, that have started and not ended.
-        sources: tool and id of the call by retrieval, for retrievals of tools.
-        messages: first messages, or chat history, in the inputs of a step; None as long as no step had any.
-        thread_id: id of the conversation that the run is a turn of; None if it is unknown.
-        awaits_thread: True until the first step, which may show the id of the conversation.
-        is_undecided: True if that id is to decide whether the run is sampled.
-        awaits_previous: True until a step within an entrypoint of LangGraph shows what its last turn saved.
-        is_new_conversation: True if no earlier turn can have left Documents in the state of the chain.
+        tick: function that returns the next time on the clock of the run, which counts events.
+        open_steps: number of steps, without models, that have started and not ended.
+        sources: name of the tool and id of its call, for each retrieval by a tool.
+        messages: first messages, or chat history, in the inputs of a step; None until a step has some.
+        thread_id: id of the conversation that the run is a turn of; None if unknown.
+        awaits_thread: True until the first step starts, which may show the id of the conversation.
+        is_undecided: True if the id of the conversation is needed to decide whether the run is sampled.
+        awaits_previous: True until a step within a LangGraph entrypoint shows what the previous turn saved.
+        is_new_conversation: True if no earlier turn can have left Documents in the chain's state.
     """
 
     run_id: UUID
@@ -94,12 +95,12 @@ class RootRun:
 
     @property
     def contexts(self) -> list[Any] | None:
-        """Retrieved Documents in order; None if no retrieval has ended."""
+        """Retrieved Documents in order; None if no retrieval has ended yet."""
         lists = [documents for documents in self.retrieved.values() if documents is not None]
         return [document for documents in lists for document in documents] if lists else None
 
     def see(self, documents: Sequence[Any]) -> list[Any]:
-        """Record Documents that a step was given or returned, and return them."""
+        """Record the Documents in the inputs or outputs of a step, and return them."""
         if documents:
             time = self.tick()
             for document in documents:
@@ -119,7 +120,7 @@ class RootRun:
             self.messages = messages
 
     def see_previous(self) -> None:
-        """Insert the messages that an entrypoint of LangGraph saved in the previous turn, if any, at the beginning."""
+        """Insert the messages that a LangGraph entrypoint saved in the previous turn before those of this turn."""
         runtime, config = sys.modules.get("langgraph.runtime"), var_child_runnable_config.get()
         if runtime is None or not config or (config.get("metadata") or {}).get("langgraph_triggers") != ("__start__",):
             return
@@ -130,7 +131,7 @@ class RootRun:
         self.messages = [*(saved if isinstance(saved, list | tuple) else ()), *(self.messages or ())]
 
     def see_drop(self, given: Any, retrievals: Sequence[UUID]) -> None:
-        """Record what a step was given, and what was retrieved in it: it returned nothing."""
+        """Record the inputs and the retrieved Documents of a step that returned none of them."""
         texts = given if isinstance(given, list) and all(isinstance(item, str) for item in given) else []
         found = [document for run_id in retrievals for document in self.retrieved.get(run_id) or ()]
         if dropped := [*texts, *find_documents(given), *found]:
@@ -138,7 +139,7 @@ class RootRun:
 
     @property
     def tools_by_text(self) -> dict[str, str]:
-        """Tool and id of the call that returned a Document, by the text of the Document."""
+        """Name and call id of the tool that returned a Document, by the text of the Document."""
         found = ((self.sources.get(run_id), documents or ()) for run_id, documents in self.retrieved.items())
         return {document.page_content: source for source, documents in found if source for document in documents}
 
@@ -159,10 +160,11 @@ _UNSAMPLED = _Node(None)
 
 
 class RunTrees:
-    """Open runs by id, and the trees that they belong to.
+    """Open runs by id, with the trees of runs that they belong to.
 
     Args:
-        on_evict: called with the root of each sampled tree that is dropped because too many runs are open.
+        on_evict: function that is called with the root of each sampled tree that is dropped because too many runs are
+            open.
     """
 
     def __init__(self, on_evict: Callable[[RootRun], None]) -> None:
@@ -187,20 +189,23 @@ class RunTrees:
         return run_id.int in self._nodes
 
     def root_that_awaits_thread(self, parent_id: UUID | None) -> RootRun | None:
-        """Return the root of a step's tree if its conversation is not known yet and the step may name it; else None."""
+        """Return the root of the parent's tree if its conversation id is still unknown and this step may show it.
+
+        Otherwise return None.
+        """
         node = self._nodes.get(parent_id.int) if parent_id else None
         return node.root if node is not None and node.root is not None and node.root.awaits_thread else None
 
     def drop_tree(self, root: RootRun) -> None:
-        """Stop recording a tree whose first step is about to start: it turned out not to be sampled."""
+        """Stop recording a tree before its first step starts, because the tree is not sampled after all."""
         self._nodes[root.run_id.int] = _UNSAMPLED
 
     def start_tree(self, run_id: UUID, root: RootRun | None, run_type: RunType = "chain") -> None:
-        """Start a tree of runs (one run of a whole chain); `root` is None if the tree is not sampled."""
+        """Start a tree of runs, for one run of a whole chain; `root` is None if the tree is not sampled."""
         self._add(run_id, _Node(root, run_type=run_type, record=root.record) if root else _UNSAMPLED)
 
     def skip_start(self, event: Mapping[str, Any]) -> bool:
-        """Handle the start of a step in a tree that is not sampled.
+        """Handle the start of a step if its tree is not sampled.
 
         Most events belong to such trees, so this method and `skip_end` are called first and take no lock.
 
@@ -208,7 +213,7 @@ class RunTrees:
             event: keyword arguments of LangChain's event.
 
         Returns:
-            True if the event is handled; False if the step is in another tree.
+            True if the event is handled; False if the tree is sampled or unknown.
         """
         parent_id = event.get("parent_run_id")
         if parent_id is None or self._nodes.get(parent_id.int) is not _UNSAMPLED:
@@ -217,7 +222,7 @@ class RunTrees:
         return True
 
     def skip_end(self, event: Mapping[str, Any]) -> bool:
-        """Handle the end of a run in a tree that is not sampled; see `skip_start`."""
+        """Handle the end of a run if its tree is not sampled; see `skip_start`."""
         key = event["run_id"].int
         if self._nodes.get(key) is not _UNSAMPLED:
             return False
@@ -227,7 +232,7 @@ class RunTrees:
     def start_step(
         self, run_id: UUID, parent_id: UUID | None, run_type: RunType, name: str | None, inputs: Any
     ) -> bool:
-        """Start a step within a tree; return False if the parent is in no tree."""
+        """Record the start of a step in a tree; return False if the parent belongs to no tree."""
         parent = self._nodes.get(parent_id.int) if parent_id else None
         if parent is None:
             return False
@@ -262,7 +267,7 @@ class RunTrees:
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
-        """End a run; return it if it was the root of a sampled tree, else None."""
+        """Record the end of a run; return its root if the run was the root of a sampled tree, otherwise None."""
         node = self._nodes.pop(run_id.int, None)
         if node is not None and error is not None and not isinstance(error, Exception):
             self._remember_cancelled(run_id)
@@ -337,13 +342,13 @@ class RunTrees:
 
 
 def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -> RunRecord:
-    """Return the record (nested mapping for `extract`) of a run that has started."""
+    """Return the record of a run that has started: a nested mapping, for the user's `extract` function."""
     record: RunRecord = {"id": str(run_id), "name": name, "run_type": run_type, "inputs": inputs}
     return record | {"outputs": None, "error": None, "child_runs": []}
 
 
 def record_fields(value: Any) -> Any:
-    """Return the fields of a pydantic model or a dataclass of the user as a mapping; any other value unchanged."""
+    """Return the fields of a user's pydantic model or dataclass as a mapping; return any other value unchanged."""
     is_model = isinstance(value, BaseModel) and not isinstance(value, Serializable)  # of the user, not of LangChain
     if is_model or (is_dataclass(value) and not isinstance(value, type)):
         names = type(value).model_fields if is_model else [part.name for part in fields(value)]
@@ -352,9 +357,10 @@ def record_fields(value: Any) -> Any:
 
 
 def find_documents(value: Any) -> list[Any]:
-    """Return the Documents in the inputs or outputs of a step: a list of them, or such lists as values of a mapping.
+    """Return the Documents in the inputs or outputs of a step.
 
-    The items of a list may also be pairs of a Document and its score.
+    They are found in a list, or in lists that are values of a mapping. The items of a list may also be pairs of a
+    Document and its score.
     """
     if isinstance(value, Mapping):
         return [document for part in value.values() if isinstance(part, list) for document in find_documents(part)]
@@ -381,7 +387,10 @@ def _holds_nothing(given: Any, result: Any) -> bool:
 
 
 def find_messages(value: Any) -> list[Any] | None:
-    """Return the messages in the inputs of a step, or its chat history, which may be empty; None if there are none."""
+    """Return the messages or the chat history in the inputs of a step; None if there are none.
+
+    A chat history may be empty.
+    """
     if isinstance(value, Mapping):
         named = (value.get(name) for name in _MESSAGES)
         return next((list(part) for part in named if isinstance(part, list | tuple) and _are_messages(part)), None)

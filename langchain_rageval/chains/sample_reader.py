@@ -1,4 +1,4 @@
-"""Sample reader: build the sample of a run from its inputs, outputs, prompts, retrieved Documents and thread."""
+"""Sample reader: build a sample from a run's inputs, outputs, prompts, retrieved Documents and conversation."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NAMES = ("conversation", "conversation_id", "thread_id", "session_id")
 
 
 def thread_id_in(values: Mapping[str, Any] | None) -> str | None:
-    """Return the id of the conversation in the metadata or the configurable values of a run; None if there is none."""
+    """Return the conversation id in the metadata or configurable values of a run; None if there is no id."""
     found = (values.get(name) for name in _NAMES) if values else ()
     return next((str(value) for value in found if value is not None and str(value).strip()), None)
 
 
 def enclosing_thread_id() -> str | None:
-    """Return the id of the conversation in the configurable values of the run around a step that is starting.
+    """Return the conversation id in the configurable values of the run around a step that is starting.
 
-    LangChain passes configurable values, such as the `session_id` of a `RunnableWithMessageHistory`, to the steps of a
-    run and not to its callback handlers.
+    LangChain passes configurable values, such as the `session_id` of a `RunnableWithMessageHistory`, only to the steps
+    of a run. Callback handlers do not receive them.
     """
     config = var_child_runnable_config.get()
     return thread_id_in(config.get("configurable")) if config else None
@@ -82,7 +82,10 @@ _ANSWER_NAMES = ("result", "generation", "output_text", "text", "final_answer")
 
 
 def snapshot(value: Any) -> Any:
-    """Return a copy of inputs or outputs that later changes of their lists, mappings, Documents and messages spare."""
+    """Return a copy of inputs or outputs that is safe from later changes of the original.
+
+    The lists, mappings, Documents and messages inside are copied.
+    """
     match value:
         case dict():
             return {name: snapshot(part) for name, part in value.items()}
@@ -96,19 +99,24 @@ def snapshot(value: Any) -> Any:
 
 
 def read_chain_run(root: RootRun, inputs: Any, outputs: Any) -> Sample:
-    """Return the sample of a run that has ended. Prompts may be large: call it outside the thread of the chain.
+    """Return the sample of a run that has ended.
 
-    Contexts are the chunks in the prompt of the model that wrote the answer. Without any, they are those that the
-    outputs state; else the retrieved Documents in the order in which the retrievers started; else those in the inputs;
-    else the Documents that passed between steps last. Texts that equal a Document have its id and source.
+    Call this function outside the thread of the chain, because prompts may be large.
+
+    The contexts are taken from the first of these sources that has any: the chunks in the prompt of the model that
+    wrote the answer; the contexts in the outputs; the retrieved Documents, in the order in which the retrievers
+    started; the contexts in the inputs; the Documents that were passed between steps last. A text that equals a
+    Document gets the id and source of the Document.
 
     Args:
         root: the run.
         inputs: inputs of the run, which hold the question.
-        outputs: outputs of the run, which hold the answer. The only text in a mapping without an answer is the answer.
+        outputs: outputs of the run, which hold the answer. If a mapping has no answer field, its only text is the
+            answer.
 
     Raises:
-        SampleError: if no question is found, as in a message with nothing but an image, or a field has the wrong type.
+        SampleError: if no question is found, as in a message that holds only an image, or if a field has the wrong
+            type.
     """
     inputs, outputs = _convert_messages(inputs), _convert_outputs(inputs, outputs)
     fields = {"id": str(root.run_id), "inputs": inputs, "outputs": outputs, "metadata": root.metadata}
