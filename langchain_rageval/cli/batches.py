@@ -1,4 +1,4 @@
-"""`rageval requests` and `rageval replies`: evaluation by a model without network, through files of requests."""
+"""`rageval requests` and `rageval replies`: evaluate with a model that has no network, through files of requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from langchain_rageval.run.journal import Journal
 
 
 def run_requests(options: argparse.Namespace) -> int:
-    """Write the first wave of requests, or the next one if the journal has replies."""
+    """Write the next requests to a file: the first requests, or those that follow from the replies in the journal."""
     check_writable("--out", options.out, options.file)
     _check_journal(options)
     result = _score_as_far_as_possible(options, Path(options.out))
@@ -86,7 +86,7 @@ def _describe_wave(wave: WaveFile, journal: str) -> str:
 
 
 def run_replies(options: argparse.Namespace) -> int:
-    """Read the replies; write the next requests, or write and show the report."""
+    """Read the replies from files, then write the next requests, or write and show the report."""
     command = recorded_command(options.journal, "`rageval requests --journal`")
     if command.get("words", [""])[0] != "requests":
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""`rageval run`, and the first half of `rageval ci MODULE:CHAIN QUESTIONS`: ask a chain of the user the questions."""
+"""`rageval run`, and the first part of `rageval ci MODULE:CHAIN QUESTIONS`: ask the user's chain the questions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from langchain_rageval.testset.testset import Testset, is_testset_file
 
 
 def run_run(options: argparse.Namespace) -> int:
-    """Check all options before the first call, then ask every question, write the answers and show their number."""
+    """Check all options, ask the chain every question, write the answers and print their number."""
     check_writable("--out", options.out, options.file)
     ask_chain(options, options.out)
     return 0
 
 
 def ask_chain(options: argparse.Namespace, out: str | None = None) -> Sequence[Sample]:
-    """Ask the chain that the options name every question of their file; return the samples with its answers.
+    """Ask the chain named in the options every question of the file, and return the samples with its answers.
 
     Args:
-        options: of `rageval run`, or of `rageval ci` with a chain.
-        out: file for the answers, which is written also after an interruption; None for none.
+        options: parsed options of `rageval run`, or of `rageval ci` with a chain.
+        out: path of a file for the answers, which is also written after an interruption; None for no file.
 
     Raises:
         ConfigError: if the chain or the questions cannot be loaded, or the chain fails on every question.

@@ -1,6 +1,6 @@
 """Parser of the command line, built from the table of commands in `commands.yaml`.
 
-The module of a command is imported when the command runs, so that help and a wrong option need no heavy imports.
+The module of a command is imported only when the command runs, so that help and wrong options need no slow imports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _table() -> Mapping[str, Mapping[str, Any]]:
 
 
 def load_commands() -> Mapping[str, Mapping[str, Any]]:
-    """Return the help, module, options, examples and JSON keys of each command by its name."""
+    """Return for each command its help, module, options, examples and JSON keys, by name."""
     return _table()["commands"]
 
 
@@ -40,18 +40,21 @@ class _HelpAll(argparse.Action):
 
 
 def whole_help(parser: argparse.ArgumentParser) -> str:
-    """Return what `--help-all` prints."""
+    """Return the text that `--help-all` prints."""
     for part in (parser, *parser._actions):
         vars(part).update(getattr(part, "whole", {}))
     return parser.format_help()
 
 
 def build_parser(names: Iterable[str] | None = None, **settings: Any) -> argparse.ArgumentParser:
-    """Return a parser; the options that it parses have the function `run`, which takes them and returns the exit code.
+    """Return the parser of the command line.
+
+    The parsed options have the attribute `run`, the function of the command: it takes the options and returns the exit
+    code.
 
     Args:
-        names: commands that it accepts; None for all.
-        settings: of the parser.
+        names: names of the commands to accept; None for all commands.
+        settings: arguments of the parser class.
     """
     shape: Any = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     parser = argparse.ArgumentParser(prog="rageval", **shape, **settings)
@@ -152,5 +155,5 @@ def _run(module: str, name: str, options: argparse.Namespace) -> int:
 
 
 def named_options(words: Sequence[str]) -> set[str]:
-    """Return the options that a command was typed with, apart from those that have their default."""
+    """Return the names of the options that the user typed, such as `--metrics`."""
     return {word.partition("=")[0] for word in words if word.startswith("--")}

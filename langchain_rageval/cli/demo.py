@@ -1,4 +1,4 @@
-"""`rageval demo`: score the bundled Russian and English answers."""
+"""`rageval demo`: score the Russian and English answers that come with the package."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NEXT_COMMANDS = {
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Score the bundled samples; show the diagnosis, the means, two samples with their evidence, and what to try."""
+    """Score the samples of the demo; print the diagnosis, the means, two samples with evidence, and next steps."""
     with as_file(files("langchain_rageval.cli") / "demo_data" / "samples.jsonl") as path:
         samples = list(load_samples(path))
     if options.open:

@@ -1,4 +1,4 @@
-"""`rageval evaluate` and `rageval ci`: score samples, and gate a merge request."""
+"""`rageval evaluate` and `rageval ci`: score samples, and check thresholds (gates) for a merge request."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class EndedRun:
     """Report of a run that may have ended early.
 
     Attributes:
-        report: the report, already written to `--out`; None if there is none.
+        report: the report, already written to `--out`; None if there is no report.
         error: error to raise after the report was shown; None if the run is complete.
-        is_shown: False if no score says anything, so that the error alone is shown.
+        is_shown: False if all scores failed, so that only the error is shown.
         metrics: the metrics of the run.
     """
 
@@ -76,7 +76,7 @@ class EndedRun:
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    """Check all options before the first call, then evaluate, write and show the report, and check the gates."""
+    """Check all options, evaluate the samples, write and show the report, and check the gates."""
     check_single_stdout(options)
     check_writable("--html", options.html, options.file)
     outcome = _evaluate(options)
@@ -140,7 +140,7 @@ def finish(
     baseline: Report | None = None,
     comparison: Comparison | None = None,
 ) -> int:
-    """Write the page and the files of `rageval ci`, show the report, and raise the error of the run or of a gate."""
+    """Write the files of `rageval ci` and the HTML page, show the report, and raise any error of the run or a gate."""
     report, error = outcome.report, outcome.error
     problem = "" if error is None else str(error) or "interrupted"
     markdown, junit = getattr(options, "markdown", None), getattr(options, "junit", None)
@@ -162,7 +162,7 @@ def finish(
 
 
 def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Comparison | None = None) -> list[Gate]:
-    """Return the gates of a complete run; none without thresholds and a comparison."""
+    """Return the checked gates of a complete run; an empty list if there are neither thresholds nor a comparison."""
     thresholds = parse_gates(options)
     if outcome.report is None or outcome.error is not None or not (thresholds or comparison is not None):
         return []
@@ -257,7 +257,7 @@ def _check_judge_is_named(
 
 
 def stopping_rule(options: argparse.Namespace, gates: Mapping[str, float]) -> Decided | None:
-    """Return the rule, made from the options, that ends the run early; None if the run scores all samples."""
+    """Return the rule that ends the run early, as the options describe it; None if the run scores all samples."""
     baseline = getattr(options, "baseline", None)  # of rageval ci
     if not options.until_decided:
         return None
@@ -276,10 +276,11 @@ def _with_earlier_scores(report: Report, options: argparse.Namespace) -> Report:
 
 
 def parse_gates(options: argparse.Namespace) -> dict[str, float]:
-    """Return the thresholds of `--fail-under` by metric.
+    """Return the thresholds in `--fail-under`, by metric.
 
     Raises:
-        ConfigError: if a metric is not evaluated, a threshold is not a number, or a share of the gates is out of range.
+        ConfigError: if a metric is not evaluated, a threshold is not a number, or `--max-failed` or `--max-unscored` is
+            not from 0 to 1.
     """
     for option in ("max_failed", "max_unscored"):
         if not 0 <= (share := getattr(options, option, 0.0)) <= 1:
@@ -304,7 +305,7 @@ def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate]) ->
 
 
 def run_ci(options: argparse.Namespace) -> int:
-    """Evaluate and check every gate; the files are written also if the run or a gate fails."""
+    """Evaluate the samples and check every gate; the files are also written if the run or a gate fails."""
     if not options.fail_under and options.baseline is None:
         raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")
     if options.labels and options.baseline is None:

@@ -1,4 +1,4 @@
-"""Values of options: numbers, prices and paths; samples, metrics, judge, embeddings and budget."""
+"""Values of command-line options: numbers, prices, paths, samples, metrics, judge, embeddings and budget."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _KEYS = ("OPENAI_API_KEY", "GIGACHAT_CREDENTIALS", "ANTHROPIC_API_KEY", "YC_API_
 
 
 def load_inputs(options: argparse.Namespace) -> tuple[Sequence[Sample], list[Metric]]:
-    """Build the metrics that the options select, and load the samples, or those of a report."""
+    """Return the samples and the metrics that the options select; samples may come from a stored report."""
     metrics = selected_metrics(options)
     samples = selected_samples(options)
     return samples, scorable_metrics(options, metrics, samples)
 
 
 def selected_metrics(options: argparse.Namespace) -> list[Metric]:
-    """Build the metrics that the options select."""
+    """Return the metrics that the options select."""
     names = parse_metric_names(options.metrics)
     gated = {one.partition("=")[0].strip() for one in getattr(options, "fail_under", None) or ()}
     optional = names_of_presets(options.metrics) - gated
@@ -55,7 +55,7 @@ def selected_metrics(options: argparse.Namespace) -> list[Metric]:
 
 
 def scorable_metrics(options: argparse.Namespace, metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
-    """Return the metrics that can score at least one of the samples, after a check of the grader."""
+    """Return the metrics that can score at least one sample; check that the grader can grade the samples."""
     check_gradable(metrics, samples, _grader(options))
     return select_scorable(metrics, samples)
 
@@ -65,7 +65,10 @@ def _grader(options: argparse.Namespace) -> str:
 
 
 def selected_samples(options: argparse.Namespace) -> Sequence[Sample]:
-    """Load the samples of the file that the options name, or of its report; `options.unreadable` counts bad lines."""
+    """Load the samples from the file or the report that the options name.
+
+    `options.unreadable` is set to the number of lines that cannot be read.
+    """
     fields = parse_pairs(options.fields.split(","), "--fields")
     skipped: list[SampleError] = []
     if options.file == PIPE and (options.qrels or options.topics):
@@ -91,7 +94,7 @@ def selected_samples(options: argparse.Namespace) -> Sequence[Sample]:
 
 
 def describe_fields(sample: Sample) -> str:
-    """Return what was read as the fields of a sample, each cut to a line."""
+    """Return the fields of a sample as text, each field cut to one line."""
     fields = {name: getattr(sample, name) for name in ("question", "answer", "contexts", "references")}
     parts = []
     for name, value in fields.items():
@@ -102,7 +105,7 @@ def describe_fields(sample: Sample) -> str:
 
 
 def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
-    """Return the function that writes to stderr which column was read as what; with `--quiet` it writes nothing."""
+    """Return a function that writes to stderr which column was read as which field; nothing with `--quiet`."""
     return (lambda _: None) if getattr(options, "quiet", False) else write_message
 
 
@@ -116,12 +119,12 @@ def build_metrics(
 ) -> list[Metric]:
     """Build metrics by name, with the judge and the embeddings that the options describe.
 
-    Optional metrics whose package or embeddings are missing are omitted with a warning.
+    An optional metric whose package or embeddings are missing is left out with a warning.
 
     Args:
-        options: parsed options, of which those of judge and embeddings are read.
-        names: as returned by `parse_metric_names`.
-        optional: those of them that only presets name.
+        options: parsed options; only those for the judge and the embeddings are used.
+        names: metric names, as returned by `parse_metric_names`.
+        optional: names among `names` that come only from presets.
         grader: value of --grader, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
 
@@ -143,7 +146,10 @@ def build_metrics(
 
 @contextmanager
 def no_server(options: argparse.Namespace) -> Iterator[None]:
-    """Let judges and embeddings be built without the address and the key of a server, which is then not called."""
+    """Return a context in which judges and embeddings can be built without the address and the key of a server.
+
+    The server must not be called.
+    """
     options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
     earlier = {name: os.environ.get(name) for name in _KEYS if not os.environ.get(name)}
     os.environ.update(dict.fromkeys(earlier, "unused"))
@@ -157,7 +163,7 @@ def no_server(options: argparse.Namespace) -> Iterator[None]:
 
 
 def build_judge(options: argparse.Namespace) -> Judge:
-    """Build the judge that the options describe."""
+    """Build the judge that the options name."""
     return load_judge(
         options.judge,
         base_url=options.base_url,
@@ -170,7 +176,7 @@ def build_judge(options: argparse.Namespace) -> Judge:
 
 
 def build_embeddings(options: argparse.Namespace) -> Embeddings | None:
-    """Build the embeddings that the options describe; None if they name none and the judge is not offline."""
+    """Build the embeddings that the options name; None if the options name none and the judge is not offline."""
     if options.embeddings is None and options.judge != "offline":
         return None
     name = options.embeddings or "offline"
@@ -178,7 +184,7 @@ def build_embeddings(options: argparse.Namespace) -> Embeddings | None:
 
 
 def build_audit(options: argparse.Namespace) -> Audit | None:
-    """Build the audit that the options describe; None if they name no strong judge."""
+    """Build the audit that the options describe; None if the options name no strong judge."""
     if options.audit is None:
         if options.audit_share is not None or options.audit_base_url is not None:
             raise ConfigError("--audit-share and --audit-base-url need a strong judge; add --audit MODEL")
@@ -190,7 +196,7 @@ def build_audit(options: argparse.Namespace) -> Audit | None:
 
 
 def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Budget | None:
-    """Build the budget that the options describe, less what was spent; None if they set no limit."""
+    """Build the budget in the options, reduced by the cost already spent; None if the options set no limit."""
     limits = {name: getattr(options, f"budget_{name}") for name in ("calls", "tokens", "embeddings")}
     if spent is not None:
         used = {"calls": spent.calls, "tokens": spent.tokens or 0, "embeddings": spent.embedded}
@@ -199,7 +205,7 @@ def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Bud
 
 
 def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the prices of `--price` by name of the model, or as --judge names it; None if there are none."""
+    """Return the prices in `--price` by model name, with and without the provider; None without prices."""
     prices = typed_prices(options)
     for name, price in [*prices.items()]:
         provider, _, model = name.partition(":")
@@ -211,10 +217,10 @@ def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def typed_prices(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the prices of `--price` by the names that were typed.
+    """Return the prices in `--price` by model name, as the user typed the names.
 
     Raises:
-        ConfigError: if a price is not two or three numbers.
+        ConfigError: if a price does not consist of two or three numbers.
     """
     prices: dict[str, Any] = {}
     for model, text in parse_pairs(options.price, "--price").items():
@@ -228,11 +234,11 @@ def typed_prices(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:
-    """Parse values such as `a=1` into a mapping; blank items are ignored.
+    """Parse values such as `a=1` into a mapping of names to texts; blank items are ignored.
 
     Args:
         items: values of the option.
-        option: name of the option, for the error.
+        option: name of the option, for the error message.
 
     Raises:
         ConfigError: if an item has no name or no value.
@@ -245,10 +251,10 @@ def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:
 
 
 def parse_numbers(items: Sequence[str], option: str) -> dict[str, float]:
-    """Return the numbers of an option that takes METRIC=NUMBER and may be repeated.
+    """Return the numbers by metric, for a repeatable option with values of the form METRIC=NUMBER.
 
     Raises:
-        ConfigError: if an item is not METRIC=NUMBER, or the number is not finite.
+        ConfigError: if an item does not have the form METRIC=NUMBER, or the number is not finite.
     """
     numbers = {}
     for name, text in parse_pairs(items, option).items():
@@ -265,12 +271,12 @@ def check_writable(option: str, path: str | None, input_path: str) -> None:
     """Check that an output file can be written and does not replace the input file.
 
     Args:
-        option: name of the option, for the error.
-        path: value of the option; None and "-" need no check.
+        option: name of the option, for the error message.
+        path: value of the option; None and "-" are always accepted.
         input_path: path of the input file.
 
     Raises:
-        ConfigError: if the path is a folder or the input file, or its folder is missing or not writable.
+        ConfigError: if the path is a folder or the input file, or if its folder is missing or not writable.
     """
     if path is None or path == PIPE:
         return
@@ -286,12 +292,12 @@ def check_writable(option: str, path: str | None, input_path: str) -> None:
 
 
 def parse_require(options: argparse.Namespace) -> Require:
-    """Return what `--require` demands of a comparison."""
+    """Return the requirement for a comparison that `--require` states."""
     required: dict[str | None, Require] = {"no-worse": "no worse", "confirmed": "confirmed"}
     return required.get(getattr(options, "require", None), "no regression found")
 
 
 def parse_allow(options: argparse.Namespace) -> set[str]:
-    """Return the codes of `--allow`; a metric that was left out by name is meant to be missing."""
+    """Return the codes in `--allow`; if `--metrics` was typed, "missing-metric" is allowed too."""
     allowed = {code.strip() for code in (options.allow or "").split(",") if code.strip()}
     return allowed | ({"missing-metric"} if "--metrics" in options.named else set())

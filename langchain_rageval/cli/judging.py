@@ -1,4 +1,4 @@
-"""`rageval qualify`, `label`, `agreement`, `leaderboard` and `rubric-study`: test judges and rank models."""
+"""`rageval qualify`, `probe`, `label`, `agreement`, `leaderboard` and `rubric-study`: test judges, rank models."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 
 
 def run_qualify(options: argparse.Namespace) -> int:
-    """Check all options before the first call, then test the judge, write and show the results."""
+    """Check all options, test the judge, and write and show the results."""
     required = _parse_requirements(options.require)
     check_writable("--out", options.out, "")
     if options.quick and options.full:
@@ -87,7 +87,7 @@ def run_qualify(options: argparse.Namespace) -> int:
 
 
 def run_probe(options: argparse.Namespace) -> int:
-    """Probe the endpoint of the judge, write and show what it can do."""
+    """Send test requests to the judge's endpoint, and write and show the capabilities found."""
     check_writable("--out", options.out, "")
     judge = load_judge(options.judge, base_url=options.base_url, temperature=options.temperature)
     probe = probe_judge(judge, timeout=options.timeout)
@@ -147,7 +147,7 @@ def _show_qualification(qualification: Qualification, *, written: str | None) ->
 
 
 def run_label(options: argparse.Namespace) -> int:
-    """Draw the samples, write the sheet or the page, and explain the next step."""
+    """Draw samples, write the CSV file or the HTML page for labelling, and print the next step."""
     if not options.html and (options.scale or options.instruction):
         raise ConfigError("--scale and --instruction belong to the page: add --html")
     check_writable("--html", options.html, options.report)
@@ -174,7 +174,7 @@ def run_label(options: argparse.Namespace) -> int:
 
 
 def run_agreement(options: argparse.Namespace) -> int:
-    """Compare scores and labels, and show each statistic with its interval."""
+    """Compare the judge's scores with human labels, and show each statistic with its interval."""
     report = Report.load(options.report, lazy=True)
     metric = metric_or_only(report, options.metric)
     scale = tuple(options.scale) if options.scale else None
@@ -196,7 +196,7 @@ def run_agreement(options: argparse.Namespace) -> int:
 
 
 def run_leaderboard(options: argparse.Namespace) -> int:
-    """Rank the models and show the table."""
+    """Rank the models and show the table of ranks."""
     stems = [Path(path).stem for path in options.reports]
     names = stems if len(set(stems)) == len(stems) else options.reports
     reports = {name: Report.load(path) for name, path in zip(names, options.reports, strict=True)}
@@ -218,7 +218,7 @@ def _with_model(row: Row, default: str) -> Row:
 
 
 def run_rubric_study(options: argparse.Namespace) -> int:
-    """Run the study and show the table."""
+    """Run the rubric study and show its table."""
     judges = {
         name: load_judge(name, base_url=options.base_url, temperature=options.temperature)
         for name in options.judge or ["offline"]

@@ -21,10 +21,10 @@ from langchain_rageval.errors import MAY_BE_MEANT, BelowThreshold, RagevalError
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run a command of `rageval`.
 
     Args:
-        arguments: words after the program name; None for those of the process.
+        arguments: words of the command line after the program name; None takes those of the process.
 
     Returns:
         The exit code.

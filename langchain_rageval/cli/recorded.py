@@ -1,4 +1,4 @@
-"""Command lines that journals record, and `rageval resume`, which repeats them."""
+"""Recorded command lines in journals, and `rageval resume`, which repeats the recorded command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PATHS = (
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    """Repeat the command that is recorded in the journal; its scores or answers are reused."""
+    """Repeat the command that a journal records; the scores or answers in the journal are reused."""
     command = recorded_command(options.journal)
     if not command:
         raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")
@@ -58,10 +58,10 @@ def run_resume(options: argparse.Namespace) -> int:
 
 
 def recorded_command(journal: str, given: str = "--journal") -> dict[str, Any]:
-    """Return the words and the folder of the command line that a journal holds; {} if there is none.
+    """Return the words and the working folder of the command line in a journal; {} if it holds no command line.
 
     Raises:
-        ConfigError: if there is no such file; the message names the option that it was given to.
+        ConfigError: if the file does not exist; the message names the option `given`.
     """
     if not Path(journal).is_file():
         raise ConfigError(f"{journal} is not a file; pass the file that was given to {given}")
@@ -71,7 +71,7 @@ def recorded_command(journal: str, given: str = "--journal") -> dict[str, Any]:
 
 
 def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Namespace:
-    """Return the options of a recorded command; its files and modules are those of the folder that it ran in."""
+    """Return the options of a recorded command; its paths are relative to the folder in which the command ran."""
     repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
     folder = Path(command["folder"])
     search_in_folder(folder)  # for metrics and chains of the user
@@ -85,7 +85,7 @@ def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Names
 
 
 def record_command(options: argparse.Namespace) -> None:
-    """Store the command line without the secrets of its addresses in the journal that the options name, if any."""
+    """Store the command line, without secrets in addresses, in the journal that the options name, if any."""
     if options.journal and options.words is not None:
         words = [redact_secrets(word, word) for word in options.words]
         command = {"words": words, "folder": str(Path.cwd())}

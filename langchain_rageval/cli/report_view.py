@@ -1,4 +1,4 @@
-"""Terminal view of a report: summary, diagnosis, the worst samples with their questions, and samples with evidence."""
+"""Terminal view of a report: summary, diagnosis, the worst samples, and samples with their evidence."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _WORST_IN_ALL = 6  # about so many samples are listed, at least one per metric
 
 
 def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
-    """Build a table with one line for each metric of each slice of rows."""
+    """Build a summary table with one line for each metric in each slice (named group of rows)."""
     summaries = {name: summarise(rows) for name, rows in slices.items()}
     names = ("slice", "metric") if len(slices) > 1 else ("metric",)
     has_money = any(metric.money is not None for summary in summaries.values() for metric in summary.values())
@@ -71,7 +71,7 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
-    """Return the JSON object of `rageval evaluate` and `rageval report`."""
+    """Return the JSON object that `rageval evaluate` and `rageval report` print."""
     summary = report.summary()
     return {
         "samples": len(report),
@@ -91,7 +91,7 @@ def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
 
 
 def show_report(report: Report, out: Console, *, written: str | None = None) -> None:
-    """Print the summary, the diagnosis, the worst samples, what is missing, the notes, and where it was written."""
+    """Print the summary, the diagnosis, the worst samples, missing scores, the notes, and the path of the report."""
     out.print(summary_table(_title(report), {"all": report.rows}))
     if audit := report.audit:
         out.print()
@@ -118,7 +118,7 @@ def show_gates(gates: Sequence[Gate], out: Console) -> None:
 
 
 def show_diagnosis(report: Report, out: Console) -> None:
-    """Print the number of samples with each cause of error and its remedy; nothing if no cause can be determined."""
+    """Print each cause of error with its number of samples and its remedy; print nothing if no cause is known."""
     diagnosis = report.diagnose()
     if diagnosis.counts.keys() <= {"cannot tell"}:
         return
@@ -131,11 +131,11 @@ def show_diagnosis(report: Report, out: Console) -> None:
 
 
 def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
-    """Build a table with the mean of each metric in each slice of rows, and the cost over all rows.
+    """Build a table with the mean of each metric in each slice (named group of rows), and the cost of all rows.
 
     Args:
-        title: heading of the names of the metrics.
-        slices: rows by heading of their column.
+        title: heading of the column with the names of the metrics.
+        slices: the rows of each slice, by the heading of its column.
     """
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, title_justify="left", caption_justify="left")
     table.add_column(escape(title), no_wrap=True)
@@ -157,7 +157,7 @@ def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def show_sample(row: Row, score: Score, out: Console) -> None:
-    """Print a sample with its score, and each finding with its verdict and the cited sentences, or else the reason."""
+    """Print a sample with its score and the verdicts with the cited sentences; without verdicts, the reason."""
     sentences = NumberedContexts.of(row.sample.contexts or []).sentences
     out.print()
     for turn in row.sample.history:
@@ -226,7 +226,7 @@ def _cells(metric: MetricSummary) -> tuple[str, ...]:
 
 
 def format_mean(metric: MetricSummary) -> str:
-    """Return the mean of a metric with three decimals, or a dash."""
+    """Return the mean of a metric with three decimals, or a dash if there is no mean."""
     return "–" if metric.mean is None else f"{metric.mean:.3f}"
 
 
@@ -247,10 +247,12 @@ _HINTS = {
 
 
 def check_not_all_failed(report: Report) -> None:
-    """Check that not all scores failed, and that at least one score with a model call succeeded, if there were calls.
+    """Check that at least one score did not fail.
+
+    If models were called, at least one score with a model call must have succeeded.
 
     Raises:
-        ConfigError: if all of them failed, for example because the server is unreachable or the key is wrong.
+        ConfigError: if all these scores failed, for example because the server is unreachable or the key is wrong.
     """
     scores = [score for row in report.rows for score in row.scores.values()]
     failures = [score.failure for score in scores if score.failure]
@@ -260,7 +262,7 @@ def check_not_all_failed(report: Report) -> None:
 
 
 def warn_about_failures(report: Report) -> None:
-    """Write the number of failed scores and the first failure to stderr, if there are any."""
+    """Write the number of failed scores and the first failure to stderr; nothing if no score failed."""
     failed = report.failures()
     failures = [score.failure for _, score in failed if score.failure]
     if failures:

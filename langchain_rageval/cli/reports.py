@@ -33,7 +33,7 @@ _COLOURS = {"better": "green", "worse": "red", "no worse": "green", "inconclusiv
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Show the report; write and open the page if requested."""
+    """Show a report; with the options for a page, write the HTML page and open it."""
     page = options.html or (str(Path(options.report).with_suffix(".html")) if options.open else None)
     if options.baseline and not page:
         raise ConfigError("--baseline needs --html or --open; to compare in the terminal, use rageval compare")
@@ -54,7 +54,7 @@ def run_report(options: argparse.Namespace) -> int:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    """Compare the reports and show the verdicts; with --fail-if-worse, raise the error of a comparison that fails."""
+    """Compare reports and show the verdicts; with --fail-if-worse, raise an error if the comparison fails."""
     paths = (_path_of_run(name, options.runs) for name in (options.baseline, options.candidate))
     baseline, candidate = map(Report.load, paths)
     metrics = [list(report.summary()) for report in (baseline, candidate)]
@@ -95,7 +95,7 @@ def _show_comparison(comparison: Comparison) -> None:
 
 
 def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
-    """Return the JSON object of `rageval compare`."""
+    """Return the JSON object that `rageval compare` prints."""
     metrics = {}
     for name, metric in comparison.items():
         fields = fields_of(metric, "metric")
@@ -107,7 +107,7 @@ def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str
 
 
 def trend_object(trend: Trend) -> dict[str, Any]:
-    """Return the JSON object of `rageval trend`."""
+    """Return the JSON object that `rageval trend` prints."""
 
     def means(summary: Summary) -> dict[str, Any]:
         keys = ("mean", "low", "high", "scored", "unscored", "failed", "units")
@@ -130,7 +130,10 @@ def trend_object(trend: Trend) -> dict[str, Any]:
 
 
 def run_trend(options: argparse.Namespace) -> int:
-    """Show the trend, and write and open the page if requested; raise the error of a drift: the exit code is then 1."""
+    """Show the trend, and write and open the HTML page if requested.
+
+    A drift raises an error, with the exit code 1.
+    """
     page = options.html or (str(Path(options.live).with_suffix(".html")) if options.open else None)
     for source in filter(None, (options.live, options.baseline)):
         check_writable("--html", page, source)
@@ -163,17 +166,17 @@ def _show_trend(found: Trend, page: str | None) -> None:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A report in a folder.
+    """Summary of a report that is stored in a folder.
 
     Attributes:
         name: path of the file in the folder, without `.jsonl`.
-        finished: when the run ended, UTC, ISO 8601; "" if it is unknown.
+        finished: time when the run ended, UTC, ISO 8601; "" if unknown.
         samples: number of samples.
         complete: False if the run was interrupted.
         judges: names of the judges.
-        means: metric to its mean; None if nothing is scored.
-        gate: "passed", "failed" or "undecided" by the thresholds; without thresholds, what a run with `until=` decided;
-            "" if there are neither.
+        means: mean of each metric; None if the metric scored no sample.
+        gate: "passed", "failed" or "undecided" by the thresholds. Without thresholds, the decision of a run with
+            `until=`; "" if there is no decision either.
     """
 
     name: str
@@ -186,11 +189,11 @@ class StoredRun:
 
 
 def run_runs(options: argparse.Namespace) -> int:
-    """Show the reports, the latest first.
+    """Show the stored reports of a folder, the latest first.
 
     Raises:
-        BelowThreshold: if the latest does not pass the thresholds.
-        ConfigError: if the folder has no reports, or it is unknown whether the latest passes the thresholds.
+        BelowThreshold: if the latest report does not pass the thresholds.
+        ConfigError: if the folder has no reports, or it is unknown whether the latest report passes the thresholds.
     """
     folder = Path(options.folder)
     thresholds = parse_numbers(options.fail_under, "--fail-under")

@@ -1,4 +1,4 @@
-"""Metrics by name on the command line: those of the package, of users and of installed packages; `rageval metrics`."""
+"""Metrics by name on the command line, from the package, the user or installed packages; `rageval metrics`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ GROUP = "langchain_rageval.metrics"
 
 
 def run_metrics(options: argparse.Namespace) -> int:
-    """Print one line per metric, which starts with its name."""
+    """Print a line for each metric; the line starts with the metric's name."""
     lines = {name: _headline(module) for name, module in BUILDERS.items()}
     lines |= {
         aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()
@@ -83,15 +83,16 @@ def parse_metric_names(text: str) -> list[str]:
     """Parse a comma-separated list of metric names.
 
     Args:
-        text: names from `rageval metrics`, or `ALIASES` of them. A preset stands for its metrics; `all` for all metrics
-            of the package except ranking metrics, which need a grader; `aspect_critique` for the built-in aspects.
-            Ranking metrics have a cutoff, as in ndcg@5. A metric of the user is "package.module:name".
+        text: comma-separated names from `rageval metrics`, or aliases in `ALIASES`. A preset selects several metrics.
+            `all` selects all metrics of the package except ranking metrics, which need a grader. `aspect_critique`
+            selects the built-in aspects. Ranking metrics have a cutoff, as in `ndcg@5`. A metric of the user is
+            "package.module:name".
 
     Returns:
         The names in order, each once.
 
     Raises:
-        ConfigError: if a name is unknown, or there is none.
+        ConfigError: if a name is unknown, or the list is empty.
     """
     names = [ALIASES.get(name, name) for name in map(str.strip, text.split(",")) if name]
     known = [*(name for name in BUILDERS if name != "aspect_critique"), *ASPECTS]
@@ -113,7 +114,7 @@ def parse_metric_names(text: str) -> list[str]:
 
 
 def names_of_presets(text: str) -> set[str]:
-    """Return the metrics of the presets in a list of names, without those that the list also names themselves."""
+    """Return the metrics that a list of names selects only through presets."""
     words = {ALIASES.get(word, word) for word in map(str.strip, text.split(","))}
     presets = words & {ALL, *PRESETS}
     return {*parse_metric_names(",".join(presets))} - words if presets else set()
@@ -131,11 +132,11 @@ def build_named_metrics(
     """Build metrics by name.
 
     Args:
-        names: as returned by `parse_metric_names`.
-        judge: judge of all metrics that need one.
-        embeddings: function that loads the embeddings; called at most once, when the first metric needs them.
-        optional: names of metrics that only presets name: samples that lack a field are unscored, and a metric whose
-            package or embeddings are missing is omitted with a warning.
+        names: metric names, as returned by `parse_metric_names`.
+        judge: judge for all metrics that need a judge.
+        embeddings: function that loads the embeddings. It is called at most once, when the first metric needs them.
+        optional: names of metrics that only presets select. Samples that lack a field are unscored, and a metric whose
+            package or embeddings are missing is left out with a warning.
         grader: value of --grader, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
     """
@@ -171,12 +172,13 @@ def score_names(names: Sequence[str]) -> list[str]:
 
 
 def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
-    """Return the metrics without those optional ones whose fields no sample has, which a line on stderr names.
+    """Return the metrics, without optional metrics that read a field which no sample has.
 
-    Conversation metrics are omitted without such a line if no sample has a history.
+    A line on stderr names the metrics that are left out. Conversation metrics are left out without such a line if no
+    sample has a history.
 
     Raises:
-        ConfigError: if there are none.
+        ConfigError: if no metric is left.
     """
     selected = []
     has_history = any(sample.history for sample in samples)
@@ -248,25 +250,25 @@ def _builder(name: str) -> Callable[..., Metric | Suite]:
 
 
 def registered_metrics() -> dict[str, EntryPoint]:
-    """Return the entry points of installed packages that name metrics, by their names."""
+    """Return the entry points by which installed packages register metrics, by name."""
     return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def is_own_metric(name: str) -> bool:
-    """Return True for "package.module:name" and for the name of an entry point."""
+    """Return True if a name has the form "package.module:name" or is an entry point."""
     return ":" in name or name in registered_metrics()
 
 
 def build_own_metric(name: str, arguments: Mapping[str, Callable[[], Any]]) -> Any:
-    """Return a metric or suite of the user.
+    """Return a metric or suite of the user, loaded by its name.
 
     Args:
-        name: "package.module:name", where modules are also searched in the working directory, or the name of an entry
-            point. It names a metric, a suite, or a function that builds one.
-        arguments: functions that give the arguments of a builder, by the names of its parameters.
+        name: "package.module:name" or the name of an entry point. It names a metric, a suite, or a function that builds
+            a metric or suite. Modules are also searched in the working directory.
+        arguments: functions that return the arguments of a builder function, by parameter name.
 
     Raises:
-        ConfigError: if it cannot be imported, is not a metric, or is a builder with other required parameters.
+        ConfigError: if the object cannot be imported, is not a metric, or is a builder with other required parameters.
     """
     found = _load_own(name)
     if isinstance(found, ScorerGroup):
@@ -301,11 +303,11 @@ def _load_own(name: str) -> Any:
 
 
 def import_object(place: str, option: str) -> Any:
-    """Return the object at a place.
+    """Import a module and return the object with the given name.
 
     Args:
         place: "package.module:name" or "folder/module.py:name"; modules are also searched in the working directory.
-        option: name of the option, for the error.
+        option: name of the option, for the error message.
 
     Raises:
         ConfigError: if the module or the name cannot be imported.
@@ -320,6 +322,6 @@ def import_object(place: str, option: str) -> Any:
 
 
 def search_in_folder(folder: Path) -> None:
-    """Let modules be found in a folder; for an installed command, the working directory is not on the path."""
+    """Add a folder to the module search path. An installed command does not search the working directory itself."""
     if str(folder.resolve()) not in sys.path:
         sys.path.append(str(folder.resolve()))

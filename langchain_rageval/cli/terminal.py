@@ -1,6 +1,6 @@
 """Output of the commands: tables and notes on the console, JSON on stdout, messages on stderr, pages in a browser.
 
-The JSON of a command is one object with stable keys, in which missing numbers are null.
+The JSON of a command is one object with stable keys. Missing numbers are null.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 class TableConsole(Console):
     """Console that prints any text safely, and never cuts names and numbers in tables.
 
-    Texts lose control characters and marks of the writing direction; titles, headings and cells of tables are one line.
-    rich itself would cut cells.
+    Control characters and marks of the writing direction are removed from texts. Titles, headings and cells of tables
+    are printed on one line. rich itself would cut cells.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print like rich, after fitting tables to the width."""
+        """Print objects as rich does, after fitting tables to the width of the console."""
         for table in objects:
             if isinstance(table, Table):
                 _put_on_one_line(table)
@@ -55,7 +55,7 @@ class TableConsole(Console):
         super().print(*objects, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Render a str, in place of rich's own method, without characters that control the terminal."""
+        """Render a str like rich, but without characters that control the terminal."""
         return super().render_str(printable_lines(text), **options)
 
     def _fit(self, table: Table) -> None:
@@ -99,7 +99,7 @@ def _put_on_one_line(table: Table) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for stdout or stderr, 120 columns wide if it is not a terminal."""
+    """Return a console for stdout or stderr. If it is not a terminal, it is 120 columns wide."""
     out = TableConsole(highlight=False, emoji=False, stderr=stderr)
     if not out.is_terminal:
         out.width = 120
@@ -118,11 +118,12 @@ def table_of(
     """Build a table of texts.
 
     Args:
-        headings: of the columns.
+        headings: headings of the columns.
         rows: cells of each row.
-        title: title, on one line; None for none.
-        left: headings of the columns that are aligned to the left, besides the first one; the others hold numbers.
-        colours: cells that have a colour, by their text.
+        title: title of the table, on one line; None for no title.
+        left: headings of the columns that are aligned to the left. The first column always is; other columns hold
+            numbers.
+        colours: colour of a cell, by the text of the cell.
         total: True if the last row is separated from the others.
     """
     table = Table(title_justify="left", title_style="bold", caption_justify="left")
@@ -148,22 +149,22 @@ def show_notes(notes: Iterable[str], out: Console) -> None:
 
 
 def show_path(what: str, path: str | None, out: Console) -> None:
-    """Print where something was written, if it was written."""
+    """Print the path that `what` was written to; print nothing if the path is None."""
     if path:
         out.print(f"\n{what} written to {escape(printable(path))}", soft_wrap=True)
 
 
 def shorten(text: str) -> str:
-    """Return the text on one line, cut after 300 characters."""
+    """Return a text on one line, cut after 300 characters."""
     line = printable(text)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def print_indented(out: Console, prefix: str, text: str, indent: int | None = None) -> None:
-    """Print a text behind a prefix; its further lines begin below its first one, or after `indent` spaces.
+    """Print a text after a prefix; further lines are indented to the width of the prefix, or by `indent` spaces.
 
     Args:
-        out: console.
+        out: console to print on.
         prefix: beginning of the first line, as markup.
         text: the text, as markup on one line.
         indent: spaces before the further lines; by default the width of the prefix.
@@ -186,7 +187,10 @@ def write_message(message: str) -> None:
 
 @contextmanager
 def printable_warnings() -> Iterator[None]:
-    """Write the package's warnings to stderr as messages, unless the process has configured logging."""
+    """Return a context in which the package's warnings are written to stderr as messages of `rageval`.
+
+    Nothing is changed if the process has configured logging.
+    """
     if _LOGGER.hasHandlers():
         yield
         return
@@ -221,7 +225,10 @@ def write_json(content: Mapping[str, Any]) -> None:
 
 
 def json_stdout() -> TextIO:
-    """Return stdout for JSON lines, in UTF-8 regardless of the locale; control characters become JSON escapes."""
+    """Return stdout for JSON lines, in UTF-8 regardless of the locale.
+
+    Control characters are written as JSON escapes.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")
     return cast("TextIO", _JsonStdout())
@@ -236,10 +243,10 @@ class _JsonStdout(io.TextIOBase):
 
 
 def check_single_stdout(options: argparse.Namespace) -> None:
-    """Check that not both `--json` and `--out -` are given.
+    """Check that `--json` and `--out -` are not both given.
 
     Raises:
-        ConfigError: if they are.
+        ConfigError: if both are given.
     """
     if options.json and options.out == PIPE:
         raise ConfigError("--json and --out - both write to stdout; use --out with a file name")
@@ -253,5 +260,5 @@ def show_or_write(
 
 
 def fields_of(record: Any, *without: str) -> dict[str, Any]:
-    """Return the fields of a dataclass, without some of them."""
+    """Return the fields of a dataclass as a mapping, except the fields in `without`."""
     return {name: value for name, value in asdict(record).items() if name not in without}

@@ -1,4 +1,4 @@
-"""`rageval generate`, `plan`, `review` and `diff`: make, plan, review and compare test sets."""
+"""`rageval generate`, `plan`, `review` and `diff`: create, plan, review and compare test sets."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def run_generate(options: argparse.Namespace) -> int:
-    """Check all options before the first call, then generate, write and show the test set."""
+    """Check all options, generate the test set, and write and show it."""
     check_single_stdout(options)
     if not Path(options.out).resolve().parent.is_dir():
         raise ConfigError(f"--out {options.out}: the folder does not exist; choose another path")
@@ -139,13 +139,13 @@ def _model(options: argparse.Namespace, name: str, temperature: float) -> Judge:
 
 
 def check_documents(path: str) -> None:
-    """Raise ConfigError if there is no file or folder of documents."""
+    """Raise ConfigError if the path is neither a file nor a folder."""
     if not Path(path).exists():
         raise ConfigError(f"{path} is not there: name a file or a folder of documents")
 
 
 def testset_object(testset: Testset) -> dict[str, Any]:
-    """Return the JSON object of `rageval generate`."""
+    """Return the JSON object that `rageval generate` prints."""
     return {
         "questions": len(testset),
         "complete": testset.complete,
@@ -160,7 +160,7 @@ def testset_object(testset: Testset) -> dict[str, Any]:
 
 
 def plan_object(plan: Plan) -> dict[str, Any]:
-    """Return the JSON object of `rageval plan`."""
+    """Return the JSON object that `rageval plan` prints."""
     return {
         "samples": plan.samples,
         "rehearsed": plan.rehearsed,
@@ -175,21 +175,21 @@ def plan_object(plan: Plan) -> dict[str, Any]:
 
 
 def generation_plan_object(plan: GenerationPlan) -> dict[str, Any]:
-    """Return the JSON object of `rageval plan --generate`."""
+    """Return the JSON object that `rageval plan --generate` prints."""
     costs, total = {name: fields_of(step, "step") for name, step in plan.items()}, fields_of(plan.total, "step")
     return {"questions": plan.size, "rehearsed": plan.rehearsed, "steps": costs, "total": total, "notes": plan.notes}
 
 
 def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[float, Any]]:
-    """Return the shares of the evolutions in the value of `--distribution`.
+    """Return the evolutions and their shares from the value of `--distribution`.
 
     Args:
-        text: names and shares, such as "simple=0.5,reasoning+persona=0.5".
-        personas: values of `--persona`, among which the share of each evolution with `persona` is divided.
+        text: names and shares of evolutions, such as "simple=0.5,reasoning+persona=0.5".
+        personas: values of `--persona`. The share of each evolution with `persona` is divided among them.
 
     Raises:
-        ConfigError: if a share is not a number or has no evolution, or there are personas without a share or a share
-            without a persona.
+        ConfigError: if a share is not a number or names no evolution, if there are personas but no share for them, or
+            if there is such a share but no persona.
     """
     people = [persona(description) for description in personas or []]
     shares: list[tuple[float, Any]] = []
@@ -212,7 +212,7 @@ def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[floa
 
 
 def parse_focus(texts: list[str] | None) -> dict[str, list[str]] | None:
-    """Return the values of `--focus` by name; a text without "=" is a source."""
+    """Return the values of `--focus` by name. A value without "=" names a source."""
     focus: dict[str, list[str]] = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
@@ -247,7 +247,10 @@ def _show_testset(testset: Testset, out: Console, *, written: str) -> None:
 
 
 def run_review(options: argparse.Namespace) -> int:
-    """Write the page, explain the next step, and open the page; with --merge, first join the reviews of two people."""
+    """Write the review page, print the next step, and open the page.
+
+    With --merge, first join the reviews of two people.
+    """
     if options.merge or options.other:
         if not (options.merge and options.other):
             raise ConfigError("review takes one test set, or with --merge two copies that two people have reviewed")
@@ -274,7 +277,7 @@ def _merge_reviews(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Compare the test sets and show the differences; with --fail-if-changed, raise BelowThreshold if there are any."""
+    """Compare test sets and show the differences; with --fail-if-changed, raise BelowThreshold if there are any."""
     difference = Testset.load(options.old).diff(Testset.load(options.new))
     show_or_write(options, difference.to_dict, lambda: _show_diff(difference))
     if options.fail_if_changed and difference:
@@ -293,7 +296,10 @@ def _show_diff(difference: TestsetDiff) -> None:
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    """Estimate the cost and show it; only a pilot calls the models. The address identifies the scores of a journal."""
+    """Estimate the cost and show it.
+
+    Only a pilot calls the models. The address of the judge is needed to find its scores in a journal.
+    """
     needs_address = options.journal and options.judge.startswith("vllm:")
     with nullcontext() if options.pilot or needs_address else no_server(options):
         return _show_costs(options)
