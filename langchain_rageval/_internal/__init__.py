@@ -1,1 +1,1 @@
-"""General building blocks that know nothing about RAG: per-process values, caches, an SQLite file, HTML, plots."""
+"""General building blocks that know nothing about RAG, such as caches, an SQLite file, HTML and plots."""

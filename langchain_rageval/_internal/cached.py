@@ -1,4 +1,4 @@
-"""Values kept for later: caches that are safe with threads and forks, and values of a process."""
+"""Caches that are safe with threads and forks, and values that exist once per process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """A value that each process creates on first use; forks, copies and unpickled objects create a new one.
+    """A value that each process creates on first use. Forks, copies and unpickled objects create a new value.
 
-    A lock that another thread holds during a fork is never released in the child process, and an open database
-    connection must not be used there.
+    This is for locks and connections: a lock that another thread holds during a fork is never released in the child
+    process, and an open database connection must not be used there.
 
     Args:
-        create: creates the value; must be picklable if the owner is pickled.
+        create: function that creates the value; must be picklable if the owner is pickled.
     """
 
     def __init__(self, create: Callable[[], T]) -> None:
@@ -32,7 +32,7 @@ class PerProcess(Generic[T]):
 
     @property
     def value(self) -> T:
-        """The value of this process, shared by its threads."""
+        """Value of this process; all threads of the process share it."""
         process = os.getpid()
         return self._values[process] if process in self._values else self._values.setdefault(process, self._create())
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property(functools.cached_property):
-        """Property computed once per instance, without a lock, as in the standard library from Python 3.12 on.
+        """Property that is computed once per instance, without a lock, as in the standard library from Python 3.12 on.
 
         In Python 3.11 one lock serves all instances: threads wait for unrelated computations, and a process forked at
         such a moment inherits a lock that is never released. Without the lock, two threads may compute a value at the
@@ -64,10 +64,11 @@ else:
 
 
 def locked_cache(function: Callable[[Key], Value]) -> Callable[[Key], Value]:
-    """Cache a function's result per key; one thread at a time computes, the others wait.
+    """Cache the result of a function per key; only one thread computes at a time, and the others wait.
 
-    With `functools.lru_cache`, threads that call at the same time all compute the result, and a run starts all its
-    threads at once. Meant for computations of milliseconds. Beyond 256 keys the oldest result is dropped.
+    With `functools.lru_cache`, threads that call at the same time would all compute the result, and a run starts all
+    its threads at once. The cache is meant for computations of milliseconds. It holds 256 keys; for more, the oldest
+    result is dropped.
     """
     results: dict[Key, Value] = {}
     lock = PerProcess(threading.RLock)  # reentrant: the computation of one key may need another

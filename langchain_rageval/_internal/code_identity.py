@@ -1,4 +1,4 @@
-"""Identity of functions, classes and modules: those of the user by their code, installed ones by their names."""
+"""Identity of functions, classes and modules: the user's by their code, installed ones by name and version."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _STORED_NAMES: Mapping[str, str] = yaml.safe_load((Path(__file__).parent / "stor
 
 
 def original_name(function: FunctionType) -> str:
-    """Return the name that a function was defined under, which a decorator does not change."""
+    """Return the name under which a function was defined; a decorator does not change this name."""
     name = f"{function.__globals__.get('__name__', '')}.{function.__code__.co_qualname}"
     return _STORED_NAMES.get(name, name)
 
 
 def closure_values(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a closure, without those that are not assigned yet."""
+    """Yield the names and values of a function's closure variables, without variables that are not assigned yet."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             content = cell.cell_contents
@@ -45,7 +45,7 @@ def closure_values(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def default_values(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the parameters with a default, and their defaults."""
+    """Yield the name and the default of each parameter that has a default."""
     positional = function.__defaults__ or ()
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     yield from zip(names[len(names) - len(positional) :], positional, strict=True)
@@ -53,9 +53,10 @@ def default_values(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the globals that the code reads, those of the user's modules among them, and the modules that it imports.
+    """Yield the global names and values that a function reads, and the modules that it imports.
 
-    Builtins are left out, and what the function changes itself in a module.
+    Globals of the user's modules that the function reads as attributes are included. Builtins are left out, and so are
+    module values that the function itself changes.
     """
     attributes = _attribute_names(function.__code__) - changed_by(function)
     for name in sorted(_global_names(function.__code__)):
@@ -110,12 +111,12 @@ UNTRACEABLE = frozenset({"globals", "eval", "exec", "__import__", "import_module
 
 
 def untraceable_calls(function: FunctionType) -> Set[str]:
-    """Return the functions that a code names and by which it may read anything."""
+    """Return the names in a function's code that can read any object, such as `eval` and `globals`."""
     return UNTRACEABLE & (_global_names(function.__code__) | _attribute_names(function.__code__))
 
 
 def named_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the globals whose names occur in the code, also where they name an attribute."""
+    """Yield the globals whose names occur in a function's code, even if the code uses the name for an attribute."""
     names = function.__code__.co_names
     yield from ((name, function.__globals__[name]) for name in names if name in function.__globals__)
 
@@ -199,9 +200,10 @@ def _modules_imported(source: bytes, package: str) -> Set[str]:
 
 
 def distribution_of(module: str) -> str | None:
-    """Return name and version of the installed distribution of a module; of one without a distribution, its digest.
+    """Return the name and version of the installed distribution that contains a module.
 
-    None for this package, the standard library and modules of the user.
+    A module without a distribution gives a digest of its source. This package, the standard library and modules of the
+    user give None.
     """
     top = module.partition(".")[0]
     file = getattr(sys.modules.get(top), "__file__", None) or _file_of_module(top)
@@ -228,12 +230,12 @@ _CHANGING = frozenset({"append", "extend", "insert", "add", "update", "setdefaul
 
 
 def changed_names(code: CodeType) -> Set[str]:
-    """Return the globals and variables of enclosing functions that a code assigns or changes, as a record of calls."""
+    """Return the globals and closure variables that a code object assigns or changes, as for a record of calls."""
     return _changed(code, ("STORE_GLOBAL", "STORE_DEREF"), ("LOAD_GLOBAL", "LOAD_DEREF"))
 
 
 def changed_attributes(kind: type) -> Set[str]:
-    """Return the attributes that the methods used in a call assign or change, such as a counter of calls."""
+    """Return the attributes that the methods of a class change during a call, such as a counter of calls."""
     methods = (vars(part).get(name) for part in kind.__mro__ if is_users_class(part) for name in _CALLED)
     return frozenset[str]().union(*map(changed_by, methods))
 
@@ -274,7 +276,7 @@ def _names_of(code: CodeType, operations: tuple[str, ...]) -> Set[str]:
 
 @functools.lru_cache(maxsize=1024)
 def code_digest(code: CodeType) -> str:
-    """Return the digest of what a function does, without the places of its lines."""
+    """Return a digest of what a function does, which does not depend on line numbers."""
     return content_digest(repr(_code_parts(code)))
 
 
@@ -299,7 +301,7 @@ def _constant(constant: Any) -> Any:
 
 
 def module_identity(module: ModuleType) -> Any:
-    """Return the name of a module; for one of the user also the digest of its source and of what it imports."""
+    """Return the name of a module; for a module of the user, also digests of its source and of its imports."""
     file = getattr(module, "__file__", None)
     if not file or not _is_users_file(file):
         distribution = distribution_of(module.__name__)
@@ -313,13 +315,13 @@ def _is_installed(file: str) -> bool:
 
 
 def is_users_function(function: FunctionType) -> bool:
-    """Return True if a function is not part of this package, an installed one, or the standard library."""
+    """Return True if a function belongs neither to this package, nor an installed package, nor the standard library."""
     file = function.__code__.co_filename
     return _is_users_module(function.__module__) if file.startswith("<") else _is_users_file(file)
 
 
 def is_users_class(kind: type) -> bool:
-    """Return True if a class is part of neither this package, an installed one, nor the standard library."""
+    """Return True if a class belongs neither to this package, nor an installed package, nor the standard library."""
     return kind.__module__ not in ("builtins", "_thread") and _is_users_module(kind.__module__)
 
 
@@ -335,12 +337,15 @@ def _is_users_file(file: str) -> bool:
 
 
 def class_name(kind: type) -> str:
-    """Return the name of a class; for one of the user without its module, which may be run as `__main__`."""
+    """Return the qualified name of a class.
+
+    The name of a user's class omits the module, because the module may be run as `__main__`.
+    """
     return kind.__qualname__ if is_users_class(kind) else qualified_name(kind)
 
 
 def qualified_name(value: Any) -> str:
-    """Return the name of a class, function or object with its module."""
+    """Return the name of a class, function or object, with the name of its module."""
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or type(value).__qualname__
     full = ".".join(filter(None, (getattr(value, "__module__", None), name)))
     return _STORED_NAMES.get(full, full)
@@ -353,5 +358,5 @@ def content_digest(content: str | bytes) -> str:
 
 
 def short_digest(content: str, size: int = 8) -> str:
-    """Return twice `size` hexadecimal digits that name a text, for ids."""
+    """Return a digest of a text for ids: `2 * size` hexadecimal digits."""
     return hashlib.blake2b(content.encode(), digest_size=size).hexdigest()

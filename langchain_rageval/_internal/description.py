@@ -1,7 +1,7 @@
-"""Descriptions of objects as JSON-like data: what they are and how they are configured, without secrets.
+"""Descriptions of objects as JSON-like data: identity and configuration, without secrets.
 
-Two objects with the same description behave alike. An object that cannot be described completely, such as an open
-client, has no description: `describe` raises `NotDescribable`, and the caller treats the object as unknown.
+Two objects with the same description behave alike. Some objects, such as an open client, cannot be described
+completely. `describe` then raises `NotDescribable`, and the caller treats the object as unknown.
 """
 
 from __future__ import annotations
@@ -96,25 +96,27 @@ _MOST_LEVELS = 100
 
 
 class NotDescribable(TypeError):
-    """A value without a stable description; the message names the part that cannot be identified."""
+    """Error about a value without a stable description; the message names the part that cannot be identified."""
 
 
 class Description(dict[str, Any]):
-    """Description of an object. `describe` returns it unchanged, also as a part of another value."""
+    """Description of an object. `describe` returns a Description unchanged, also inside another value."""
 
 
 def describe(value: Any) -> Any:
-    """Return JSON-like data that is equal for two values that are configured alike, in any process.
+    """Return JSON-like data that are equal for two values with the same configuration, in any process.
 
-    Left out are secrets (SecretStr values and entries with the name of a secret; of names such as `key`, which need not
-    be one, outside installed classes, there is a digest), entries that are None, timeouts, retries, rate limiters,
-    callbacks, names and tags of traces, pydantic fields declared `exclude=True`, private attributes of pydantic models,
-    and clients in fields of installed ones. Values of queries, and names of users and organizations, are given as
-    digests. Functions and classes of installed packages are described by name and distribution, those of the user by
-    code, defaults, closure values, the globals that they use, and the sources of the modules that they import; lists
-    and counters that a function changes itself are records, no settings. A function with a text attribute `version` is
-    described by its name and that version instead. An object with other private attributes, a client, and headers that
-    may choose an answer cannot be described.
+    These are left out: secrets (SecretStr values, and entries with the name of a secret), entries that are None,
+    timeouts, retries, rate limiters, callbacks, names and tags of traces, pydantic fields declared `exclude=True`,
+    private attributes of pydantic models, and clients in fields of installed classes. A name such as `key` need not
+    name a secret; outside installed classes, its value is given as a digest. Values of queries, and names of users and
+    organizations, are also given as digests.
+
+    Functions and classes of installed packages are described by name and distribution. A function or class of the user
+    is described by its code, defaults, closure values, the globals that it uses, and the sources of the modules that it
+    imports. Lists and counters that a function itself changes are not part of its description. A function with a text
+    attribute `version` is described by its name and this version instead. An object with other private attributes, a
+    client, and headers that may affect an answer cannot be described.
 
     Args:
         value: a model, a function, a pydantic or plain object, or data.
@@ -135,7 +137,7 @@ def describe(value: Any) -> Any:
 
 
 def digest_of(description: Any) -> str:
-    """Return 16 hexadecimal digits that identify a description."""
+    """Return a digest of a description: 16 hexadecimal digits."""
     return content_digest(json.dumps(description, sort_keys=True, ensure_ascii=False))
 
 

@@ -1,4 +1,4 @@
-"""Files: SQLite files that are safe with threads and forks, and whether a path leaves its folder."""
+"""Files: SQLite files that are safe with threads and forks, and a check whether a path leads out of a folder."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class SqliteFile:
     Committed data survives a crash of the process, though not always one of the machine.
 
     Args:
-        path: path of the file; the file is created if it does not exist, its folder is not.
-        prepare: called with each new connection; checks the file and creates missing tables.
+        path: path of the file. The file is created if it does not exist; its folder is not created.
+        prepare: function that is called with each new connection, to check the file and create missing tables.
     """
 
     def __init__(self, path: Path, prepare: Callable[[sqlite3.Connection], object]) -> None:
@@ -95,14 +95,16 @@ class SqliteFile:
         self._process_connection = PerProcess(_Connection)
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
+        """Close the file; the next use of this object opens it again."""
         shared = self._process_connection.value
         with shared.lock:
             shared.close()
 
     @contextmanager
     def open(self) -> Iterator[sqlite3.Connection]:
-        """Lend the connection to one thread at a time. Statements are committed one by one, except after BEGIN.
+        """Return a context that gives the connection to one thread at a time.
+
+        Each statement is committed at once, except after BEGIN.
 
         Raises:
             sqlite3.Error: if the file cannot be opened, or a statement fails.

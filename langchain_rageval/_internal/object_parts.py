@@ -1,6 +1,6 @@
-"""Parts of the users' objects: what an object holds, and which of its parts may change what it does.
+"""Parts of users' objects: the parts that an object holds, and which of them may change its behaviour.
 
-`named_parts` is the one walk over foreign objects; searches for secrets and for engines in this process visit it.
+`named_parts` is the only function that searches unknown objects. The searches for secrets and for model engines use it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _POINTER = object.__basicsize__ // 2
 
 
 def named_parts(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield what a value holds: names or keys, and parts.
+    """Yield the parts of a value, each with its name or key.
 
-    These are the entries of a mapping, the items of a collection under None, the function and the arguments of a
-    partial or a method, closure and defaults of a function, and the attributes of any other object or of a subclass.
-    What another thread may change meanwhile is copied first.
+    The parts are the entries of a mapping, the items of a collection (with the name None), the function and the
+    arguments of a partial, the function and the object of a method, the closure and the defaults of a function, and the
+    attributes of any other object. An object of a subclass of these types also gives its attributes. Values that
+    another thread may change are copied first.
     """
     match value:
         case dict():
@@ -53,7 +54,10 @@ def named_parts(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the slots that are set and the attributes of an object; of a pydantic model also private and extra ones."""
+    """Yield the attributes and the filled slots of an object, with names.
+
+    A pydantic model also gives its private and extra attributes.
+    """
     for name in _slot_names(type(value)):
         if not name.startswith("__") and hasattr(value, name):
             yield name, getattr(value, name)
@@ -63,7 +67,7 @@ def attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def serialized_fields(model: BaseModel) -> dict[str, Any]:
-    """Return the fields that are serialized, without secrets of LangChain."""
+    """Return the fields of a model that pydantic serializes, without LangChain's secrets."""
     secrets = getattr(model, "lc_secrets", {}) or {}
     fields = type(model).model_fields
     values = {
@@ -88,12 +92,12 @@ def _declaring(kind: type, name: str) -> type:
 
 
 def configuration(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the entries that may change an answer."""
+    """Yield the entries of an object's state that may change its answers."""
     yield from ((name, part) for name, part in state.items() if not _TRANSPORT_NAME.search(name))
 
 
 def has_hidden_state(kind: type) -> bool:
-    """Return True if instances hold more than their attributes, as those of C types do."""
+    """Return True if instances of a class hold more state than their attributes, as types written in C do."""
     own = (
         len({*_slot_names(kind)} - {"__dict__", "__weakref__"})
         + (kind.__dictoffset__ > 0)
@@ -103,7 +107,7 @@ def has_hidden_state(kind: type) -> bool:
 
 
 def identifying_params(value: Any) -> Mapping[str, Any]:
-    """Return what a model of LangChain says identifies it."""
+    """Return the parameters that a LangChain model itself states as its identity."""
     try:
         params = getattr(value, "_identifying_params", None)
     except Exception:  # of the client's own property; its fields identify it
@@ -117,7 +121,7 @@ def _slot_names(kind: type) -> list[str]:
 
 
 def is_cached_value(kind: Any, name: str) -> bool:
-    """Return True if an attribute is a value that a property has computed from others."""
+    """Return True if an attribute of a class is a cached property, whose value follows from other attributes."""
     return _is_cached_property(_static_attribute(kind, name))
 
 
@@ -127,7 +131,7 @@ def _static_attribute(kind: Hashable, name: str) -> Any:
 
 
 def class_members(kind: type) -> Iterator[tuple[str, Any]]:
-    """Yield the functions and data of a class, without what Python, pydantic and dataclasses add."""
+    """Yield the functions and data of a class, without members that Python, pydantic and dataclasses add."""
     added = {"_abc_impl", "model_config", "model_fields", "model_computed_fields"}
     if dataclasses.is_dataclass(kind):
         added |= {field.name for field in dataclasses.fields(kind)}

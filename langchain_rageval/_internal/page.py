@@ -1,4 +1,4 @@
-"""HTML of pages and notebooks: fragments, packed data, Content-Security-Policy, and the page that reviews rows."""
+"""HTML of pages and notebooks: fragments, packed data, Content-Security-Policy, and the page for reviewing rows."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MAX_ITEMS = 50
 
 
 def text(content: str) -> str:
-    """Return a plain text as HTML: escaped, and cut if it is very long."""
+    """Return plain text as escaped HTML; a very long text is cut."""
     length = f" [{len(content):,} characters]" if len(content) > _MAX_CHARACTERS else ""
     return f"<bdi>{escape(shortened(content, _MAX_CHARACTERS) + length)}</bdi>".replace("\n", "<br>")
 
 
 def shortened(text: str, most: int) -> str:
-    """Return a text with … in place of what is beyond `most` characters."""
+    """Return a text cut to `most` characters; "…" replaces the rest."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
@@ -39,19 +39,19 @@ def bold(content: str) -> str:
 
 
 def paragraph(*parts: str) -> str:
-    """Return a paragraph of HTML parts; empty parts are left out."""
+    """Return HTML parts as one paragraph; empty parts are left out."""
     return f"<p>{' '.join(filter(None, parts))}</p>"
 
 
 def item_list(items: Sequence[str], *, numbered: bool = False) -> str:
-    """Return a list of HTML items, at most the first 50."""
+    """Return HTML items as a list; only the first 50 items are shown."""
     tag = "ol" if numbered else "ul"
     lines = "".join(f"<li>{item}</li>" for item in items[:_MAX_ITEMS])
     return f"<{tag}>{lines}</{tag}>" + _more(len(items))
 
 
 def table(head: Sequence[str], rows: Sequence[Iterable[str]]) -> str:
-    """Return a table of HTML cells under plain text headings, at most the first 50 rows."""
+    """Return a table of HTML cells with plain text headings; only the first 50 rows are shown."""
     heads = "".join(f"<th>{escape(heading)}</th>" for heading in head)
     lines = "".join(
         "<tr>" + "".join(f'<td style="text-align: left">{cell}</td>' for cell in row) + "</tr>"
@@ -84,24 +84,24 @@ def check_page_language(language: str) -> None:
     """Check the language of a page.
 
     Raises:
-        ConfigError: if it is not one of `PageLanguage`.
+        ConfigError: if the language is not one of `PageLanguage`.
     """
     check_choice("language", language, get_args(PageLanguage))
 
 
 def cut(text: str) -> str:
-    """Return a text without the part beyond 200,000 characters, in place of which stands its length."""
+    """Return a text cut to 200,000 characters; the length of the text is written in place of the rest."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… [{len(text):,}]"
 
 
 def pack(value: Any) -> str:
-    """Return JSON data as gzip in base64."""
+    """Return a value as JSON, compressed with gzip and encoded in base64."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)).decode()
 
 
 def content_policy(script: str, style: str) -> str:
-    """Return the Content-Security-Policy that allows one script and one style, identified by hashes, and no more."""
+    """Return a Content-Security-Policy that allows only one script and one style, identified by their hashes."""
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style)]
     return (
         f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
@@ -110,18 +110,19 @@ def content_policy(script: str, style: str) -> str:
 
 
 def read_page_file(name: str) -> str:
-    """Return the text of a file that pages share, such as "page.css"."""
+    """Return the text of a file that all pages share, such as "page.css"."""
     return (files("langchain_rageval._internal") / "page_files" / name).read_text(encoding="utf-8")
 
 
 def write_review_page(path: str | Path, data: Mapping[str, Any], language: str, **title_fields: str) -> None:
-    """Write the page.
+    """Write the HTML page for reviewing rows.
 
     Args:
-        path: path of the file.
-        data: `kind` ("testset" or "labels"), `file` (name of the file that the page saves), `items`, and what the kind
-            needs. Equal data have their decisions in the same place of the browser.
-        language: "en" or "ru", the language in which the page opens.
+        path: path of the page.
+        data: content of the page: `kind` ("testset" or "labels"), `file` (name of the file that the page saves),
+            `items`, and further keys of the kind. The browser stores decisions by the data: pages with equal data share
+            decisions.
+        language: language in which the page opens, "en" or "ru".
         **title_fields: values for the title of the page.
 
     Raises:
@@ -154,15 +155,15 @@ _INVISIBLE = re.compile("[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, without control characters and marks of the writing direction."""
+    """Return a text on one line, without control characters and marks of the writing direction."""
     return printable_lines(" ".join(text.split()))
 
 
 def printable_lines(text: str) -> str:
-    """Return the text with control characters other than line feeds as U+FFFD, without marks of direction."""
+    """Return a text with U+FFFD for control characters except line feeds, and without writing-direction marks."""
     return _CONTROL.sub("\ufffd", _INVISIBLE.sub("", text))
 
 
 def printable_json(document: str) -> str:
-    """Return a JSON document with the same content whose control characters and marks are JSON escapes."""
+    """Return an equivalent JSON document in which control characters and direction marks are JSON escapes."""
     return re.sub(f"{_CONTROL.pattern}|{_INVISIBLE.pattern}", lambda match: json.dumps(match[0])[1:-1], document)

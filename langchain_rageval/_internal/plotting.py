@@ -1,6 +1,6 @@
 """Base of all figures: creation, colours, and texts.
 
-Figures are created without pyplot: they need no display, open no window, and are freed with their last reference.
+Figures are created without pyplot. They need no display, open no window, and are freed with their last reference.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Create an empty figure that notebooks display.
+    """Create an empty figure that notebooks can display.
 
     Args:
-        width: in inches.
-        height: in inches.
+        width: width in inches.
+        height: height in inches.
 
     Raises:
         ConfigError: if matplotlib is not installed.
@@ -51,7 +51,10 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def wrap_text(text: str, width: int, max_lines: int) -> list[str]:
-    """Wrap a text to lines of at most `width` characters; replace control characters and truncate after `max_lines`."""
+    """Return the lines of a text, wrapped at `width` characters and truncated after `max_lines` lines.
+
+    Control characters are replaced.
+    """
     lines = wrap(_INVISIBLE.sub("\ufffd", " ".join(text[: width * (max_lines + 1)].split())), width)
     return lines if len(lines) <= max_lines else [*lines[: max_lines - 1], f"{lines[max_lines - 1][: width - 1]}…"]
 
@@ -67,7 +70,7 @@ def draw_text(axes: Axes, x: float, y: float, text: str, **style: Any) -> Text:
 
 
 def label_bars(axes: Axes, names: list[str]) -> None:
-    """Label the bars at the positions 0, 1, … of the vertical axis, the first bar on top."""
+    """Label the bars at the positions 0, 1, … of the vertical axis; the first bar is on top."""
     axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
 

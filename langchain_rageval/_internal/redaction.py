@@ -1,7 +1,7 @@
-"""Redaction: removal of secrets from texts that leave the process's memory, such as messages, logs and reports.
+"""Redaction: removal of secrets from texts that leave the process, such as messages, logs and reports.
 
-The secrets are collected from the objects that hold them: models, their clients, bound options, headers, addresses and
-closures. A server may repeat any of them in an error message.
+The secrets are collected from the objects that hold them: models, clients, bound options, headers, addresses and
+closures. A server may repeat any of these secrets in an error message.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _KEY = re.compile(
 
 @lru_cache(_MOST_NAMES)
 def is_secret_name(name: str) -> bool:
-    """Return True if a field of this name usually or possibly holds a secret."""
+    """Return True if a field of this name usually or sometimes holds a secret."""
     return is_usual_secret_name(name) or _POSSIBLE_SECRET_NAME.search(name) is not None
 
 
@@ -95,36 +95,36 @@ def is_personal_name(name: str) -> bool:
 
 @lru_cache(_MOST_NAMES)
 def is_carrier_name(name: str) -> bool:
-    """Return True if a field of this name holds headers, cookies or a query, whose values may be secrets."""
+    """Return True if a field of this name holds headers, cookies or a query; their values may be secrets."""
     return _CARRIER_NAME.search(name) is not None
 
 
 def has_key_form(text: str) -> bool:
-    """Return True if a text begins as the keys of a well-known provider do."""
+    """Return True if a text begins like an API key of a well-known provider."""
     return _KEY_PREFIX.fullmatch(text) is not None
 
 
 def has_random_part(text: str) -> bool:
-    """Return True if a part of a text looks random, as keys do: letters and digits, at least 12, or a UUID."""
+    """Return True if a part of a text looks random, as in API keys: at least 12 letters and digits, or a UUID."""
     return _RANDOM.search(text) is not None
 
 
 def mask_random_segments(text: str, mask: Callable[[str], str]) -> str:
-    """Return the text in which `mask` replaces the segments of addresses that have a random part."""
+    """Return a text in which `mask` replaces each segment of an address that looks random."""
     if "://" not in text:
         return text
     return _PATH_SEGMENT.sub(lambda part: mask(part[0]) if has_random_part(part[0]) else part[0], text)
 
 
 def without_keys(text: str) -> str:
-    """Return the text without user names, passwords and keys in addresses, and without keys of well-known forms."""
+    """Return a text without well-known forms of API keys, and without user names, passwords and keys in addresses."""
     return mask_keys(text, lambda _: "***")
 
 
 def mask_data(value: Any, name: str = "") -> Any:
-    """Return nested data without keys: texts under the name of a secret, and those of well-known forms.
+    """Return nested data in which secrets are masked: texts under the name of a secret, and well-known forms of keys.
 
-    Names, such as those of a state, and addresses of hosts stay.
+    Other names and the hosts of addresses are kept.
     """
     if isinstance(value, Mapping):
         return {key: mask_data(part, str(key)) for key, part in value.items()}
@@ -139,7 +139,10 @@ def mask_data(value: Any, name: str = "") -> Any:
 
 
 def mask_keys(text: str, mask: Callable[[re.Match[str]], str]) -> str:
-    """Return the text without keys as `without_keys` does; `mask` gives what replaces a segment that looks random."""
+    """Return a text without API keys, like `without_keys`.
+
+    `mask` returns the replacement for a segment that looks random.
+    """
     text = _KEY.sub("***", _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", text)))
     return _PATH_KEY.sub(mask, text) if "://" in text else text
 
@@ -183,16 +186,17 @@ _MOST_OF_ONE = 1_000
 
 
 def redact_secrets(text: str, *owners: Any) -> str:
-    """Return a text in which the secrets of some objects, and those in addresses, are replaced by `***`.
+    """Return a text in which secrets of the given objects, and secrets in addresses, are replaced by `***`.
 
-    Secrets are SecretStr values; values under the name of a secret, at any depth; values of headers, cookies and
-    queries; names of users and organizations in options; passwords and keys in addresses; and, in `extra_body`,
-    `model_kwargs`, bound options and closures, texts that look like keys. Ordinary text is kept: a value shorter than 6
-    characters is no secret, nor are short words, numbers, media types, and headers such as Accept and User-Agent.
+    These are secrets: SecretStr values; values under the name of a secret, at any depth; values of headers, cookies and
+    queries; names of users and organizations in options; passwords and keys in addresses; and texts that look like keys
+    in `extra_body`, `model_kwargs`, bound options and closures. Ordinary text is kept: a value shorter than 6
+    characters is no secret, and neither are short words, numbers, media types, and headers such as Accept and
+    User-Agent.
 
     Args:
-        text: for example an error message that quotes them.
-        owners: models, metrics or other objects that hold secrets; they are searched with everything they refer to.
+        text: text that may quote secrets, such as an error message.
+        owners: models, metrics or other objects that hold secrets. All objects that they refer to are searched, too.
     """
     return _replace_secrets(text, _secrets_of(owners))
 
@@ -213,10 +217,10 @@ def _replace_secrets(text: str, secrets: Set[str]) -> str:
 
 
 def redact_exception(error: BaseException, *owners: Any) -> None:
-    """Remove the secrets of some objects from an exception and from its causes, in place.
+    """Remove the secrets of the given objects from an exception and from its causes, in place.
 
-    Changed are its message, its attributes and texts in them, such as the body of a response. A cause whose message
-    cannot be changed is dropped.
+    The message, the attributes and the texts in the attributes are changed, such as the body of a response. A cause
+    whose message cannot be changed is dropped.
     """
     secrets, seen = _secrets_of(owners), set[int]()
     parts = [error]
@@ -267,23 +271,23 @@ def _clean(value: Any, secrets: Set[str]) -> Any:
 
 
 def redact_message(error: BaseException, *owners: Any) -> str:
-    """Return the message of an error without the secrets of its owners, cut to 2,000 characters.
+    """Return the message of an error without the secrets of `owners`, cut to 2,000 characters.
 
-    It is the class name of the error if the message is empty or cannot be read.
+    If the message is empty or cannot be read, the class name of the error is returned.
     """
     return cut_middle(redact_secrets(message_of(error), *owners), LONGEST_MESSAGE)
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Return a text with " … " in place of its middle part if it has more than `most` characters.
+    """Return a text with " … " in place of its middle part if the text has more than `most` characters.
 
-    Secrets are removed before: half a secret would not be recognised.
+    Remove secrets before calling this function, because half a secret would not be recognised.
     """
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-(most // 2) :]}"
 
 
 def find_secrets(owner: Any) -> set[str]:
-    """Return the secrets that an object and everything it refers to hold, at least 6 characters each."""
+    """Return the secrets in an object and in everything that it refers to; each has at least 6 characters."""
     secrets, model_names = set[str](), set[str]()
     parts: deque[tuple[Any, _Kind]] = deque([(owner, "plain")])
     seen: set[tuple[int, _Kind]] = set()
@@ -328,7 +332,7 @@ def _is_ordinary_key(owner: Any, name: str, part: Any) -> bool:
 
 
 def is_private_name(name: str) -> bool:
-    """Return True if an option of this name holds a secret, headers, a query, or the name of a user or organization."""
+    """Return True if an option of this name holds a secret, headers, a query, or a user's or organization's name."""
     return is_secret_name(name) or is_carrier_name(name) or is_personal_name(name)
 
 
