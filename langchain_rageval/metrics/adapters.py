@@ -53,8 +53,8 @@ class Adapters(ScorerGroup, RunEvaluator):
         A node returns a mapping, because LangGraph would read the fields of a bare Score as state updates.
 
         Args:
-            key: key of the score in the graph's state; by default the metric's name. The scores of a suite are stored
-                under this key as one mapping.
+            key: key of the score in the graph's state; by default the score's name. The scores of a suite are stored
+                under `key` as one mapping.
         """
 
         def update(scores: dict[str, Score]) -> dict[str, Any]:
@@ -155,7 +155,7 @@ OnMissing = Literal["raise", "pass"]
 
 
 def reaches(value: float, threshold: float, direction: Direction) -> bool:
-    """Return True if a value is at least the threshold, or at most the threshold when lower is better."""
+    """Return True if a value is at least the threshold; if lower is better, at most the threshold."""
     return value >= threshold if direction == "higher" else value <= threshold
 
 

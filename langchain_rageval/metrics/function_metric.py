@@ -175,7 +175,7 @@ class CallFunction(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """The kind of this stage. The function itself is identified by the metric's reducer."""
+        """The kind of this stage only; the metric's reducer identifies the function."""
         return {"step": "function of the sample"}
 
 

@@ -1,4 +1,4 @@
-"""Graders: they set the relevance grades for ranking metrics, from labels, ids, models or spans of text."""
+"""Graders of retrieved chunks: the grades for ranking metrics come from labels, ids, models or spans of text."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class LabelGrader(Grader):
         return list(self.labels(sample).values())
 
     def labels(self, sample: Sample) -> Mapping[str, float]:
-        """Return the grades of a sample by context id."""
+        """Return a mapping of context ids to grades."""
         return sample.relevance or {}
 
     @property
@@ -152,7 +152,7 @@ class IdGrader(LabelGrader):
     grade_range: tuple[float, float] = (0.0, 1.0)
 
     def labels(self, sample: Sample) -> Mapping[str, float]:
-        """Return a grade of 1 for each reference id."""
+        """Return a mapping of each reference id to grade 1."""
         return dict.fromkeys(sample.reference_context_ids or [], 1.0)
 
 
@@ -184,7 +184,7 @@ class SimilarityGrader(Grader):
         return self.stage.description
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Measure the similarity of the question and each chunk."""
+        """Return the similarity of the question and each chunk as grades."""
         state = yield from self.stage.work({"sample": sample})
         return _worded_findings(sample, state["similarities"], self.meaning)
 
@@ -428,7 +428,7 @@ class LlmGrader(Grader):
         return grades
 
     def could_have_made(self, finding: Finding) -> bool:
-        """Return True if the verdict of a finding is a whole number on the scale."""
+        """Return True if a finding's verdict is a whole number on the scale."""
         return finding.verdict.lstrip("-").isdecimal() and self.lowest <= int(finding.verdict) <= self.highest
 
 

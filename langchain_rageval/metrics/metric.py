@@ -181,7 +181,7 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def provenance(self) -> Instrument:
-        """Configuration behind `instrument` as data, and the cause of an "unknown" part."""
+        """Configuration that `instrument` hashes, as data; and why a part is "unknown"."""
         return self._provenance
 
     def update_provenance(self) -> None:

@@ -134,7 +134,7 @@ def ranking_metric(
 
 
 def retrieved_view(sample: Sample) -> Sample:
-    """Return a copy of a sample with `retrieved` in place of `contexts`; the sample itself if `retrieved` is unset."""
+    """Return a copy of a sample with `retrieved` in place of `contexts`; the sample itself if it has no `retrieved`."""
     if sample.retrieved is None and sample.retrieved_ids is None:
         return sample
     metadata = {name: value for name, value in sample.metadata.items() if name not in CONTEXT_NOTES}
@@ -363,7 +363,7 @@ def mrr_at(
 
 
 def mrr_of(ranked: RankedList) -> float:
-    """Return the reciprocal rank of the first relevant chunk, 0 if there is none among the first k."""
+    """Return the reciprocal rank of the first relevant chunk; 0 if none of the first k is relevant."""
     return mrr(ranked.grades, ranked.k, ranked.threshold)
 
 

@@ -173,8 +173,8 @@ def score_sample(
         sample: has all fields that the metric reads.
         run: shared by the metrics of this sample.
         config: callbacks, tags and other settings of LangChain.
-        untraced: True if the caller knows that no callback handler is attached and `config` is complete; this is then
-            not checked again.
+        untraced: True if the caller knows that no callback handler is attached and `config` is complete. The metric
+            then omits this check.
     """
     own = run.metered()
     try:
