@@ -64,8 +64,8 @@ ANSWERABLE, UNANSWERABLE = "answer", "do not answer"
 class DetectAnswerable(ItemStep):
     """Step that adds the list `answerable`: a Finding on the contexts, then the agreement rate of the votes.
 
-    Contexts are sent in windows of the judge's `max_context_tokens`. If one window answers the question, the verdict is
-    "answer". An answer that must be combined from two windows is not recognized.
+    Contexts are sent in windows (parts) of at most the judge's `max_context_tokens`. If one window answers the
+    question, the verdict is "answer". An answer that must be combined from two windows is not recognized.
     """
 
     list_field = ""
@@ -100,7 +100,7 @@ def detect_answerable(judge: JudgeLike) -> JudgeStep:
 class CritiqueAspect(ItemStep):
     """Step that adds the list `aspect_verdict`: a Finding, "yes" or "no", then the agreement rate of the votes.
 
-    Contexts are background, sent in windows of the judge's `max_context_tokens`. One window with "yes" is enough; a
+    Contexts are background, sent in windows (parts) of at most `max_context_tokens`. One window with "yes" is enough; a
     finding says how many windows were read.
     """
 
@@ -111,7 +111,10 @@ class CritiqueAspect(ItemStep):
     definition: str | None
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge whether the aspect applies: one request per window and vote (one repetition by one judge)."""
+        """Ask the judge whether the aspect applies.
+
+        Makes one request per window (part of the contexts) and vote (one repetition by one judge).
+        """
         sample: Sample = state["sample"]
         item, contexts = Item("aspect", 1, self.aspect, ("yes", "no")), NumberedContexts.of(sample.contexts or [])
         findings = yield from self.rule_on(sample, {1: item}, contexts)

@@ -1,4 +1,4 @@
-"""Steps about entities: extract those of the references, and find those that the contexts name."""
+"""Steps about entities: extract entities of the references, and find those in the contexts."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ FOUND, NOT_FOUND = "found", "not found"
 class FindEntities(ItemStep):
     """Step that adds the list `entity_verdicts`: a Finding per entity in order, then the agreement rates of the votes.
 
-    An entity that any window names is found. If the judge lists entities without an existing sentence number, it is
-    asked once more, about these entities alone; the second reply is accepted unchanged.
+    An entity is found if any window (part of the contexts) names it. If the judge lists entities without an existing
+    sentence number, it is asked once more, about these entities alone; the second reply is accepted unchanged.
     """
 
     number_field = "entity"

@@ -59,7 +59,7 @@ class _Extraction:
 
 
 class ExtractStatements(JudgeStep):
-    """Step that adds `answer_statements`, or `reference_statements` and `statements_by_reference`, or all three."""
+    """Step that adds `answer_statements` (answer), or `reference_statements` and `statements_by_reference` (references)."""
 
     of: Side | Literal["both"]
     for_contexts: bool = False
@@ -202,7 +202,7 @@ def text_parts(text: str, most_characters: int) -> list[str]:
 
 
 def halves(text: str) -> list[str]:
-    """Return the two halves of a text, split at the end of a sentence; an empty list if it is one sentence."""
+    """Return a text split at the sentence end nearest to its middle; an empty list if it is one sentence."""
     ends = [end for end in _sentence_ends(text) if text[end:].strip()]
     if not ends:
         return []

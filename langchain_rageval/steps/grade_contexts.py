@@ -55,8 +55,8 @@ class _ChunkStep(ItemStep):
 class GradeContexts(_ChunkStep):
     """Step that adds the list `context_verdicts`: a Finding per chunk in order, then the agreement rates of the votes.
 
-    A blank chunk is not useful, whatever the judge replies. A chunk that is split between windows is useful if any of
-    its parts is useful.
+    A blank chunk is not useful, whatever the judge replies. A long chunk may be split between requests; it is useful if
+    any of its parts is useful.
     """
 
     label_field = "useful"
@@ -95,7 +95,7 @@ class GradeRelevance(_ChunkStep, GradeStep):
 
     The judge sees the chunks in the order of a hash of their content, because judges favour early chunks. Equal chunks
     are sent once. Blank chunks are not sent and get the lowest grade. If there are several votes, the lower median
-    decides. A chunk that is split between windows gets the best grade of its parts.
+    decides. A chunk that is split between requests gets the best grade of its parts.
     """
 
     pointwise: bool

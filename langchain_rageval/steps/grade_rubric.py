@@ -36,8 +36,8 @@ class GradeRubric(GradeStep):
     """Step that adds the list `rubric_grades`: a Finding per criterion in order, then the agreement rates of the votes.
 
     If there are several votes, the lower median decides. A blank answer gets the lowest grades. Contexts are
-    background, sent in windows of the judge's `max_context_tokens`. The highest grade over the windows counts, and a
-    finding tells the number of windows.
+    background, sent in windows (parts) of at most the judge's `max_context_tokens`. The highest grade over the windows
+    counts, and a finding tells the number of windows.
     """
 
     criteria: Mapping[str, _Criteria]
@@ -45,7 +45,7 @@ class GradeRubric(GradeStep):
     replaceable: bool = False
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for the grades of the answer: one request per window and vote (one repetition by one judge).
+        """Ask the judge for the grades: one request per window of contexts and vote (one repetition by one judge).
 
         Makes no request for a blank answer.
         """

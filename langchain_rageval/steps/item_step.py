@@ -92,7 +92,7 @@ def slices(items: Mapping[_Key, _Item], size: int) -> list[dict[_Key, _Item]]:
 
 
 def background_windows(contexts: NumberedContexts, judge: Judge) -> Sequence[NumberedContexts | None]:
-    """Return the windows of contexts that a judge reads as background; `[None]` if there are no sentences."""
+    """Return the parts of the contexts that fit one request to a judge; `[None]` if there are no sentences."""
     return [window for window in contexts.windows(judge.max_context_tokens) if window.sentences] or [None]
 
 
@@ -123,11 +123,11 @@ def with_windows(state: State, contexts: NumberedContexts, judge: Judge, *, only
 class ItemStep(JudgeStep):
     """Step in which a judge labels items. It adds a Finding per item in order, then the agreement rates of the votes.
 
-    Items are sent in slices of the judge's `max_statements`, contexts in windows of its `max_context_tokens`. Over
-    slices and windows, the strongest label counts. Over votes, the label with a strict majority counts; without a
-    majority, the last label. A single verdict on the sample (no `list_field`) without a majority is `NO_MAJORITY`. The
-    judge is asked again about items without exactly one valid label. A subclass defines the attributes below and the
-    question.
+    Items are sent in slices of at most the judge's `max_statements`, contexts in windows of at most its
+    `max_context_tokens`. Over slices and windows, the strongest label counts. Over votes, the label with a strict
+    majority counts; without a majority, the last label. A single verdict on the sample (no `list_field`) without a
+    majority is `NO_MAJORITY`. The judge is asked again about items without exactly one valid label. A subclass defines
+    the attributes below and the question.
 
     Attributes:
         items_name: plural name of the items, in the request and in errors.
@@ -355,7 +355,7 @@ class GradeStep(ItemStep):
 
 
 def combine(rulings: Sequence[Ruling]) -> Ruling:
-    """Return one ruling for several with the same label: their distinct reasons and citations are joined."""
+    """Return one ruling for several rulings with the same label; their distinct reasons and citations are joined."""
     if len(rulings) == 1:
         return rulings[0]
     reasons = dict.fromkeys(ruling.reason for ruling in rulings if ruling.reason)

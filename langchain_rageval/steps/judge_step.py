@@ -111,16 +111,16 @@ class JudgeStep(Stage[State]):
         objection: Callable[[Any], str | None] = lambda _answer: None,
         limits: AnswerLimits | None = None,
     ) -> JudgeQuestion[Any]:
-        """Return a question to the judge about some inputs, to be passed to `ask`.
+        """Return a question to the judge about some inputs. Pass it to `ask`.
 
         Args:
-            inputs: content of the JSON object.
+            inputs: content of the JSON object that is sent.
             contexts: numbered contexts; None to send none.
             language_from: text that determines the language of the prompt.
             judge: judge whose prompts are used; by default the first judge of a jury, which answers all questions
                 without votes.
-            objection: function that returns the problem with a valid answer, so that the judge is asked again; None to
-                accept.
+            objection: function from a parsed answer to its problem, or to None. If there is a problem, the judge is
+                asked again.
             limits: limits of the answer's content; sent to servers that build a grammar for each request.
         """
         judge = judge or self.judge.members[0]

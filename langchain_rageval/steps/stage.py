@@ -1,4 +1,4 @@
-"""Stage: base class of Runnables from state to state whose work is a generator without I/O."""
+"""Stage: base class of steps: Runnables from state to state. The work of a stage is a generator without I/O."""
 
 from __future__ import annotations
 

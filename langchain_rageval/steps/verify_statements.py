@@ -29,9 +29,9 @@ _LABELS = ("supported", "contradicted", "absent")
 class VerifyStatements(ItemStep):
     """Step that adds the list `<of>_verdicts`: a Finding per statement in order, then the agreement rates of the votes.
 
-    If windows give different verdicts, supported outweighs contradicted, and contradicted outweighs absent; the
-    evidence is combined. A statement that only two windows together support counts as absent. Over votes the majority
-    decides; without a majority the verdict is "absent".
+    If windows (parts of the contexts) give different verdicts, supported outweighs contradicted, and contradicted
+    outweighs absent; the evidence is combined. A statement that only two windows together support counts as absent.
+    Over votes the majority decides; without a majority the verdict is "absent".
 
     If a verdict "supported" or "contradicted" cites no existing sentence number, the judge is asked again, once.
     """
