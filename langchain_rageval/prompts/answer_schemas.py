@@ -1,4 +1,4 @@
-"""Schemas of the judge's answers, and the limits of what an answer to one request can contain.
+"""Schemas of the judge's answers, and limits of the content of an answer to one request.
 
 The name of a class is the title of its JSON schema.
 """

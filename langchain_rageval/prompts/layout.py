@@ -45,12 +45,12 @@ _ESCAPED = re.compile(rf"(?<!\\)\\{{1,2}}u00(?:(3[cC])(?={_AFTER_ANGLE})|5[bB](?
 
 
 def escape_control_tokens(text: str) -> str:
-    """Return a text, or a JSON document, with the first character of each control token replaced by a JSON escape."""
+    """Return a text or JSON document in which control tokens, such as `<|im_start|>`, begin with a JSON escape."""
     return _TOKEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def restore_control_tokens(text: str) -> str:
-    """Return a text, or a JSON document, with the control tokens restored that `escape_control_tokens` changed."""
+    """Return a text or JSON document with the control tokens restored that `escape_control_tokens` changed."""
     return _ESCAPED.sub(lambda match: "<" if match[1] else "[", text) if "\\u00" in text else text
 
 
@@ -233,7 +233,7 @@ class RequestContent:
         step: name of the step.
         prompts: prompt set of the language.
         prompt: prompt of the step.
-        inputs: content of the JSON object.
+        inputs: content of the JSON object that is sent.
         contexts: numbered contexts; None for a step that reads no contexts.
         schema: JSON schema of the answer.
         repeated: True if the items were sent before and the reply was not usable.
