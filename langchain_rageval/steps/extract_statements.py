@@ -59,7 +59,7 @@ class _Extraction:
 
 
 class ExtractStatements(JudgeStep):
-    """Step that adds `answer_statements` (answer), or `reference_statements` and `statements_by_reference` (references)."""
+    """Step that adds `answer_statements`, `reference_statements` and `statements_by_reference`, as selected by `of`."""
 
     of: Side | Literal["both"]
     for_contexts: bool = False
