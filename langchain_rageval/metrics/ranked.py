@@ -134,7 +134,7 @@ def ranking_metric(
 
 
 def retrieved_view(sample: Sample) -> Sample:
-    """Return a copy of a sample with `retrieved` in place of `contexts`; the sample itself if it has no `retrieved`."""
+    """Return a sample with the retrievers' chunks and ids in place of its contexts; unchanged if none are recorded."""
     if sample.retrieved is None and sample.retrieved_ids is None:
         return sample
     metadata = {name: value for name, value in sample.metadata.items() if name not in CONTEXT_NOTES}

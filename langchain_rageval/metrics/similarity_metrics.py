@@ -100,7 +100,7 @@ def answer_relevance(
     """Score how well the answer fits the question, whether the answer is true or not.
 
     Args:
-        judge: called once per sample, to write questions; not called if the answer is blank.
+        judge: called once per sample, to write up to `questions` questions; not called if the answer is blank.
         embeddings: embeddings or a cross-encoder that compares questions; each text of a run is embedded once, in
             batches.
         questions: number of questions to request, at least 1; a reply with fewer questions, but at least one, is
