@@ -1,1 +1,1 @@
-"""Reports: rows of a run, summary, comparison, diagnosis, thresholds, labels, and output as HTML, plot and MLflow."""
+"""Reports of runs: summary, comparison, diagnosis, gates, human labels, and output as HTML, plot and MLflow."""

@@ -1,4 +1,4 @@
-"""Audit of a report: the mean that the strong judge would have given all samples, and where the two judges part."""
+"""Audit of a report by a strong judge: the estimated mean over all samples, and where the two judges differ."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class PartedScore:
     Attributes:
         index: index of the sample in the input, from 0.
         id: id of the sample.
-        question: its question.
-        value: value of the metric's own judge.
-        strong: value of the strong judge.
-        reason: reason of the strong judge's value.
+        question: question of the sample.
+        value: value that the metric's own judge gave.
+        strong: value that the strong judge gave.
+        reason: the strong judge's reason for the value.
     """
 
     index: int
@@ -45,33 +45,34 @@ class PartedScore:
 
     @property
     def difference(self) -> float:
-        """Value of the strong judge minus that of the metric's own judge."""
+        """Value of the strong judge minus the value of the metric's own judge."""
         return self.strong - self.value
 
 
 @dataclass(frozen=True)
 class MetricAudit(Renamed):
-    """Estimate of the mean that the strong judge of an audit gives a metric.
+    """Estimated mean of a metric by the strong judge of an audit.
 
     Attributes:
         metric: name of the metric.
         direction: "higher" or "lower", whichever is better.
         mean: estimated mean of the strong judge over all samples; None if it scored none of them.
-        low: lower end of its 95% interval; None without a mean, or if the metric has no finite range.
-        high: upper end of the interval. The interval covers every value that the strong judge could have given the
-            samples on which it failed.
+        low: lower end of the 95% interval of `mean`; None without a mean, or if the metric has no finite range.
+        high: upper end of the interval. If the strong judge failed on a sample, the interval allows for every possible
+            value of this sample.
         own_mean: mean of the metric's own judge over all samples.
         agreement: share of the audited samples on which the two judges differ by at most 0.1.
-        audited: number of samples with a value of the strong judge; where the metric's own judge gave none, its mean
-            takes the place of its value.
+        audited: number of samples with a value of the strong judge. If the metric's own judge gave such a sample no
+            value, the mean of that judge is used.
         samples: number of samples of the run that have the metric, with or without a value.
         failed: number of audited samples on which the strong judge failed.
-        usage: what the strong judge cost.
-        saved: calls and tokens that it would have cost for the other samples.
+        usage: calls, tokens and seconds of the strong judge.
+        saved: calls and tokens that the strong judge would have cost for the other samples.
         parted: the samples on which the judges differ most, the largest difference first, at most ten.
-        decides: False if the strong judge was asked about fewer than 20 samples, and not about all: a gate cannot pass.
-        units: number of independent units among the audited samples, see `Units`; None if each sample is one.
-        unit: what the units are, as in `MetricSummary`.
+        decides: False if the strong judge scored fewer than 20 samples, and not all of them. A gate then cannot pass.
+        units: number of independent units (such as conversations) among the audited samples, see `Units`; None if each
+            sample is a unit.
+        unit: name of the kind of unit, as in `MetricSummary`.
     """
 
     old_names: ClassVar = {"spared": "saved"}
@@ -136,11 +137,11 @@ class AuditSummary(Analysis[MetricAudit]):
 
     @property
     def title(self) -> str:
-        """Heading: the strong judge."""
+        """Heading of the table, with the name of the strong judge."""
         return f"Audit by {self.judge or 'a strong judge'}, 95% intervals" if self else "No audit"
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row for each audited metric."""
+        """Return a row of texts for each audited metric."""
         return [
             (
                 one.metric,
@@ -157,10 +158,10 @@ class AuditSummary(Analysis[MetricAudit]):
 
 
 def summarise_audit(rows: Iterable[Row], judge: str = "") -> AuditSummary:
-    """Return the audit of the metrics that a strong judge scored in some rows.
+    """Return the audit of each metric that a strong judge also scored.
 
     Args:
-        rows: rows of a report; the audited ones are a random part of them.
+        rows: rows of a report. The audited rows must be a random part of them.
         judge: name of the strong judge.
     """
     units = Units()

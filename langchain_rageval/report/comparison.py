@@ -1,4 +1,4 @@
-"""Comparison of two reports over the same samples, metric by metric, and the difference that it can detect."""
+"""Comparison of two reports over the same samples, metric by metric, and the smallest detectable difference."""
 
 from __future__ import annotations
 
@@ -41,18 +41,21 @@ MOST_MISSING = 0.05
 
 
 class Comparison(Analysis[MetricComparison]):
-    """Mapping of metric names to comparisons, in the order of the candidate.
+    """Comparison of a candidate with a baseline: mapping of metric names to `MetricComparison`, in order.
 
     Attributes:
         notes: what a reader of the verdicts should know, such as that some samples are in one report only.
         margin: largest loss that still counts as "no worse".
         require: what `check` and `gates` require by default.
         missing_metrics: metrics that only the baseline has.
-        left_out: metrics of which the run has left scores out, because they did not fit its budget.
-        nothing_compared: True if no metric has a pair of values, and not because the candidate lost its scores.
-        judge_shift: metric to the shift of its judge, for metrics with rows that did not change and were asked anew.
-        moved: verdicts of the metrics that are undecided, with the difference moved by either end of that shift.
-        labelled: metric that people labelled; "" without labels.
+        left_out: metrics for which the run left out scores, because the scores did not fit the budget.
+        nothing_compared: True if no metric has a pair of values; False if the reason is that the candidate lost its
+            scores.
+        judge_shift: mapping of a metric to the shift of its judge, measured on unchanged rows that the judge scored
+            again.
+        moved: mapping of an undecided metric to its possible verdicts, if the difference is corrected by either end of
+            the interval of `judge_shift`.
+        labelled: name of the metric that people labelled; "" without labels.
     """
 
     def __init__(
@@ -82,25 +85,26 @@ class Comparison(Analysis[MetricComparison]):
 
     @property
     def corrected(self) -> Corrected | None:
-        """Difference that people's labels show; None if there are none, or too few."""
+        """Difference estimated from people's labels; None if there are no labels, or too few."""
         return self[self.labelled].corrected if self.labelled else None
 
     @property
     def confirmed(self) -> bool | None:
-        """True if the labels show what the verdict says, False if they show the contrary, None if neither."""
+        """True if people's labels confirm the verdict, False if they show the contrary, None if neither."""
         return self[self.labelled].confirmed if self.labelled else None
 
     def gates(self, require: Require | None = None, *, allow: Collection[str] = ()) -> list[Gate]:
-        """Return a gate for each metric, and for each that only the baseline has.
+        """Return a gate (passed, failed or undecided) for each metric of either report.
 
-        A metric fails if its verdict is "worse" or "lost coverage", and is undecided with "too few pairs". An
-        "inconclusive" one passes, unless `require` is "no worse"; its reason then says which loss is still possible.
-        A metric whose answer would change with the shift of its judge is undecided.
+        A metric fails if its verdict is "worse" or "lost coverage". It is undecided if the verdict is "too few pairs".
+        A metric with the verdict "inconclusive" passes, unless `require` is "no worse"; the reason then states the
+        largest loss that is still possible. A metric is also undecided if a correction for the shift of the judge would
+        change the result.
 
         Args:
             require: "no regression found"; "no worse", which needs a margin above 0; or "confirmed": people's labels
-                confirm that the labelled metric is better or no worse. By default what `compare` was given.
-            allow: codes of reasons that are meant to be so, such as "missing-samples".
+                confirm that the labelled metric is better or no worse. By default the `require` of `compare`.
+            allow: codes of reasons to ignore, because they are intended, such as "missing-samples".
 
         Raises:
             ConfigError: if `require` is unknown, or is "no worse" without a margin.
@@ -127,7 +131,8 @@ class Comparison(Analysis[MetricComparison]):
         """Raise an error unless all `gates` passed.
 
         Raises:
-            BelowThreshold: if one failed or is undecided; the message names every reason, `gates` has all gates.
+            BelowThreshold: if a gate failed or is undecided. The message names every reason; the attribute `gates` has
+                all gates.
             ConfigError: if nothing was compared, or an argument is invalid.
         """
         if self.nothing_compared:
@@ -142,12 +147,12 @@ class Comparison(Analysis[MetricComparison]):
         return (*_HEADINGS, "samples")
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row for each metric."""
+        """Return a row of texts for each metric."""
         return list(map(comparison_cells, self.values()))
 
     @property
     def title(self) -> str:
-        """Heading of the comparison: what is subtracted, the kind of interval, and the margin of "no worse"."""
+        """Heading of the table: the difference that is shown, the kind of interval, and the margin of "no worse"."""
         within = f", margin {self.margin:g}" if self.margin else ""
         return f"Candidate minus baseline, 95% intervals, p Holm-adjusted{within}"
 
@@ -183,8 +188,8 @@ def compare_rows(
 ) -> Comparison:
     """Return the comparison of two runs; see `Report.compare`.
 
-    `is_drawn` says that the candidate asked about a random part of the samples, so that none of the others is missing,
-    `labelled` which metric people labelled.
+    `is_drawn` is True if the candidate scored a random part of the samples; the other samples then do not count as
+    missing. `labelled` is the name of the metric that people labelled.
     """
     check_require(require, margin)
     shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
@@ -262,10 +267,11 @@ def _confirmed(metric: MetricComparison, found: Corrected, margin: float) -> boo
 
 
 def check_require(require: Any, margin: float) -> Require:
-    """Return a requirement.
+    """Return a requirement after checking that it is valid, such as "no worse".
 
     Raises:
-        ConfigError: if it is unknown, it is "no worse" without a margin, or the margin is not a number of at least 0.
+        ConfigError: if the requirement is unknown, or is "no worse" without a margin, or if the margin is not a number
+            of at least 0.
     """
     check_margin(margin)
     if require not in get_args(Require):
@@ -278,7 +284,7 @@ def check_require(require: Any, margin: float) -> Require:
 
 
 def requirement_of(require: Require, margin: float) -> str:
-    """Return what a gate on a comparison requires, as text."""
+    """Return the requirement of a comparison's gate as text, such as "no worse" with the margin."""
     within = f" by more than {margin:g}" if margin else ""
     if require == "confirmed":
         return f"confirmed by people's labels{within}"

@@ -1,12 +1,14 @@
-"""Diagnosis: the cause of what is wrong with each answer, and which part of the system to check.
+"""Diagnosis: the cause of each wrong answer, and which part of the system to check.
 
-It uses the findings of the scored metrics: verdicts on the answer's statements against the contexts (faithfulness), on
-the references' statements against the contexts (context_recall), and which statements answer and reference share
-(answer_correctness). All three together, or claim_metrics, distinguish every cause; fewer metrics distinguish fewer. A
-fact counts once, for the earliest cause: a statement that the references share is not an addition of the answer, and a
-made-up statement is blamed on the retriever if it found nothing that was needed. A fact that no context holds was lost
-between retriever and model if a chunk that the retriever returned and the model did not read holds it: a chunk that the
-reference names by id or text, or else one with all words of the fact.
+The diagnosis uses the statements and verdicts that the metrics stored: verdicts on the answer's statements against the
+contexts (faithfulness), verdicts on the references' statements against the contexts (context_recall), and the
+statements that answer and reference share (answer_correctness). All three together, or claim_metrics, distinguish every
+cause; fewer metrics distinguish fewer causes.
+
+A fact counts once, for the earliest cause. A statement that the references share is not an addition of the answer. A
+made-up statement is blamed on the retriever if the retriever found nothing that was needed. A fact counts as lost
+between retriever and model if no context holds it, but a retrieved chunk that the model did not read does. Such a chunk
+is named by the reference, by id or text, or else contains all words of the fact.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ REMEDIES: Mapping[Cause, str] = {
 
 @dataclass(frozen=True)
 class DiagnosedRow:
-    """A sample with the cause assigned to it.
+    """A sample with the cause of what is wrong with its answer.
 
     Attributes:
         index: place of the sample in the input.
@@ -71,11 +73,12 @@ class DiagnosedRow:
 
 
 class Diagnosis(Shown, Sequence[DiagnosedRow]):
-    """Rows of a report with their causes, in the order of the report.
+    """Sequence of the samples of a report with the cause of each wrong answer, in the order of the report.
 
     Attributes:
-        counts: mapping of causes to numbers of rows, most frequent first, then "nothing wrong" and "cannot tell".
-        remedies: mapping of the causes that occur to what to check.
+        counts: mapping of each cause to its number of rows, most frequent first, then "nothing wrong" and "cannot
+            tell".
+        remedies: mapping of each cause that occurs to the part of the system to check.
     """
 
     headings = ("samples", "cause", "remedy")
@@ -100,15 +103,15 @@ class Diagnosis(Shown, Sequence[DiagnosedRow]):
         return len(self._rows)
 
     def of(self, cause: Cause) -> list[DiagnosedRow]:
-        """Return the diagnosed rows with a cause."""
+        """Return the rows that have the given cause."""
         return [row for row in self._rows if row.cause == cause]
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row for each cause: its number of rows, its name and the remedy."""
+        """Return a table row for each cause: number of samples, name of the cause, and remedy."""
         return [(str(count), cause, self.remedies.get(cause, "")) for cause, count in self.counts.items()]
 
     def lines(self) -> list[str]:
-        """Return a line for each cause with its number of rows and the remedy."""
+        """Return a line of text for each cause: number of samples, name of the cause, and remedy."""
         return [f"{count} {cause}" + (remedy and f": {remedy}") for count, cause, remedy in self.cells()]
 
     @property
@@ -118,7 +121,7 @@ class Diagnosis(Shown, Sequence[DiagnosedRow]):
 
 
 def diagnose_rows(rows: Iterable[Row]) -> Diagnosis:
-    """Return each row with its cause; see `Report.diagnose`."""
+    """Return the diagnosis of the rows; see `Report.diagnose`."""
     return Diagnosis(_diagnose(row) for row in rows)
 
 
@@ -128,11 +131,11 @@ _RANK: Mapping[str, int] = {cause: rank for rank, cause in enumerate(get_args(Ca
 
 @dataclass(frozen=True)
 class Dropped:
-    """Chunks that the retrievers returned and the model did not read, or not completely.
+    """Retrieved chunks of a sample that the model did not read completely.
 
     Attributes:
-        texts: their texts.
-        holds_reference: True if a chunk that the reference names is among them and not among the contexts.
+        texts: texts of these chunks.
+        holds_reference: True if the reference names one of these chunks, by id or text, and the contexts lack it.
     """
 
     texts: Sequence[str]
@@ -140,7 +143,7 @@ class Dropped:
 
     @classmethod
     def of(cls, sample: Sample) -> Dropped:
-        """Return the chunks that a sample lost between retriever and model."""
+        """Return the chunks of a sample that the retriever returned and the contexts lack."""
         contexts = sample.contexts or []
         lost = [text for text in sample.retrieved or [] if not any(text in read for read in contexts)]
         ids = {*(sample.retrieved_ids or [])} - {*(sample.context_ids or [])}
@@ -149,7 +152,7 @@ class Dropped:
         return cls(lost, by_id or any(_has(lost, passage) and not _has(contexts, passage) for passage in passages))
 
     def held(self, statements: Iterable[Finding]) -> list[Finding]:
-        """Return those statements, of which no context holds any, that these chunks hold."""
+        """Return the statements that these chunks hold, from a list of statements that no context holds."""
         texts = [content_words(text) for text in self.texts]
         words = [(statement, content_words(statement.text)) for statement in statements]
         return [one for one, own in words if self.holds_reference or (own and any(own <= text for text in texts))]
@@ -164,18 +167,18 @@ _SAME_TEXT = 0.5  # share of the shorter text
 
 @dataclass(frozen=True)
 class Facts:
-    """Findings of a row, collected from all its scores.
+    """Statements of answer and reference of one row with their verdicts, collected from all scores of the row.
 
     Attributes:
-        answer: the answer's statements with their verdicts against the contexts; None without such a metric.
-        reference: the references' statements with their verdicts against the contexts; None without such a metric. If
-            answer_correctness chose the best of several references, the statements of that one only.
-        shared: texts of the answer's statements that this reference also states; empty without such a metric.
-        missing: the reference's statements that the answer lacks; None without such a metric.
+        answer: the answer's statements with verdicts against the contexts; None if no metric has them.
+        reference: the references' statements with verdicts against the contexts; None if no metric has them. If
+            answer_correctness chose the best of several references, only the statements of this reference.
+        shared: texts of the answer's statements that the reference also states; empty if no metric compared them.
+        missing: the reference's statements that the answer lacks; None if no metric compared them.
         declined: True if the answer states no facts.
         unanswerable: True if the references state no facts.
         nothing_retrieved: True if the contexts contain no text.
-        dropped: what the retrievers returned and the model did not read.
+        dropped: chunks that the retrievers returned and the model did not read.
     """
 
     answer: Sequence[Finding] | None
@@ -189,7 +192,7 @@ class Facts:
 
     @classmethod
     def of(cls, row: Row) -> Facts:
-        """Collect the findings of a row; each kind of finding is taken from the first score that has it."""
+        """Collect the statements of a row; each kind of statement is taken from the first score that has it."""
         scores = [score for score in row.scores.values() if score.failure is None]
         unscored = {score.unscored for score in scores}
         findings = [score.findings for score in scores]

@@ -1,4 +1,4 @@
-"""Comparison of the evolutions of a test set of trees: paired differences from the simple question about one fact."""
+"""Comparison of question types (evolutions) of a generated test set with the simple questions about the same facts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ EVOLUTION_HEADINGS = (
 
 
 class EvolutionComparison(Analysis[Comparison]):
-    """Mapping of evolutions to comparisons with the simple questions about the same facts, metric by metric.
+    """Mapping of each evolution (question type) to its comparison with the simple questions about the same facts.
 
-    `comparison["reasoning"]["faithfulness"].difference` is the mean over the trees of the value of the evolved question
-    minus that of the simple question, with its interval `low` to `high`. "worse" means that the evolution makes the
-    questions harder for the chain. A tree counts as one observation.
+    A tree is a simple question and its evolved questions about one fact; it counts as one observation.
+    `comparison["reasoning"]["faithfulness"].difference` is a mean over the trees: value of the evolved question minus
+    value of the simple question. Its interval is `low` to `high`. The verdict "worse" means that the evolution makes
+    the questions harder for the chain.
 
     Attributes:
         trees: number of trees with a simple question.
@@ -48,14 +49,14 @@ class EvolutionComparison(Analysis[Comparison]):
 
     @property
     def title(self) -> str:
-        """Heading of the comparison: what is subtracted, the kind of interval, and the number of trees."""
+        """Heading of the table: the difference that is shown, the kind of interval, and the number of trees."""
         trees = pluralize(self.trees, "tree")
         return f"Evolved minus simple question about the same fact, {trees}, 95% intervals, p Holm-adjusted"
 
     lines = Shown.lines
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row for each evolution and metric."""
+        """Return a row of texts for each evolution and metric."""
         return [
             (evolution, *comparison_cells(replace(metric, pairs=metric.clusters or 0)))
             for evolution, comparison in self.items()
@@ -63,7 +64,7 @@ class EvolutionComparison(Analysis[Comparison]):
         ]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame with a line for each evolution and metric."""
+        """Return a DataFrame with one row for each evolution and metric."""
         import pandas
 
         names = {"metric": "metric", "direction": "direction", "simple": "baseline", "evolved": "mean"}
@@ -123,7 +124,7 @@ def compare_evolutions(rows: Iterable[Row]) -> EvolutionComparison:
 
 
 def has_trees(rows: Iterable[Row]) -> bool:
-    """Return True if a tree has a simple question and another evolution."""
+    """Return True if at least one tree (`metadata.tree_id`) has a simple question and an evolved question."""
     trees, _ = _by_tree(rows)
     evolutions = ({_evolution(row) for row in own} for own in trees.values())
     return any(SIMPLE in own and len(own) > 1 for own in evolutions)

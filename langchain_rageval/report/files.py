@@ -1,4 +1,4 @@
-"""Files of reports: JSON lines, a head with notes and state of the run, then a line for each row; DataFrames."""
+"""Files of reports in JSON lines: a head with notes and state of the run, then a line for each row. Also DataFrames."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ Bound = Literal["low", "high", ""]
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision of a run with `until=` about one metric.
+    """Result of a run with the option `until=` for one metric: verdict and interval.
 
     The interval is for the mean over all samples of the run that have a score, or for the mean gain over the baseline.
-    Each end holds whenever the run stops; a gate rests on one of them.
+    Each end is valid at whatever sample the run stops. A gate uses only one of the two ends.
 
     Attributes:
         verdict: "passed" or "failed" for a gate; "better", "no worse" or "worse" than a baseline; "precise" if the
@@ -49,10 +49,10 @@ class Decision:
         low: lower end of the interval.
         high: upper end of the interval.
         samples: number of samples that the interval is computed from.
-        error: probability that all gates of the run pass wrongly, and that any fails wrongly; of a run with `Precise`,
-            that any interval ever misses its mean.
-        required: what was to be decided, such as "at least 0.8".
-        known: end of the interval that proves the verdict, "low" or "high"; "" if both do, or none.
+        error: probability that all gates of the run pass wrongly, and also that any gate fails wrongly. For a run with
+            `Precise`, probability that any interval ever misses the mean.
+        required: the requirement, such as "at least 0.8".
+        known: end of the interval that proves the verdict, "low" or "high"; "" if both ends do, or neither does.
     """
 
     verdict: Outcome
@@ -77,13 +77,13 @@ class Decision:
 
 @dataclass(frozen=True)
 class Canaries:
-    """Answers of the judges of a run to statements with known verdicts.
+    """Result of testing the run's judges on statements with known verdicts.
 
     Attributes:
-        asked: number of statements.
+        asked: number of test statements.
         right: number of right verdicts.
-        failed: the judges that erred too often: on three of eight, or on four of twenty-four statements.
-        usage: what they cost.
+        failed: names of the judges with too many errors: three of eight, or four of twenty-four statements.
+        usage: calls, tokens and seconds of the check.
     """
 
     asked: int
@@ -94,20 +94,21 @@ class Canaries:
 
 @dataclass(frozen=True, repr=False)
 class ReportData:
-    """Scored samples in the order of the input.
+    """Data of a report: the scored samples in the order of the input, and facts about the run.
 
     Attributes:
-        rows: one for each sample; a list, or a sequence that reads them from a file.
+        rows: one row for each sample; a list, or a sequence that reads the rows from a file.
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
         complete: False if the run was interrupted.
-        left_out: index of the sample and name of the metric of each score that did not fit the budget, or that a run
-            with `until=` did not need.
-        provenance: readable parts of the instruments; `Report.instruments` lists them by metric.
-        decisions: what a run with `until=` decided about each metric.
-        unreadable: number of records that the run was given and that are not samples; they have no rows.
-        canaries: answers of the judges to statements with known verdicts; None if they were not asked.
-        asked_again: usage of the scores of rows of a baseline that were asked again, see `rageval ci --anchors`.
-        name: name of the run: that of the file from which it was first loaded; "" before that.
+        left_out: sample index and metric name of each score that did not fit the budget, or that a run with `until=`
+            did not need.
+        provenance: readable configurations (judge, prompts, options) behind the scores; `Report.instruments` lists them
+            by metric.
+        decisions: mapping of a metric to the decision of a run with `until=`.
+        unreadable: number of input records that are not valid samples; these records have no rows.
+        canaries: verdicts of the judges on test statements with known verdicts; None if the judges were not tested.
+        asked_again: usage of scoring rows of a baseline again, see `rageval ci --anchors`.
+        name: name of the run: the name of the file from which the report was first loaded; "" before.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
     """
@@ -136,7 +137,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def head_of(data: ReportData) -> Mapping[str, Any]:
-    """Return what the first line of a report's file says about the run."""
+    """Return the head of a report's file: the facts about the run that the first line holds."""
     known = {key: value for key in ("version", "name", "finished") if (value := getattr(data, key))}
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
     decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}
@@ -147,7 +148,7 @@ def head_of(data: ReportData) -> Mapping[str, Any]:
 
 
 def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:
-    """Return the instruments that gave the scores of each metric, in order of appearance."""
+    """Return for each metric the configurations (judge, prompts, options) that gave scores, in order of appearance."""
     digests: dict[str, dict[str, None]] = {}
     for row in data.rows:
         for name, score in row.scores.items():
@@ -156,7 +157,7 @@ def instruments_of(data: ReportData) -> dict[str, list[Instrument]]:
 
 
 def judge_names(data: ReportData, metric: str | None = None) -> list[str]:
-    """Return the names of the judges of a metric, by default of all, in order of appearance."""
+    """Return the names of the judges of a metric, by default of all metrics, in order of appearance."""
     known = instruments_of(data)
     found = known.get(metric, []) if metric is not None else [one for own in known.values() for one in own]
     return list(dict.fromkeys(name for one in found for name in one.judges))
@@ -175,10 +176,11 @@ def check_metric(data: ReportData, metric: str) -> None:
 
 
 def metric_or_only(data: ReportData, metric: str | None) -> str:
-    """Return the metric; if it is None, the only one of the report.
+    """Return the name of the metric; if `metric` is None, the name of the only metric of the report.
 
     Raises:
-        ConfigError: if the report has no such metric, or `metric` is None and it has several or none.
+        ConfigError: if the report has no such metric, or if `metric` is None and the report has several metrics or
+            none.
     """
     if metric is not None:
         check_metric(data, metric)
@@ -225,15 +227,15 @@ _UNFINISHED: Head = {"notes": [], "complete": False, "left_out": [], "instrument
 class RowsOnDisk(Sequence[Row]):
     """Sequence of the rows in a report's file, in the order of the samples; a row is read when it is accessed.
 
-    The file stays open, so its rows remain readable if it is replaced or removed. Thread-safe.
+    The file stays open, so the rows remain readable if the file is replaced or removed. Thread-safe.
 
     Args:
         path: path of the file.
         offsets: offset of each row in bytes, in the order of the samples.
-        state: state of the file to which the offsets belong.
+        state: state of the file when the offsets were computed.
 
     Raises:
-        ConfigError: if the file does not exist or has changed.
+        ConfigError: if the file does not exist, or has changed since the offsets were computed.
     """
 
     def __init__(self, path: Path, offsets: Sequence[int], state: State) -> None:
@@ -298,7 +300,7 @@ class RowsOnDisk(Sequence[Row]):
 
 
 class ReportFile:
-    """File of a report that is written during its run, under the name `<name>.part` until the run ends.
+    """File of a report that is written during the run; it is named `<name>.part` until the run ends.
 
     If the process is killed, the `.part` file holds the finished rows, and `Report.load` reads it.
 
@@ -332,7 +334,7 @@ class ReportFile:
         self._file.close()
 
     def append(self, row: Row) -> None:
-        """Write a row; the data is passed to the operating system before this returns."""
+        """Write a row. The data is passed to the operating system before the method returns."""
         offset = self._file.tell()
         self._write(row_line(row))
         self._indexes.append(row.index)
@@ -340,7 +342,7 @@ class ReportFile:
 
     @property
     def indexes(self) -> set[int]:
-        """Indexes of the samples that are written."""
+        """Indexes of the samples that are already in the file."""
         return set(self._indexes)
 
     def finish(self, head: Head) -> RowsOnDisk:
@@ -393,7 +395,7 @@ def write_report(path: str | Path | TextIO, rows: Iterable[Row], head: Head) -> 
 
 
 def is_report(path: str | Path) -> bool:
-    """Return True if a file begins like a report that `write_report` wrote; False if it cannot be read."""
+    """Return True if a file begins like a report of `write_report`; False if not, or if the file is unreadable."""
     try:
         with Path(path).open("rb") as file:
             return file.read(len(HEAD)) == HEAD
@@ -402,7 +404,7 @@ def is_report(path: str | Path) -> bool:
 
 
 def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
-    """Return the rows and the head of a report; of an interrupted one, the rows that were written completely.
+    """Return the rows and the head of a report file; for an interrupted run, the rows that are complete in the file.
 
     Raises:
         ConfigError: if the file does not exist or is not a report.

@@ -1,4 +1,4 @@
-"""Checks of a run that cost no call: broken and repeated answers, unread contexts, verdicts without citations."""
+"""Checks of a run without model calls: broken and repeated answers, unread contexts, verdicts without citations."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _LONGEST_APOLOGY = 60  # words; a longer answer says more than that the service 
 
 
 def is_blank(sample: Sample) -> bool:
-    """Return True if a sample has no answer or an empty one, unless its question is known to have none."""
+    """Return True if the answer of a sample is missing or empty; False if `metadata.answerable` is False."""
     return not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
 
 
 class FreeChecks:
-    """Counts of answers and verdicts over the rows of a run; `notes` names what was found."""
+    """Counts of suspicious answers and verdicts over the rows of a run; `notes` reports the problems."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self._samples = self._supported = self._uncited = 0
@@ -134,9 +134,10 @@ class FreeChecks:
             yield Note("lack-fields", metrics=metrics, count=count, total=self._samples)
 
     def problems(self, max_failed: float, allow: Collection[str]) -> list[Note]:
-        """Return the notes that fail a gate: broken answers above `max_failed`, the others above a fifth.
+        """Return the notes on problems that fail a gate.
 
-        Blank answers are none of them: a gate counts each as the worst value.
+        Broken answers fail above a share of `max_failed`, other problems above a fifth. Blank answers are excluded: a
+        gate counts each as the worst value.
         """
         limits = {**dict.fromkeys(_BEGINNINGS, max_failed), "same-answer": MOST_ALIKE, "no-citations": MOST_ALIKE}
         return [

@@ -1,4 +1,4 @@
-"""Gates: whether a run may pass, from the samples that it was given, the values that are known, and the rule."""
+"""Gates: decide whether a run passes a requirement, such as a threshold, even if some values are unknown."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ GateVerdict = Literal["passed", "failed", "undecided"]
 
 @dataclass(frozen=True)
 class Gate:
-    """Answer to one requirement on a run.
+    """Result of one requirement on a run: passed, failed or undecided.
 
     Attributes:
         metric: name of the metric; "" for a requirement on the run as a whole.
         requirement: what is required, such as "mean at least 0.8".
-        verdict: "passed"; "failed"; or "undecided" if what is not known could turn the answer. Only "passed" lets a
-            job go on.
-        reason: why, as one text in which each reason is followed by its code in brackets; "" if nothing is to be said.
-        codes: the codes of the reasons, for `allow=`.
+        verdict: "passed"; "failed"; or "undecided" if unknown values could change the result. A CI job should continue
+            only after "passed".
+        reason: reasons for the verdict as one text, each followed by its code in brackets; "" without reasons.
+        codes: the codes of the reasons, for the option `allow=`.
     """
 
     metric: str
@@ -44,7 +44,7 @@ class Gate:
 
     @classmethod
     def of(cls, metric: str, requirement: str, verdict: GateVerdict, reasons: Sequence[Note] = ()) -> Gate:
-        """Return a gate with its reasons as text."""
+        """Return a gate; the reasons are joined to one text."""
         text = "; ".join(f"{reason} [{reason.code}]" for reason in reasons)
         return cls(metric, requirement, verdict, text, [reason.code for reason in reasons])
 
@@ -55,13 +55,14 @@ class Gate:
 
 @dataclass
 class Values:
-    """Values of a metric over the samples that a run was given.
+    """Totals of the values of a metric over all input samples of a run.
 
     Attributes:
         total: sum of the known values; a blank answer without a value counts as the worst one.
         count: number of known values.
-        unscored: number of samples that have no value for a known reason; they leave the mean.
-        unknown: number of samples whose value is unknown, by why: "failed", "left-out", "unreadable", "unaudited".
+        unscored: number of samples that have no value for a known reason; the mean excludes these samples.
+        unknown: mapping of a reason to the number of samples whose value is unknown. Reasons: "failed", "left-out",
+            "unreadable", "unaudited".
         low: least possible value.
         high: greatest possible value.
         direction: "higher" or "lower", whichever is better.
@@ -82,23 +83,24 @@ class Values:
 
     @property
     def expected(self) -> int:
-        """Number of samples that the run was given."""
+        """Number of input samples of the run."""
         return self.count + self.unscored + self.n_unknown
 
     def ends(self) -> tuple[float, float]:
-        """Return two means: with the worst value in place of every unknown one, and with the best."""
+        """Return the mean with every unknown value set to the worst value, and the mean with the best value."""
         worst, best = (self.low, self.high) if self.direction == "higher" else (self.high, self.low)
         among = self.count + self.n_unknown
         return (self.total + self.n_unknown * worst) / among, (self.total + self.n_unknown * best) / among
 
 
 def decide(values: Values, threshold: float, max_unknown: float) -> GateVerdict:
-    """Return whether a mean reaches its threshold; "undecided" if values that are not known could turn the answer.
+    """Decide whether a mean reaches its threshold; the verdict is "undecided" if unknown values could change it.
 
     Args:
         values: the values of the metric.
-        threshold: lowest accepted mean, or the highest if lower is better.
-        max_unknown: share of the samples, from 0 to 1, whose values may be unknown and are then left out of the mean.
+        threshold: lowest accepted mean; the highest accepted mean if lower is better.
+        max_unknown: share of the samples, from 0 to 1, that may be unknown. Up to this share, the mean excludes unknown
+            values.
     """
     if not values.count:
         return "undecided" if values.n_unknown else "failed"
@@ -109,9 +111,9 @@ def decide(values: Values, threshold: float, max_unknown: float) -> GateVerdict:
 
 
 def value_of(sample: Sample, score: Score | None) -> float | None:
-    """Return the value of a score; the worst one if it has none and the answer is blank; None if it is unknown.
+    """Return the value of a score; None if there is no value. A blank answer without a value gets the worst value.
 
-    Metrics of contexts and rankings say nothing about the answer: a blank one is not their worst value.
+    Exception: metrics of contexts and rankings do not measure the answer, so a blank answer has no value for them.
     """
     if score is None or score.value is not None:
         return None if score is None else score.value
@@ -127,13 +129,13 @@ def range_of(score: Score) -> tuple[float, float]:
 
 
 def worst_of(score: Score) -> float:
-    """Return the worst possible value of a score; infinite if there is none."""
+    """Return the worst possible value of a score; infinite if the range has no worst value."""
     low, high = range_of(score)
     return low if score.direction == "higher" else high
 
 
 def values_by_metric(data: ReportData, metrics: Collection[str]) -> dict[str, Values]:
-    """Return the values of some metrics over all samples that the run was given."""
+    """Return the totals of some metrics over all input samples of the run, by metric name."""
     values = {metric: Values(unknown={"unreadable": data.unreadable}) for metric in metrics}
     ranges: dict[str, set[tuple[float, float]]] = {}
     for row in data.rows:
@@ -166,9 +168,9 @@ class Limits:
     """Shares of the samples, from 0 to 1, that may lack a value.
 
     Attributes:
-        failed: share whose value may be unknown: failed, unreadable or left out.
-        unscored: share that may have no value for a known reason, such as refusals.
-        allow: codes of reasons that are meant to be so.
+        failed: highest accepted share of samples with an unknown value: failed, unreadable or left out.
+        unscored: highest accepted share of samples without a value for a known reason, such as refusals.
+        allow: codes of reasons to ignore, because they are intended.
     """
 
     failed: float = 0.05
@@ -177,7 +179,7 @@ class Limits:
 
 
 def threshold_gates(data: ReportData, thresholds: Mapping[str, float], limits: Limits) -> list[Gate]:
-    """Return the answer to each threshold; see `Report.gates`.
+    """Return a gate for each threshold; see `Report.gates`.
 
     Raises:
         ConfigError: if the report has no such metric, or a number is out of range.
@@ -200,7 +202,7 @@ _OF_THE_RUN = ("one-vector", "canaries-failed")
 
 
 def run_gates(data: ReportData, limits: Limits) -> list[Gate]:
-    """Return a gate about the run as a whole if its answers, its judge or its embeddings are broken; else none."""
+    """Return a gate about the run as a whole if its answers, its judge or its embeddings are broken; else []."""
     reasons = FreeChecks(data.rows).problems(limits.failed, limits.allow)
     reasons += [note for note in data.notes if isinstance(note, Note) and note.code in {*_OF_THE_RUN} - {*limits.allow}]
     return [Gate.of("", "answers, judge and embeddings that work", "failed", reasons)] if reasons else []
@@ -329,13 +331,14 @@ def check_gates(gates: Sequence[Gate], threshold: float | None = None) -> None:
 def decided_gates(
     decisions: Mapping[str, Decision], thresholds: Collection[str], requirement: str, allow: Collection[str]
 ) -> dict[str, Gate]:
-    """Return a gate by metric for each decision of a run with `until=` that compares with its baseline.
+    """Return a gate for each decision about a comparison with a baseline, by metric; for runs with `until=`.
 
     Args:
         decisions: the decisions by their key.
-        thresholds: metrics with a threshold, whose own decisions are not about the baseline.
-        requirement: what is required, as text.
-        allow: codes of reasons that are meant to be so.
+        thresholds: names of metrics with a threshold; the decisions under these names concern the threshold, not the
+            baseline.
+        requirement: the requirement as text.
+        allow: codes of reasons to ignore, because they are intended.
     """
     gates = {}
     for key, decision in decisions.items():

@@ -1,4 +1,4 @@
-"""Human labels: drawing samples for labelling, the sheet or page to fill in, and reading the labels."""
+"""Human labels: draw samples to label, write the sheet or page to fill in, and read the labels."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
 def standalone_findings(row: Row) -> list[Finding]:
-    """Return the findings about the question of a row, each once: one for each judge that rewrote it."""
+    """Return the standalone versions of a row's question, without duplicates: one for each judge that rewrote it."""
     found = [finding for score in row.scores.values() for finding in score.findings if finding.kind == _KIND]
     return list({(finding.text, finding.verdict): finding for finding in found}.values())
 
 
 def describe_question(row: Row) -> str:
-    """Return the question of a row, and after an arrow the standalone question that was judged, if it differs."""
+    """Return the question of a row; after an arrow follows the standalone question for the judge, if it differs."""
     rewritten = [finding.text for finding in standalone_findings(row) if finding.verdict == "rewritten"]
     return " → ".join([row.sample.question, *rewritten])
 
 
 def question_with_history(sample: Sample) -> str:
-    """Return the question of a sample after the turns before it, each with its speaker; without history, only it."""
+    """Return the earlier turns of the conversation, each with its speaker, followed by the question of a sample."""
     turns = [f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in sample.history]
     return "\n".join([*turns, f"{_SPEAKERS['user']}: {sample.question}"]) if turns else sample.question
 
@@ -90,7 +90,7 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 @dataclass(frozen=True, repr=False)
 class LabelSheet(Sequence[Row]):
-    """Rows for people to label, drawn with equal chances and spread evenly over the scores.
+    """Sheet of rows for people to label. The rows are drawn with equal chances and spread evenly over the scores.
 
     Attributes:
         metric: name of the metric whose scores are compared with the labels.
@@ -118,9 +118,10 @@ class LabelSheet(Sequence[Row]):
     def to_csv(self, path: str | Path, *, delimiter: str = ",", show_scores: bool = False) -> None:
         """Write a CSV file with an empty column `label`, which `load_labels` reads when it is filled in.
 
-        An apostrophe precedes a cell that a spreadsheet would read as a formula, and an id that it would read as a
-        number or a date, so that every cell is shown as text. The encoding is UTF-8 with a byte order mark; cells are
-        cut at 32,767 characters, the limit of spreadsheets. An existing file is not overwritten: it may hold labels.
+        Every cell is shown as text: an apostrophe precedes a cell that a spreadsheet would read as a formula, and an id
+        that a spreadsheet would read as a number or a date. The encoding is UTF-8 with a byte order mark. Cells are cut
+        at 32,767 characters, the limit of spreadsheets. An existing file is not overwritten, because it may hold
+        labels.
 
         Args:
             path: path of the file.
@@ -154,16 +155,16 @@ class LabelSheet(Sequence[Row]):
         instruction: str | None = None,
         language: PageLanguage = "auto",
     ) -> None:
-        """Write one HTML page on which a person labels the rows, one key a label; it works offline, without a server.
+        """Write an HTML page on which a person labels the rows, with one key press per label; it works offline.
 
-        The page holds no scores, ids are not shown, and the labels stay in the browser until they are saved as a CSV
-        file, named as the page, that `load_labels` reads.
+        The page holds no scores and shows no ids. The labels stay in the browser until the person saves them as a CSV
+        file. The file is named like the page, and `load_labels` reads it.
 
         Args:
             path: path of the page.
             scale: lowest and highest grade, from 0 to 9, such as (1, 5); None for yes or no.
             instruction: what the person decides about each row; by default a question that belongs to the metric.
-            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+            language: language of the page's own texts, "en" or "ru"; by default the language of most questions.
 
         Raises:
             ConfigError: if the scale or the language is invalid, or the file cannot be written.
@@ -180,12 +181,12 @@ class LabelSheet(Sequence[Row]):
 
 
 def answer_id(name: str, sample: Sample) -> str:
-    """Return the id of an answer in a sheet of two reports, which does not tell whose answer it is."""
+    """Return the id of an answer in a sheet of two reports; the id does not reveal which report the answer is from."""
     return f"{name}@{hashlib.blake2b((sample.answer or '').encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
 def pairs_to_label(pairs: Sequence[tuple[Row, Row]], n: int, metric: str, seed: int) -> LabelSheet:
-    """Draw pairs of rows as `rows_to_label` draws rows, in the order of the differences of their scores.
+    """Draw pairs of rows for labelling, spread evenly over the differences of their scores; see `rows_to_label`.
 
     Raises:
         ConfigError: if `n` is below 1, or no pair has two scores.
@@ -200,9 +201,10 @@ def pairs_to_label(pairs: Sequence[tuple[Row, Row]], n: int, metric: str, seed: 
 
 
 def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelSheet:
-    """Draw rows by systematic sampling: at even steps from a random start, in the order of their scores.
+    """Draw rows for labelling by systematic sampling: sort by score, and take even steps from a random start.
 
-    The second and later rows with one id get `-2`, `-3` after it, as in `Report.scores`.
+    If several rows have the same id, the second and later rows get `-2`, `-3` and so on after the id, as in
+    `Report.scores`.
 
     Raises:
         ConfigError: if `n` is below 1, or no row has a score.
@@ -243,15 +245,16 @@ def _renamed(row: Row, name: str) -> Row:
 def load_labels(path: str | Path) -> dict[str, float]:
     """Return the labels that people entered in a sheet, by sample id.
 
-    Reads the dialects of spreadsheet programs: commas, semicolons or tabs, UTF-8, UTF-16 or Windows-1251, decimal
-    commas. A label is a number, or yes or no in English or Russian (yes, y, true, +, да, истина are 1, their opposites
-    0). Rows without a label are skipped; only the columns `id` and `label` are required.
+    The function reads the CSV dialects of spreadsheet programs: commas, semicolons or tabs; UTF-8, UTF-16 or
+    Windows-1251; decimal commas. A label is a number, or yes or no in English or Russian: yes, y, true, +, да and
+    истина are 1, their opposites are 0. Rows without a label are skipped. Only the columns `id` and `label` are
+    required.
 
     Args:
         path: path of the sheet.
 
     Returns:
-        Sample id to label.
+        Mapping of sample ids to labels.
 
     Raises:
         ConfigError: if the file cannot be read, lacks a column, has no labels, an invalid label, or two different
@@ -266,14 +269,14 @@ def load_labels(path: str | Path) -> dict[str, float]:
 
 
 class SheetLabel(NamedTuple):
-    """Label in a sheet.
+    """One label in a sheet, with its place.
 
     Attributes:
-        line: number of the line.
+        line: number of the line in the file.
         id: id of the sample.
         value: the label.
-        answer: the cell of the answer; None if the sheet has no such column.
-        question: the cell of the question; None if the sheet has no such column.
+        answer: text of the cell with the answer; None if the sheet has no such column.
+        question: text of the cell with the question; None if the sheet has no such column.
     """
 
     line: int
@@ -317,7 +320,7 @@ def _decimal(value: float | None, delimiter: str) -> str:
 
 
 def cell_of(text: str) -> str:
-    """Return the text of a cell that no spreadsheet reads as a formula."""
+    """Return a text as a spreadsheet cell that no spreadsheet reads as a formula."""
     text = text.replace("\0", "\ufffd")
     text = f"'{text}" if text.lstrip("' ").startswith(_FORMULA) else text
     return shortened(text, _LONGEST)

@@ -1,4 +1,4 @@
-"""Run of a CI job for its server: Markdown for a merge request, and JUnit XML of the gates."""
+"""Results of a run for a CI server: Markdown for a merge request, and JUnit XML of the gates."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _ZERO_WIDTH = "\u200b"
 def markdown_of(
     report: ReportData | None, gates: Sequence[Gate], comparison: Comparison | None, error: str = ""
 ) -> str:
-    """Return the Markdown of a run, which GitHub and GitLab show in comments and job summaries.
+    """Return a run as Markdown for comments and job summaries on GitHub and GitLab.
 
-    Texts of samples are escaped: they make no links, mentions, tables or HTML.
+    Texts of samples are escaped, so that they create no links, mentions, tables or HTML.
 
     Args:
         report: the report; None if the run failed before there was one.
@@ -162,14 +162,14 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def write_junit(path: str | Path, gates: Sequence[Gate], *, name: str, finished: str, error: str = "") -> None:
-    """Write a test suite with one test case for each gate.
+    """Write the gates as a JUnit XML file: a test suite with one test case for each gate.
 
     Args:
         path: path of the file.
         gates: the gates of the run.
         name: name of the test suite.
         finished: when the run ended, ISO 8601; "" if it is unknown.
-        error: why the run itself failed; "" if it did not. It is one more test case, with an error.
+        error: why the run itself failed; "" if it did not. A failed run adds one test case with an error.
     """
     failures = sum(gate.verdict != "passed" for gate in gates)
     counts = {"tests": str(len(gates) + bool(error)), "failures": str(failures), "errors": str(int(bool(error)))}

@@ -43,42 +43,41 @@ class MetricComparison:
     """Comparison of one metric in two runs, over the samples that both runs scored.
 
     Attributes:
-        metric: its name.
+        metric: name of the metric.
         direction: whether "higher" or "lower" is better.
-        mean: of the candidate over the pairs; None without pairs.
+        mean: mean of the candidate over the pairs; None without pairs.
         baseline: mean of the baseline over the pairs.
-        difference: mean of candidate minus baseline, whatever the direction; None without pairs.
+        difference: mean of candidate minus baseline, also if lower is better; None without pairs.
         low: lower end of the 95% interval of the difference, for this metric alone; None without pairs.
         high: upper end of the interval.
         p_value: two-sided p-value of "the mean difference is 0", Holm-adjusted over the metrics; None without pairs.
-            Interval and p-value come from one procedure, Student's t on the pairs and two invented ones at plus and
-            minus the largest difference. It assumes independent pairs, or clusters.
+            Interval and p-value come from one procedure: Student's t on the pairs and two invented pairs, at plus and
+            minus the largest difference. The procedure assumes independent pairs or clusters.
         p_unadjusted: p-value of this metric alone; below 0.05 exactly if the interval does not contain 0.
         verdict: "better" if `p_value` is below 0.05 and the candidate's mean is the better one; "no worse" if
             `largest_loss` is at most the margin; "worse" if `p_value` is below 0.05 and the interval contains losses
-            greater than the margin; otherwise "inconclusive". "undecided" if the shift of the judge, see
-            `Comparison.judge_shift`, may be the cause. "too few pairs" below six pairs or clusters. "lost coverage" if
-            too many samples of the baseline have no value in the candidate.
-        pairs: samples that both have scored.
-        clusters: groups of samples that count as one; None when each counts by itself.
-        better: pairs in which the candidate's value is the better one.
-        worse: pairs in which it is the worse one.
-        lost: samples that only the baseline has scored, of those that both hold.
-        gained: samples that only the candidate has scored.
+            greater than the margin; otherwise "inconclusive". "undecided" if a shift of the judge may be the cause, see
+            `Comparison.judge_shift`. "too few pairs" below six pairs or clusters. "lost coverage" if too many samples
+            of the baseline have no value in the candidate.
+        pairs: number of samples that both runs have scored.
+        clusters: number of groups of samples that count as one; None if each sample counts by itself.
+        better: number of pairs in which the candidate's value is better.
+        worse: number of pairs in which the candidate's value is worse.
+        lost: number of common samples that only the baseline has scored.
+        gained: number of common samples that only the candidate has scored.
         coverage_fell: True if significantly more samples lack a score than in the baseline (McNemar's exact test, or
             the sign-flip test of clusters; one-sided p < 0.01, Holm-adjusted over the metrics).
-        samples: scored samples of candidate and baseline in a comparison without pairs, whose `pairs`, `better`,
-            `worse`, `lost` and `gained` are 0; None in a paired one.
-        largest_loss: greatest loss that the pairs leave possible, at least 0, in the metric's units, with a confidence
-            of 97.5%: the worst end of an interval that allows for losses of the whole range that no pair shows. None
-            without pairs.
+        samples: numbers of scored samples of candidate and baseline in an unpaired comparison, where `pairs`, `better`,
+            `worse`, `lost` and `gained` are 0; None in a paired comparison.
+        largest_loss: upper confidence bound (97.5%) of the loss, at least 0, in the metric's units. It is the worst end
+            of an interval that allows for rare losses of the whole range that no pair shows. None without pairs.
         lost_coverage: reasons for the verdict "lost coverage", each with its code.
-        pairs_verdict: verdict of the pairs alone, for when the reasons of "lost coverage" are allowed.
+        pairs_verdict: verdict from the pairs alone; it applies if the reasons of "lost coverage" are allowed.
         coverage_p: one-sided p-value of "as many samples are scored as in the baseline", not adjusted.
-        judge: names of the judges whose verdict this is; "" if none is recorded.
-        corrected: difference that people's labels show, prediction-powered; None without labels of this metric.
-        confirmed: True if the labels show what `verdict` says, False if they show the contrary, None if they do not
-            suffice or there are none.
+        judge: names of the judges that scored the metric; "" if no name is recorded.
+        corrected: difference estimated from people's labels (prediction-powered); None without labels of this metric.
+        confirmed: True if people's labels confirm `verdict`, False if they show the contrary, None if there are too few
+            labels or none.
     """
 
     metric: str
@@ -156,8 +155,8 @@ def compare_metric(
         name: name of the metric.
         direction: "higher" or "lower", whichever is better.
         pairs: rows of candidate and baseline.
-        groups: cluster of each pair; None if all are independent.
-        unknown: differences that are assumed for further samples of the baseline, each a cluster of its own.
+        groups: cluster of each pair; None if all pairs are independent.
+        unknown: assumed differences for further samples of the baseline; each of these samples is a separate cluster.
         by: shift of the judge, which is subtracted from each difference.
     """
     values = [(value_in(ours, name), value_in(theirs, name)) for ours, theirs in pairs]
@@ -201,7 +200,7 @@ def value_in(row: Row, name: str) -> float | None:
 
 
 def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
-    """Return comparisons with verdicts and with p-values that are Holm-adjusted over those with enough pairs."""
+    """Return comparisons with verdicts. P-values are Holm-adjusted over the metrics with enough pairs."""
     coverage = holm([metric.coverage_p for metric in compared])
     compared = [replace(one, coverage_fell=p < COVERAGE_ALPHA) for one, p in zip(compared, coverage, strict=True)]
     tested = [metric.p_unadjusted for metric in compared if metric.p_unadjusted is not None and _has_enough(metric)]
@@ -217,9 +216,9 @@ def _has_enough(metric: MetricComparison) -> bool:
 
 
 def with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
-    """Return the comparison of a metric with an adjusted p-value and the verdict that follows from it.
+    """Return the comparison of a metric with an adjusted p-value and the resulting verdict.
 
-    If `p_value` is None, the comparison keeps its verdict and its p-value before the adjustment.
+    If `p_value` is None, the comparison keeps its verdict and its unadjusted p-value.
     """
     if p_value is None:
         return replace(metric, p_value=metric.p_unadjusted)
@@ -247,14 +246,14 @@ _judged = attrgetter("question", "answer", "contexts", "history", "references")
 
 @dataclass(frozen=True)
 class JudgeShift:
-    """Shift of a judge between two runs, apart from that of the system.
+    """Change of a judge's scores between two runs although the scored texts are the same.
 
     Attributes:
         difference: mean of candidate minus baseline over the anchors.
-        low: lower end of its 95% interval.
+        low: lower end of the 95% interval of `difference`.
         high: upper end of the interval.
-        anchors: number of rows that are equal in both runs and whose verdicts were asked anew.
-        p_value: two-sided p-value of "the judge has not moved".
+        anchors: number of anchors: rows that are equal in both runs and were scored anew.
+        p_value: two-sided p-value of "the judge has not changed".
     """
 
     difference: float
@@ -274,12 +273,12 @@ def judge_shifts(
     """Return the shift of the judge of each metric that has enough anchors.
 
     Args:
-        pairs: rows of candidate and baseline; anchors are those with equal question, answer, contexts, history and
-            references whose models were asked anew in both.
-        again: rows that were scored again, and those of the baseline, for which it does not matter whether the models
-            were asked.
+        pairs: pairs of rows of candidate and baseline. A pair is an anchor if question, answer, contexts, history and
+            references are equal, and both runs called the models anew.
+        again: pairs of a row that was scored again and its row in the baseline. Here the models need not have been
+            called anew for the baseline.
         directions: metrics of both runs, with "higher" or "lower", whichever is better.
-        cluster: what groups dependent samples.
+        cluster: property that groups dependent samples, see `Report.summary`.
     """
     every = [*pairs, *again]
     equal = [place for place, (own, its) in enumerate(every) if _judged(own.sample) == _judged(its.sample)]
@@ -297,9 +296,10 @@ def judge_shifts(
 
 
 def equal_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[Pair]:
-    """Return pairs of rows of two runs over different samples with equal question, answer, contexts and history.
+    """Return pairs of rows with equal texts (question, answer, contexts, history, references) from two runs.
 
-    Rows are paired by id, see `pair_rows`; the others by their texts, of which rows that are alike give one pair.
+    Rows are paired by id first, see `pair_rows`. The remaining rows are paired by their texts; several rows with the
+    same texts give one pair.
     """
     ours, theirs = list(candidate), list(baseline)
     pairs = [(own, its) for own, its in pair_rows(ours, theirs).pairs if _judged(own.sample) == _judged(its.sample)]
@@ -317,15 +317,17 @@ def moved_verdicts(
     margin: float,
     shifted: Callable[[MetricComparison, float], MetricComparison],
 ) -> dict[str, Collection[Verdict]]:
-    """Return by metric the verdicts with its difference moved by each end of the judge's shift, if one verdict changes.
+    """Return the verdicts that change if the differences are corrected for the judge's shift, by metric.
 
-    An inconclusive verdict claims nothing: it counts as changed only if the judge has moved significantly.
+    The correction uses each end of the interval of the shift. Metrics whose verdict stays the same are omitted. An
+    inconclusive verdict counts as changed only if the shift of the judge is significant.
 
     Args:
         metrics: comparisons with verdicts.
         shifts: shift of the judge by metric.
         margin: margin of the comparison.
-        shifted: returns the comparison of a metric without verdict, with a shift subtracted from the difference.
+        shifted: function that takes a comparison and a shift, and returns the comparison without verdict, with the
+            shift subtracted.
     """
     if not shifts:
         return {}
@@ -344,6 +346,6 @@ def moved_verdicts(
 
 
 def rows_to_ask_again(rows: Sequence[Row], n: int, seed: int = 0) -> list[Row]:
-    """Draw `n` rows at random, in their order."""
+    """Draw `n` rows at random; the result keeps the order of the rows."""
     places = sorted(Random(seed).sample(range(len(rows)), min(n, len(rows))))
     return [rows[place] for place in places]

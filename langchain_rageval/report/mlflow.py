@@ -1,4 +1,4 @@
-"""Output of a report as an MLflow run: metrics, params, and the rows, HTML page and file as artifacts."""
+"""Output of a report to an MLflow run: metrics, params, and artifacts (rows, HTML page, report file)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write_run(
     table: bool,
     page: bool,
 ) -> str:
-    """Log the report and return the id of the run; see `Report.to_mlflow`."""
+    """Log the report to MLflow and return the id of the MLflow run; see `Report.to_mlflow`."""
     try:
         import mlflow
     except ImportError:

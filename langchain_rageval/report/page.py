@@ -1,4 +1,4 @@
-"""HTML page of a report, with its notes in the language of the page."""
+"""HTML page of a report. Notes are translated into the language of the page."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>),;]+", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class PageNotes:
-    """Notes in the language of a page, without addresses.
+    """Translator of notes into the language of a page; internet addresses are removed.
 
     Args:
         language: code of the language.
@@ -60,7 +60,7 @@ class PageNotes:
     language: str
 
     def translate(self, note: str) -> str:
-        """Return a note, or the reason of an unscored sample, in the language of the page if there is a translation."""
+        """Return a note, or the reason of an unscored sample, in the language of the page if a translation exists."""
         return without_addresses(translate(note, self.language))
 
     def important(self, notes: Iterable[str]) -> list[str]:
@@ -68,7 +68,7 @@ class PageNotes:
         return [self.translate(note) for note in notes if is_important(note)]
 
     def others(self, notes: Iterable[str]) -> list[str]:
-        """Return the translations of the other notes."""
+        """Return the translations of the notes that `important` omits."""
         return [self.translate(note) for note in notes if not is_important(note)]
 
 
@@ -100,13 +100,13 @@ def write_page(
     language: PageLanguage,
     gates: Sequence[Gate] = (),
 ) -> None:
-    """Write the page; see `Report.to_html`."""
+    """Write the HTML page of a report; see `Report.to_html`."""
     chosen, words, notes = page_texts(language, data.rows)
     render_page(path, "report.html", Page(data, baseline, comparison, words, notes, gates), chosen)
 
 
 def page_texts(language: PageLanguage, rows: Iterable[Row]) -> tuple[str, Mapping[str, Any], PageNotes]:
-    """Return the language of a page about these rows, its words, and its notes.
+    """Return the language of a page about these rows, the texts of the page by key, and the translator of notes.
 
     Raises:
         ConfigError: if the language is invalid.
@@ -118,7 +118,7 @@ def page_texts(language: PageLanguage, rows: Iterable[Row]) -> tuple[str, Mappin
 
 
 def render_page(path: str | Path, template: str, page: Page, language: str) -> None:
-    """Write a page as one file.
+    """Render a page from a template and write it as one file.
 
     Raises:
         ConfigError: if jinja2 is not installed.
@@ -149,7 +149,7 @@ def render_page(path: str | Path, template: str, page: Page, language: str) -> N
 
 
 def read_template(name: str) -> str:
-    """Return the text of a file of the pages of reports, such as "report.html"."""
+    """Return the text of a template, style sheet or script of the report pages, such as "report.html"."""
     return (_FILES / name).read_text(encoding="utf-8")
 
 
@@ -159,8 +159,8 @@ class Page:
 
     Attributes:
         report: the run.
-        baseline: the run that it is compared with, or None.
-        comparison: the comparison of the two, or None.
+        baseline: the baseline of the comparison, or None.
+        comparison: the comparison of `report` with `baseline`, or None.
         words: texts of the page in its language, by key.
         notes: translator of notes.
         gates: gates of the run.
@@ -180,7 +180,7 @@ class Page:
 
     @cached_property
     def instruments(self) -> dict[str, list[str]]:
-        """Mapping of metric names to their recorded instruments: the first in words, each other by its differences."""
+        """Mapping of metric names to texts on their configurations: the first in full, the others by differences."""
         known = {
             name: [one for one in found if one.found_by or one.counted_by]
             for name, found in instruments_of(self.report).items()
@@ -193,7 +193,7 @@ class Page:
 
     @cached_property
     def audit(self) -> AuditSummary:
-        """Audit of the metrics that a strong judge scored, too."""
+        """Audit of the metrics that a strong judge also scored."""
         return summarise_audit(self.report.rows)
 
     @cached_property
@@ -203,7 +203,7 @@ class Page:
 
     @cached_property
     def evolutions(self) -> EvolutionComparison | None:
-        """Comparison of the evolutions with the simple questions; None if the samples are not of trees."""
+        """Comparison of each evolution (question type) with the simple questions; None without trees of questions."""
         return compare_evolutions(self.report.rows) if has_trees(self.report.rows) else None
 
     @property
@@ -218,19 +218,19 @@ class Page:
 
     @property
     def wrong(self) -> int:
-        """Number of samples with a cause of error."""
+        """Number of samples in which the diagnosis found an error."""
         return sum(count for cause, count in self.causes.items() if cause not in _NOT_WRONG)
 
     @property
     def finished(self) -> str:
-        """When the run ended, with the month in words; "" if it is unknown."""
+        """Time when the run ended, as text with the month in words; "" if it is unknown."""
         try:
             return self.moment(datetime.fromisoformat(self.report.finished))
         except ValueError:
             return ""
 
     def moment(self, time: datetime) -> str:
-        """Return a time (UTC) with the month in words."""
+        """Return a time (UTC) as text with the month in words."""
         return f"{time.day} {self.words['months'][time.month - 1]} {time.year}, {time:%H:%M} UTC"
 
     @cached_property
@@ -240,7 +240,7 @@ class Page:
 
     @cached_property
     def first_looks(self) -> list[tuple[int, str, Cause, str, float | None]]:
-        """Samples to look at first: place, question, cause, and the metric with the worst value; the worst first."""
+        """Worst samples, the worst first: place, question, cause of error, metric with the worst value, and value."""
         looks = []
         for place, row in enumerate(self.report.rows):
             goodness = {
@@ -264,7 +264,7 @@ class Page:
 
     @cached_property
     def histograms(self) -> Mapping[str, Histogram]:
-        """Mapping of metric names to histograms, for the metrics that have values."""
+        """Mapping of metric names to histograms of values; metrics without values are omitted."""
         return {name: Histogram.of(values) for name, values in values_of(self.report).items() if values}
 
     @property
@@ -293,7 +293,7 @@ class Page:
         return content_policy(self.script, self.style)
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Yield the packed blocks with the ids by which the script reads them."""
+        """Yield the compressed data of the page as pairs of an id, by which the script finds the data, and a text."""
         index: list[list[Any]] = []
         chunks = Chunks()
         rows = iter(self.report.rows)
@@ -309,7 +309,7 @@ class Page:
 
     @cached_property
     def moved(self) -> Mapping[str, Sequence[tuple[int, str, float]]]:
-        """Mapping of metric names to the samples that changed most: place, question and difference; the worst first."""
+        """Mapping of metrics to the samples that changed most: place, question, difference; worst changes first."""
         changes: dict[str, list[tuple[int, str, float]]] = {}
         for place, row in enumerate(self.report.rows):
             before = self._before.get(row.index, {})

@@ -1,4 +1,4 @@
-"""Samples of a page, packed as gzip in base64, and their answers as trees of Markdown elements."""
+"""Data of the samples on an HTML page, packed as gzip in base64, and answers as trees of Markdown elements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _AGAINST_CONTEXTS = {"supported", "contradicted", "absent"}
 
 
 class Chunks:
-    """Distinct chunks of the report as lists of sentences, collected into packed blocks."""
+    """Collection of the distinct context chunks of a report, split into sentences and packed into blocks."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, int] = {}
@@ -41,14 +41,14 @@ class Chunks:
         self._written = 0
 
     def place_of(self, text: str) -> int:
-        """Return the number of a chunk, from 0; a chunk that is not in the collection is added to it."""
+        """Return the number of a chunk, from 0. A new chunk is added to the collection."""
         place = self._places.setdefault(hashlib.blake2b(text.encode(), digest_size=16).digest(), len(self._places))
         if place == self._written + len(self._waiting):
             self._waiting.append([line.text for line in NumberedContexts.of([cut(text)]).lines if line.sentence])
         return place
 
     def take_blocks(self, least: int) -> Iterator[tuple[str, str]]:
-        """Yield ids and packed blocks while at least `least` chunks are not written yet."""
+        """Yield an id and a packed block of chunks, as long as at least `least` chunks are not written yet."""
         while len(self._waiting) >= least:
             yield f"chunks-{self._written // PART}", pack(self._waiting[:PART])
             self._written += len(self._waiting[:PART])
@@ -56,16 +56,16 @@ class Chunks:
 
 
 def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> dict[str, Any]:
-    """Return the data of a sample's view.
+    """Return the data from which the page shows a sample.
 
-    Contexts are numbers of chunks. `statements` names the metric whose statements the page lists, `answer` is the tree
-    of the answer if it has one, `sources` are the sources of the contexts if they are known, and `standalone` the
-    findings about the question of a conversation.
+    Contexts are given as numbers of chunks. `statements` is the name of the metric whose statements the page lists.
+    `answer` is the Markdown tree of the answer, if there is one. `sources` are the sources of the contexts, if known.
+    `standalone` are the rewritten questions of a conversation.
 
     Args:
         row: the sample with its scores.
         chunks: collection that receives the contexts.
-        translate: returns the reason why a sample is unscored in the language of the page.
+        translate: function that translates the reason of an unscored sample into the language of the page.
     """
     view: dict[str, Any] = _cut_all(json.loads(row_line(row.model_copy(update={"asked": []}))))
     questions = standalone_findings(row)
@@ -172,12 +172,12 @@ class _Block:
 
 
 def build_answer_tree(answer: str, statements: Sequence[str]) -> list[Node] | None:
-    """Return the nodes of an answer, or None if it is plain text without a marked sentence, or very long.
+    """Return an answer as Markdown nodes; None for a very long answer, or plain text without a marked sentence.
 
     Args:
         answer: the answer, as plain text or Markdown.
-        statements: statements of the answer; each marks the sentence that contains most of its words, if one contains
-            enough of them.
+        statements: statements of the answer. For each statement, the sentence that shares most words with it is marked,
+            if it shares enough words.
     """
     if len(answer) > _LONGEST:
         return None

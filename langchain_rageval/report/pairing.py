@@ -1,4 +1,4 @@
-"""Two runs side by side: rows of one sample, metrics in common, and whether their instruments allow a comparison."""
+"""Pairing of two runs: rows of the same sample, common metrics, and whether the judges allow a comparison."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pair = tuple[Row, Row]
 
 @dataclass(frozen=True)
 class Pairing:
-    """Pairs of rows of one sample, and the baseline's rows without a partner.
+    """Pairs of rows that belong to the same sample, and the rows of the baseline without a partner.
 
     Attributes:
         pairs: rows of candidate and baseline, in the order of the candidate.
@@ -30,9 +30,10 @@ class Pairing:
 
 
 def pair_rows(candidate: Sequence[Row], baseline: Sequence[Row]) -> Pairing:
-    """Pair rows by id and question, several of one id and question in their order, else by question.
+    """Pair the rows of two runs: first by id and question, then by question alone.
 
-    By question are paired the remaining rows whose question is the only one of its kind among them in both reports.
+    Several rows with the same id and question are paired in order. A remaining row is paired by question only if the
+    question is unique among the remaining rows of both runs.
     """
     unpaired: dict[str, list[Row]] = {}
     for row in baseline:
@@ -80,13 +81,13 @@ def scores_by_metric(rows: Sequence[Row]) -> dict[str, list[Score]]:
 
 
 class SharedMetrics(NamedTuple):
-    """Metrics of two runs.
+    """Metrics that two runs have in common, and metrics that only one run has.
 
     Attributes:
-        directions: metrics of both, with "higher" or "lower", whichever is better.
-        judges: names of the judges of each of them, as text; "" if none is recorded.
-        notes: notes on instruments, and on metrics of one run only.
-        missing: metrics that only the baseline has.
+        directions: mapping of each common metric to "higher" or "lower", whichever is better.
+        judges: mapping of each common metric to the names of its judges, as text; "" if no name is recorded.
+        notes: notes on different judge configurations, and on metrics of one run only.
+        missing: names of metrics that only the baseline has.
     """
 
     directions: Mapping[str, Direction]
@@ -98,16 +99,17 @@ class SharedMetrics(NamedTuple):
 def metrics_in_common(
     candidate: Sequence[Row], baseline: Sequence[Row], allowed: bool, provenance: tuple[Provenance, Provenance]
 ) -> SharedMetrics:
-    """Return what two runs have in common.
+    """Return the common metrics of two runs, after checking that the runs are comparable.
 
     Args:
         candidate: rows of one run.
         baseline: rows of the other run.
-        allowed: True if different instruments may be compared.
-        provenance: readable parts of the instruments of both runs.
+        allowed: True if scores of different judge configurations may be compared.
+        provenance: readable configurations (judge, prompts, options) of both runs.
 
     Raises:
-        ConfigError: if instruments differ and that is not allowed, or the runs disagree on the direction of a metric.
+        ConfigError: if the configurations differ and `allowed` is False, or the runs disagree on the direction of a
+            metric.
     """
     ours, theirs = scores_by_metric(candidate), scores_by_metric(baseline)
     shared = {name: own[0].direction for name, own in ours.items() if name in theirs}
@@ -120,7 +122,7 @@ def metrics_in_common(
 
 
 def judges_of_scores(metric: str, sides: Sequence[Sequence[Score]], provenance: Sequence[Provenance]) -> str:
-    """Return the names of the judges that gave the scores of two runs, those of the candidate first."""
+    """Return the names of the judges of two runs as one text; the judges of the candidate come first."""
     known = zip(sides, provenance, strict=True)
     digests = ((side, one) for scores, side in known for one in dict.fromkeys(score.instrument for score in scores))
     return ", ".join(dict.fromkeys(name for side, one in digests for name in side.instrument(metric, one).judges))
@@ -133,10 +135,11 @@ def check_instruments(
     allowed: bool,
     provenance: tuple[Provenance, Provenance],
 ) -> list[Note]:
-    """Return notes on metrics whose instruments differ, if that is allowed, or are unknown.
+    """Return notes on metrics whose judge configurations differ between two runs, or are unknown.
 
     Raises:
-        ConfigError: if they differ and that is not allowed, or the reports disagree on the direction of a metric.
+        ConfigError: if configurations differ and `allowed` is False, or the reports disagree on the direction of a
+            metric.
     """
     opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
     if opposite:

@@ -1,4 +1,4 @@
-"""Labels of people: the mean or difference that they show, made more precise by the scores of a judge."""
+"""Estimates from people's labels: a mean or a difference, made more precise by the scores of a judge."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ Labelled = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Corrected:
-    """Prediction-powered estimate of what people would say about all samples.
+    """Prediction-powered estimate of the mean label that people would give all samples.
 
     Attributes:
         estimate: the estimated mean label, or mean difference of labels.
-        low: lower end of its 95% interval.
+        low: lower end of the 95% interval of `estimate`.
         high: upper end of the interval.
         labels: number of labels, or of pairs of labels.
     """
@@ -42,12 +42,12 @@ class Corrected:
 
     @property
     def difference(self) -> float:
-        """Estimated difference of two reports; the same as `estimate`."""
+        """Name of `estimate` for two reports: the estimated difference of their mean labels."""
         return self.estimate
 
     @property
     def mean(self) -> float:
-        """The estimate, of a single report."""
+        """Name of `estimate` for a single report: the estimated mean label."""
         return self.estimate
 
     @property
@@ -63,13 +63,13 @@ class Corrected:
 def corrected(
     samples: Sequence[Labelled], scale: tuple[float, float], groups: Sequence[Hashable] | None
 ) -> Corrected | None:
-    """Return the estimate over all samples; None with fewer than 20 labels, or fewer than 20 units that have one.
+    """Return the estimate over all samples; None if fewer than 20 independent units have a label.
 
     Args:
-        samples: label and score of each sample. The labelled ones are a random part of them; where the judge gave no
-            score, its mean takes the place.
+        samples: label and score of each sample; either may be None. The labelled samples must be a random part of all
+            samples. A labelled sample without a score gets the mean score.
         scale: the lowest and the highest possible label.
-        groups: unit of each sample; None if each is one.
+        groups: independent unit of each sample, such as a conversation; None if each sample is a unit.
 
     Raises:
         ConfigError: if a label is outside the scale.
@@ -96,18 +96,18 @@ def corrected(
 
 
 def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) -> list[float | None]:
-    """Return the label of each row's answer, None without one.
+    """Return the label of each row's answer; None for an answer without a label.
 
-    A label belongs to a row by the id that a sheet of two reports has, else by id and answer, by question and
-    answer, or by id alone.
+    A label is matched to a row by the answer's id in a sheet of two reports, else by id and answer, else by question
+    and answer, else by id alone.
 
     Args:
         rows: rows of a report.
-        labels: a labelled sheet, or labels by the ids of one.
-        by_id: False if the id alone does not say whose answer was labelled.
+        labels: path of a labelled sheet; or a mapping of the ids in a sheet to labels.
+        by_id: False if the id alone does not identify the answer that was labelled.
 
     Raises:
-        ConfigError: if the sheet cannot be read, or gives one answer two labels.
+        ConfigError: if the sheet cannot be read, or gives an answer two different labels.
     """
     known: dict[tuple[str, str | None], float] = {}
     by_text: dict[tuple[str, str], float] = {}
@@ -132,11 +132,11 @@ def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) ->
 
 
 def ids_of_no_answer(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]) -> list[str]:
-    """Return the ids of labels that are of no answer in the pairs, neither by id nor by question and answer.
+    """Return the ids of unmatched labels: no row in the pairs has the id, or the question and answer.
 
     Args:
         pairs: rows of candidate and baseline.
-        labels: labels of a sheet of both reports, or one of each report, that of the candidate first.
+        labels: labels from one sheet of both reports; or a tuple of the candidate's labels and the baseline's labels.
     """
     sides = [row for row, _ in pairs], [row for _, row in pairs]
     if isinstance(labels, tuple):
@@ -160,11 +160,11 @@ def _ids_of_no_answer(sides: Sequence[Sequence[Row]], labels: Labels) -> list[st
 
 
 def labelled_pairs(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]) -> list[float | None]:
-    """Return the difference of the labels of each pair of rows, None unless both have one.
+    """Return the difference of labels, candidate minus baseline, of each pair; None unless both rows have a label.
 
     Args:
         pairs: rows of candidate and baseline.
-        labels: labels of a sheet of both reports, or one of each report, that of the candidate first.
+        labels: labels from one sheet of both reports; or a tuple of the candidate's labels and the baseline's labels.
 
     Raises:
         ConfigError: if no pair is labelled.

@@ -1,4 +1,4 @@
-"""Plots of reports: means with intervals, distributions, differences from a baseline and between evolutions."""
+"""Plots of reports: means with intervals, distributions, differences from a baseline and between question types."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _TALL = 0.8
 
 
 def plot_report(data: ReportData, baseline: ReportData | None, comparison: Comparison | None) -> Figure:
-    """Return the figure; see `Report.plot`."""
+    """Return the figure of a report; see `Report.plot`."""
     summary = summarise(data.rows)
     if not summary:
         raise ConfigError("there is nothing to plot: the report has no scores")
@@ -89,7 +89,7 @@ def plot_report(data: ReportData, baseline: ReportData | None, comparison: Compa
 
 
 def values_of(data: ReportData) -> Mapping[str, Sequence[float]]:
-    """Return the values of each metric, in the order of the summary; rows on disk are read once."""
+    """Return the values of each metric, by metric name in the order of the summary. Rows on disk are read once."""
     values: dict[str, array[float]] = {}
     for row in data.rows:
         for name, score in row.scores.items():

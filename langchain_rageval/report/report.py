@@ -62,20 +62,21 @@ class GateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, repr=False)
 class Report(ReportData):
-    """Scored samples in the order of the input.
+    """Report of a run: the scored samples in the order of the input, with methods that analyse and export them.
 
     Attributes:
-        rows: one for each sample; a list, or, for a run with `out=`, a sequence that reads them from its file.
+        rows: one row for each sample; a list, or, for a run with `out=`, a sequence that reads the rows from the file.
         notes: what a reader of the numbers should know, such as that an offline baseline judged.
-        complete: False if the run was interrupted; the rows and scores are then those that were finished.
-        left_out: index of the sample and name of the metric of each score that did not fit the budget, or that a run
-            with `until=` did not need.
-        provenance: readable parts of the instruments; `instruments` lists them by metric.
-        decisions: what a run with `until=` decided about each metric.
-        unreadable: number of records that the run was given and that are not samples; they have no rows.
-        canaries: answers of the judges to statements with known verdicts; None if they were not asked.
-        asked_again: usage of the scores of rows of a baseline that were asked again, see `rageval ci --anchors`.
-        name: name of the run: that of the file from which it was first loaded; "" before that.
+        complete: False if the run was interrupted; the report then holds only the finished rows and scores.
+        left_out: sample index and metric name of each score that did not fit the budget, or that a run with `until=`
+            did not need.
+        provenance: readable configurations (judge, prompts, options) behind the scores; `instruments` lists them by
+            metric.
+        decisions: mapping of a metric to the decision of a run with `until=`.
+        unreadable: number of input records that are not valid samples; these records have no rows.
+        canaries: verdicts of the judges on test statements with known verdicts; None if the judges were not tested.
+        asked_again: usage of scoring rows of a baseline again, see `rageval ci --anchors`.
+        name: name of the run: the name of the file from which the report was first loaded; "" before.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
     """
@@ -114,18 +115,19 @@ class Report(ReportData):
         The counts are of scored, unscored, failed and abstained samples.
 
         Args:
-            by: what divides the report into slices: "metadata.split", "evolution", "turn", "language", any dotted path
-                of the sample, or a function of the sample. "metadata." may be left out. A language that is not in the
-                metadata is detected from the question.
-            cluster: what groups dependent samples, such as "metadata.document" for questions about one document; a path
-                or a function as for `by`. The intervals then treat the clusters, not the samples, as independent. By
-                default a conversation (`metadata.conversation`), else a tree of a generated test set
-                (`metadata.tree_id`), else the repeats of one question; None treats all samples as independent.
+            by: property that divides the report into slices: "metadata.split", "evolution", "turn", "language", any
+                dotted path of the sample, or a function of the sample. "metadata." may be omitted. A language that is
+                not in the metadata is detected from the question.
+            cluster: property that groups dependent samples, such as "metadata.document" for questions about one
+                document; a path or a function as for `by`. The intervals treat the clusters, not the samples, as
+                independent. By default a cluster is a conversation (`metadata.conversation`), else a tree of a
+                generated test set (`metadata.tree_id`), else the repeats of one question. None treats all samples as
+                independent.
 
         Returns:
-            The summary; with `by`, a mapping from each slice, as text, to its summary, in the order of the rows, or in
-            numeric order if all slices are numbers. Samples without a value form the last slice, "(none)"; without a
-            value for `cluster`, each is a cluster.
+            The summary; with `by`, a mapping from the name of each slice to the summary of the slice. Slices are in the
+            order of the rows, or in numeric order if all names are numbers. Samples without a value of `by` form the
+            last slice, "(none)". A sample without a value of `cluster` is a cluster by itself.
 
         Raises:
             ConfigError: if no sample has a value for `by` or `cluster`.
@@ -134,7 +136,10 @@ class Report(ReportData):
 
     @property
     def usage(self) -> Usage:
-        """Calls, tokens, seconds and, with `price=`, money of all scores, audits, canaries and rows asked again."""
+        """Usage of the whole run: calls, tokens, seconds and, with `price=`, money.
+
+        It includes all scores, audits, tests of the judges (`canaries`) and rows scored again.
+        """
         parts = [*(metric.usage for metric in self.audit.values()), *([self.canaries.usage] if self.canaries else [])]
         return sum([*parts, self.asked_again], self.summary().usage)
 
@@ -143,8 +148,8 @@ class Report(ReportData):
         """Audit of each metric: the estimated mean of the strong judge over all samples.
 
         `report.audit["faithfulness"]` has `mean`, `low` and `high` of the strong judge, `agreement` of the two judges
-        and the number of samples that are `audited`. The interval is prediction-powered, at 95%; like that of
-        `summary`, it is for samples like these. Empty for a run without `audit=`.
+        and the number of `audited` samples. The 95% interval is prediction-powered. Like the interval of `summary`, it
+        treats the samples as a random part of a population. The audit is empty for a run without `audit=`.
         """
         audits = [score for row in self.rows for score in row.audit.values()]
         instruments = {score.instrument: self.provenance.instrument(score.metric, score.instrument) for score in audits}
@@ -165,9 +170,10 @@ class Report(ReportData):
         return worst_rows(self.rows, metric, n)
 
     def scores(self, metric: str | None = None) -> ScoresById:
-        """Return the scores of a metric by sample id; the second and later samples with one id get `-2`, `-3` after it.
+        """Return the scores of a metric as a mapping from sample ids to scores.
 
-        `units` of the result has the unit of each sample by id, if several samples are of one, see `summary`.
+        If several samples have the same id, the second and later samples get `-2`, `-3` and so on after the id. The
+        attribute `units` of the result maps ids to clusters, if a cluster has several samples; see `summary`.
 
         Args:
             metric: name of the metric; may be omitted if the report has only one.
@@ -187,11 +193,12 @@ class Report(ReportData):
         return ScoresById(scores, dict(zip(names, units.groups() or [], strict=False)))
 
     def instruments(self) -> dict[str, list[Instrument]]:
-        """Return the instruments that gave the scores of each metric, in order of appearance; usually one.
+        """Return for each metric the configurations (instruments) that gave its scores; usually one per metric.
 
-        Each has the hashes that the scores carry, and two parts as readable data: `found_by` (models with their
-        settings, prompts, options of the steps) and `counted_by` (reducer and options of the metric), or why a part is
-        unknown. A report written by version 0.1.0 or by a killed process has only hashes.
+        The configurations are in order of appearance. Each has the hashes that the scores carry, and two readable
+        parts: `found_by` (models with settings, prompts, options of the steps) and `counted_by` (reducer and options of
+        the metric). If a part is unknown, the configuration gives the reason. A report written by version 0.1.0 or by a
+        killed process has only hashes.
         """
         return instruments_of(self)
 
@@ -200,19 +207,20 @@ class Report(ReportData):
     ) -> LabelSheet:
         """Draw rows for people to label, so that few labels are informative about all scores.
 
-        Every row with a score has the same chance, and the rows are spread evenly over the scores. `agreement` and
-        `calibrate` need a random sample, and this kind has the smallest variance. Rows on which the judge is least sure
-        would show more of its errors, but would bias their estimated rate.
+        Every row with a score has the same chance to be drawn, and the drawn rows are spread evenly over the scores.
+        `agreement` and `calibrate` need a random sample, and this kind of sample has the smallest variance. A sample of
+        the rows on which the judge is least sure would show more errors of the judge, but would bias the estimated
+        error rate.
 
         Args:
-            n: number of rows; `calibrate` and `compare` take at least 20.
+            n: number of rows; `calibrate` and `compare` need at least 20 labels.
             metric: the metric to compare with the labels; may be omitted if the report has only one.
             seed: seed of the draw.
-            baseline: another run over the same samples: the sheet then has both answers of `n` samples, in an order and
-                with ids that do not tell whose answer is whose, for `compare(baseline, labels=...)`.
+            baseline: another run over the same samples. The sheet then has both answers of `n` samples, for
+                `compare(baseline, labels=...)`. Order and ids do not reveal which run an answer is from.
 
         Returns:
-            The rows, with `to_csv`; `load_labels` reads the labelled file.
+            The sheet of rows. `to_csv` writes the sheet to a file, and `load_labels` reads the labelled file.
 
         Raises:
             ConfigError: if there is no such metric, nothing is scored, or `n` is below 1.
@@ -231,20 +239,20 @@ class Report(ReportData):
         scale: tuple[float, float] = (0.0, 1.0),
         cluster: By | None = AUTO,
     ) -> dict[str, Corrected | None]:
-        """Estimate the mean of people's labels over all samples, and in slices, from the labels of some of them.
+        """Estimate the mean of people's labels over all samples, or in slices, from labels of some samples.
 
-        The estimate is prediction-powered, as that of `calibrate`.
+        The estimate is prediction-powered, like the estimate of `calibrate`.
 
         Args:
-            labels: a filled-in sheet of `to_label`, or its labels by id.
+            labels: path of a filled-in sheet of `to_label`, or a mapping of ids to labels.
             metric: the metric that was labelled; may be omitted if the report has only one.
-            by: what divides the report into slices, as for `summary`.
+            by: property that divides the report into slices, as for `summary`.
             scale: the lowest and the highest possible label.
-            cluster: what groups dependent samples, as for `summary`.
+            cluster: property that groups dependent samples, as for `summary`.
 
         Returns:
-            The estimate of each slice, None if fewer than 20 of its samples are labelled; without `by`, of one slice
-            that is called "all".
+            Mapping of each slice to its estimate, or to None if fewer than 20 samples of the slice are labelled.
+            Without `by`, the only slice is called "all".
 
         Raises:
             ConfigError: if the sheet cannot be read, there is no such metric, or no sample has a value for `by`.
@@ -264,18 +272,19 @@ class Report(ReportData):
         }
 
     def by_evolution(self) -> EvolutionComparison:
-        """Compare each evolution with the simple question about the same fact, for a test set of trees.
+        """Compare each question type (evolution) with the simple questions about the same facts.
 
-        The report must be of samples of a test set that was generated with `tree=True`: `metadata.tree_id` names the
-        fact, and `metadata.evolution` the evolution. Facts are equal within a pair, so that a difference shows which
-        kind of difficulty the chain fails at. Differences, intervals and verdicts are those of `compare`, with the
-        trees as clusters; p-values are Holm-adjusted over all evolutions and metrics.
+        The samples must come from a test set that was generated with `tree=True`. `metadata.tree_id` names the fact,
+        and `metadata.evolution` names the evolution. Both questions of a pair are about the same fact, so a difference
+        shows which kind of difficulty the chain fails at. Differences, intervals and verdicts are computed as in
+        `compare`, with the trees as clusters. P-values are Holm-adjusted over all evolutions and metrics.
 
         Returns:
-            Evolution to metric to its comparison, as a table, a DataFrame (`to_pandas`) or a picture (`plot`).
+            Mapping of evolution to metric to comparison; shown as a table, a DataFrame (`to_pandas`) or a picture
+            (`plot`).
 
         Raises:
-            ConfigError: if no sample belongs to a tree, or no tree has a simple and another question.
+            ConfigError: if no sample belongs to a tree, or no tree has both a simple question and another question.
         """
         return compare_evolutions(self.rows)
 
@@ -295,48 +304,52 @@ class Report(ReportData):
         anchors: Report | None = None,
         rare_losses: None = None,
     ) -> Comparison:
-        """Compare each metric of this run, the candidate, with that of a baseline.
+        """Compare each metric of this run (the candidate) with the same metric of a baseline run.
 
-        Samples are paired by id and question, several of one id in their order; the others by question. They count if
-        both reports have a value; a blank answer without a value has the worst one. Interval and p-value come from one
-        procedure: Student's t on the pairs and two invented ones, at plus and minus the largest difference, but at
-        least the range of the values over the root of their number. The p-value is Holm-adjusted over the metrics, the
-        interval is not. "no worse" rests on a wider interval, which allows for losses of the whole range that no pair
-        shows: thirty equal pairs do not exclude that one question in ten breaks.
+        Samples are paired by id and question, several with the same id in order; the remaining samples are paired by
+        question. A pair counts if both reports have a value; a blank answer without a value gets the worst value.
+        Interval and p-value come from one procedure: Student's t on the pairs and two invented pairs, at plus and minus
+        the largest difference. This difference is taken as at least the range of the values divided by the square root
+        of the number of pairs. The p-value is Holm-adjusted over the metrics, the interval is not. The verdict "no
+        worse" uses a wider interval, which allows for losses of the whole range that no pair shows: thirty equal pairs
+        do not exclude that one question in ten breaks.
 
-        Of the samples that the baseline scored, up to 5% may be missing or reworded in the candidate, and up to 5% may
-        have failed; of more failed ones, the worst is assumed. Else the metric "lost coverage".
+        The verdict is "lost coverage" if the candidate lacks, or has reworded, more than 5% of the samples that the
+        baseline scored. If more than 5% have failed, the worst value is assumed for the failed samples; the verdict is
+        "lost coverage" if the metric would then be worse.
 
         Args:
             baseline: the run to compare with.
-            margin: by how much a metric may be worse and still be "no worse", in its own units; also when so small a
-                loss is significant.
-            cluster: what ties samples together, such as "metadata.document"; see `summary`. None treats all pairs as
-                independent.
-            allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
+            margin: largest loss of a metric that still counts as "no worse", in the metric's units, even if the loss is
+                significant.
+            cluster: property that groups dependent samples, such as "metadata.document"; see `summary`. None treats all
+                pairs as independent.
+            allow_different_instruments: True to compare scores even if judges, prompts, options or versions differ.
             paired: False to compare the means of runs over different samples, such as production with development, by
                 Newcombe's hybrid interval. A note says in which properties the questions differ.
-            reweight: with `paired=False`, a property of the samples, such as "language" or "metadata.topic", at whose
-                shares in the baseline both runs are compared. Slices that only one run has are left out; a note names
-                those of the baseline, and the verdict is at most "inconclusive" if they hold over 5% of its samples.
+            reweight: with `paired=False`, a property of the samples, such as "language" or "metadata.topic". Both runs
+                are then weighted to the shares that the values of this property have in the baseline. Slices that only
+                one run has are left out. A note names such slices of the baseline; if they hold over 5% of its samples,
+                the verdict is at most "inconclusive".
             require: what `check` and `gates` of the comparison require: "no regression found", so that "inconclusive"
                 passes; "no worse", which needs a margin above 0; or "confirmed" by `labels`.
-            labels: people's labels of both answers of at least 20 samples: a filled-in sheet of
-                `to_label(n, baseline=...)`, or its labels by id; or a tuple of the sheets of this report and of the
-                baseline. Their difference, which the judge's makes more precise, is `corrected`; `confirmed` says
-                whether it shows what the judge's verdict says.
+            labels: people's labels of both answers of at least 20 samples: a filled-in sheet of `to_label(n,
+                baseline=...)`, or a mapping of its ids to labels; or a tuple of the sheet of this report and the sheet
+                of the baseline. The attribute `corrected` of the result estimates the difference from the labels, with
+                the judge's scores for precision. `confirmed` states whether the labels confirm the judge's verdict.
             metric: the metric that was labelled; may be omitted if the reports have only one in common.
             label_scale: the lowest and the highest possible label.
-            anchors: rows of the baseline that were scored again by this run's metrics, past journal and cache. Like
-                rows that did not change, they show how far the judge itself has moved: `judge_shift`.
-            rare_losses: always on, and no option any more.
+            anchors: report of rows of the baseline that this run's metrics scored again, without journal and cache.
+                Like unchanged rows, they show how far the judge itself has changed, see `judge_shift`.
+            rare_losses: removed option; rare losses are always allowed for.
 
         Returns:
-            Metric name to its comparison, for the metrics that both reports have; notes name the others.
+            Mapping of metric names to comparisons, for the metrics that both reports have; notes name the other
+            metrics.
 
         Raises:
-            ConfigError: if instruments differ, `margin` is not a number of at least 0, no sample has a value for
-                `cluster` or `reweight`, the baseline is not a report, or an option does not fit the others.
+            ConfigError: if judge configurations differ, `margin` is not a number of at least 0, no sample has a value
+                for `cluster` or `reweight`, the baseline is not a report, or options contradict each other.
         """
         if rare_losses is not None:
             raise ConfigError("rare_losses= is no option any more: a loss that no pair shows is always allowed for")
@@ -390,15 +403,16 @@ class Report(ReportData):
         Args:
             metric: a metric of this report.
             power: probability of detecting the difference.
-            alpha: level of the two-sided test; for several metrics, divide it by their number.
-            correlation: between the values of this run and those of the later one, from -1 to below 1.
-            baseline: a run over the same samples; its actual pairs are used instead of `correlation`.
+            alpha: level of the two-sided test; for several metrics, divide the level by the number of metrics.
+            correlation: expected correlation between the values of this run and of the later run, from -1 to below 1.
+            baseline: a run over the same samples; the pairs with this run are used instead of `correlation`.
 
         Returns:
-            A difference in the metric's units; infinite if there are too few samples for a significant difference, as
-            with up to four at the level 0.05. If more than half of the values, or of the differences, are equal, their
-            spread says little about a later run; each change of a sample is then assumed to be a complete loss, from 1
-            to 0. With the option `cluster`, the difference that `compare` detects is larger.
+            A difference in the metric's units. It is infinite if there are too few samples for a significant
+            difference, as with up to four samples at the level 0.05. If more than half of the values, or of the
+            differences, are equal, their spread says little about a later run. In this case each change of a sample is
+            assumed to be a complete loss, from 1 to 0. With the option `cluster`, the difference that `compare` detects
+            is larger.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
@@ -406,10 +420,11 @@ class Report(ReportData):
         return minimum_difference(self, metric, power, alpha, correlation, baseline)
 
     def diagnose(self) -> Diagnosis:
-        """Assign to each row one cause of what is wrong with its answer, as far as the metrics show it.
+        """Assign to each row the cause of its wrong answer, as far as the metrics show the cause.
 
-        Faithfulness, context_recall and answer_correctness together, or claim_metrics, distinguish every cause. A row
-        without a detected error is "nothing wrong"; if its metrics cannot show errors, it is "cannot tell".
+        Faithfulness, context_recall and answer_correctness together, or claim_metrics, distinguish every cause. The
+        cause of a row without a detected error is "nothing wrong", or "cannot tell" if its metrics cannot exclude
+        errors.
 
         Returns:
             The rows in order, with counts of the causes and a remedy for each.
@@ -417,22 +432,23 @@ class Report(ReportData):
         return diagnose_rows(self.rows)
 
     def rescore(self, metric: Metric) -> Report:
-        """Return this report with a metric replaced or added, computed from stored findings without a model call.
+        """Return this report with a metric replaced or added, computed from stored verdicts without a model call.
 
-        For options that only affect the arithmetic: weights, beta and formula of answer_correctness (with one
-        reference), the threshold of answer_similarity, the weighting of context_precision, the weights of a rubric's
-        criteria. The questions to the judge must be the same; a report cannot verify that.
+        Use this method after changing options that only affect the arithmetic: weights, beta and formula of
+        answer_correctness (with one reference), the threshold of answer_similarity, the weighting of context_precision,
+        the weights of a rubric's criteria. The questions to the judge must stay the same; the method cannot verify
+        this.
 
         Args:
-            metric: the metric to compute, from the findings of the metric of the same name. If the report has no such
-                metric, from those of the only metric whose findings suffice.
+            metric: the metric to compute. It uses the stored findings (items with verdicts) of the metric with the same
+                name. If the report has no such metric, it uses the only metric whose findings suffice.
 
         Returns:
             A new report with its rows in memory. Failures stay failures. A replaced score keeps its usage; an added
             one has none.
 
         Raises:
-            ConfigError: if the findings do not suffice, or those of several metrics do.
+            ConfigError: if no stored findings suffice, or the findings of several metrics do.
             SampleError: if a sample lacks a field that the metric reads.
         """
         rows = list(rescore_rows(self.rows, metric))
@@ -450,24 +466,24 @@ class Report(ReportData):
         allow: Collection[str] = (),
         comparison: Comparison | None = None,
     ) -> list[Gate]:
-        """Return the answer to each threshold, and to the comparison with a baseline: passed, failed or undecided.
+        """Return a gate (passed, failed or undecided) for each threshold, and for the comparison with a baseline.
 
-        A gate asks about every sample that the run was given. Failed, unreadable and left out samples are unknown: up
-        to `max_failed` of them are left out of the mean; of more, both the worst and the best value are assumed, and
-        the gate is undecided if that turns the answer. A blank answer without a value counts as the worst value.
-        At least five samples must have a score, in a report of fewer than ten at least half of them; repeats of one
-        sample count once. If a run with `until=` decided about the metric, its interval is the answer; if a strong
-        judge audited it, the interval of that judge's mean.
+        A gate concerns all input samples of the run. The values of failed, unreadable and left out samples are unknown.
+        Up to a share of `max_failed`, the mean excludes them. Above this share, the gate tries both the worst and the
+        best value for them, and is undecided if the results differ. A blank answer without a value counts as the worst
+        value. At least five samples must have a score; in a report of fewer than ten samples, at least half. Repeats of
+        a sample count once. If a run with `until=` decided about the metric, the gate uses the interval of this
+        decision. If a strong judge audited the metric, the gate uses the interval of the strong judge's mean.
 
         Args:
-            thresholds: metric name to the lowest accepted mean, or the highest if lower is better.
-            max_failed: share of the samples, from 0 to 1, whose value may be unknown.
+            thresholds: mapping of metric names to the lowest accepted mean, or to the highest if lower is better.
+            max_failed: share of the samples, from 0 to 1, that may have an unknown value.
             max_unscored: highest accepted share of samples that have no score for a known reason, such as refusals.
-            baseline: a run over the same samples, which this one must not be worse than; see `Comparison.gates`.
+            baseline: a run over the same samples; this run must not be worse than the baseline, see `Comparison.gates`.
             margin: margin of the comparison; see `compare`.
             require: requirement of the comparison; see `compare`.
-            allow: codes of reasons that are meant to be so in this application, such as "missing-samples".
-            comparison: a comparison that was made already, such as with `labels`, in place of one with `baseline`.
+            allow: codes of reasons to ignore, because they are intended in this application, such as "missing-samples".
+            comparison: an existing comparison, for example with `labels`, instead of a new comparison with `baseline`.
 
         Raises:
             ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
@@ -485,10 +501,11 @@ class Report(ReportData):
         return [*gates, *(decided.get(gate.metric, gate) for gate in comparison.gates(allow=allow))]
 
     def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05, **options: Unpack[GateOptions]) -> None:
-        """As `gates`, with the same options, but raise an error unless all passed.
+        """As `gates`, with the same options, but raise an error unless all gates passed.
 
         Raises:
-            BelowThreshold: if a gate failed or is undecided; the message names every reason, and `gates` has all gates.
+            BelowThreshold: if a gate failed or is undecided. The message names every reason; the attribute `gates` has
+                all gates.
             ConfigError: if the report has no such metric, a number is out of range, or nothing was compared.
         """
         check_gates(self.gates(thresholds, max_failed, **options), next(iter(thresholds.values()), None))
@@ -496,8 +513,8 @@ class Report(ReportData):
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one line for each sample.
 
-        Its columns are the fields of the sample and, for each metric, the value, the reason, and why there is no value.
-        pandas turns None into NaN in a column of values.
+        The columns are the fields of the sample and, for each metric, the value, the reason, and the cause of a missing
+        value. In a column of values, pandas turns None into NaN.
         """
         return to_data_frame(self.rows)
 
@@ -523,7 +540,7 @@ class Report(ReportData):
         gates: Sequence[Gate] = (),
         comparison: Comparison | None = None,
     ) -> None:
-        """Write the report as one HTML page that works offline: the summary, and every sample with its evidence.
+        """Write the report as one HTML page that works offline, with the summary and every sample with its verdicts.
 
         Args:
             path: path of the file.
@@ -531,8 +548,8 @@ class Report(ReportData):
             margin: margin of the comparison; see `compare`.
             allow_different_instruments: see `compare`.
             language: language of the page's own texts, "en" or "ru"; by default that of most questions.
-            gates: gates of the run, which the page shows first; see `gates`.
-            comparison: a comparison with the baseline that was made already, such as with `labels`.
+            gates: gates of the run to show at the top of the page, see the method `gates`.
+            comparison: an existing comparison with the baseline, for example with `labels`.
 
         Raises:
             ConfigError: if jinja2 is not installed, or the reports cannot be compared.
@@ -551,16 +568,16 @@ class Report(ReportData):
         table: bool = True,
         page: bool = True,
     ) -> str:
-        """Log the report to MLflow, to the active run or else to a new one, which is then ended.
+        """Log the report to the active MLflow run; without an active run, to a new run that is then ended.
 
         Metrics are `faithfulness/mean`, `/low`, `/high`, `/scored`, `/unscored`, `/failed` and the cost; "ndcg@5" is
-        logged as `ndcg_at_5`. Params are the package's version, the notes and each metric's instrument. Artifacts, in
-        `rageval/`, are the rows as a table, the HTML page, and the file that `Report.load` reads.
+        logged as `ndcg_at_5`. Params are the package's version, the notes and the configuration of each metric.
+        Artifacts, in `rageval/`, are the rows as a table, the HTML page, and the file that `Report.load` reads.
 
         Args:
             run_name: name of the new run.
-            experiment: name of the new run's experiment, which is created if it does not exist; by default the one that
-                is set in MLflow.
+            experiment: name of the new run's experiment, which is created if it does not exist; by default the
+                experiment that is set in MLflow.
             tracking_uri: where to store the new run, such as "sqlite:///mlflow.db"; MLflow's own setting is unchanged.
             prefix: prefix of every name, such as "before/", so that one run can hold several reports.
             table: True to log the rows as a table.
@@ -581,7 +598,8 @@ class Report(ReportData):
         """Plot each metric's mean with its interval, next to the distribution of its values.
 
         Args:
-            baseline: a run over the same samples to compare with; adds its means, the differences and the verdicts.
+            baseline: a run over the same samples; the plot then also shows the means of the baseline, the differences
+                and the verdicts.
             margin: margin of the comparison; see `compare`.
             allow_different_instruments: see `compare`.
 
@@ -596,17 +614,17 @@ class Report(ReportData):
 
     @classmethod
     def load(cls, path: str | Path, *, lazy: bool = False) -> Report:
-        """Read a report that `to_jsonl`, `evaluate(out=...)`, a JsonlSink or a SqliteSink wrote.
+        """Read a report from a file of `to_jsonl`, `evaluate(out=...)`, a JsonlSink or a SqliteSink.
 
-        The `.part` file of a run that was killed is read too. A SqliteSink does not store ids of contexts.
+        The method also reads the `.part` file of a killed run. A file of a SqliteSink has no ids of contexts.
 
         Args:
             path: path of the file.
             lazy: True to leave the rows on disk and read each one when it is accessed; not with a SqliteSink's file.
 
         Raises:
-            ConfigError: if the file does not exist or is not a report; with `lazy`, an invalid row raises when it is
-                accessed.
+            ConfigError: if the file does not exist or is not a report. With `lazy`, an invalid row raises the error on
+                access.
         """
         if is_sqlite(path):
             return cls(read_score_table(path), complete=False, name=Path(path).stem)

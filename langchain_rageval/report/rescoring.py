@@ -1,4 +1,4 @@
-"""Rows with other scores: computed from stored findings with other options, or added by a later run."""
+"""Changes to the scores of a report: recompute a metric from stored verdicts, or add the scores of a later run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Run = TypeVar("Run", bound=ReportData)
 
 
 def rescore_rows(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:
-    """Yield the rows with a metric replaced or added; see `Report.rescore`."""
+    """Yield copies of the rows with a metric replaced or added; see `Report.rescore`."""
     if not isinstance(metric, Metric):
         raise ConfigError(
             f"rescore takes a metric such as faithfulness(judge), got {type(metric).__name__}; "
@@ -87,12 +87,12 @@ def _agree(row: Row, names: Sequence[str], metric: Metric) -> bool:
 
 
 def join_reports(earlier: Run, later: Run) -> Run:
-    """Return the rows of a report with the scores of a later run over its samples added.
+    """Return the rows of a report, with the scores of a later run over the same samples added.
 
     Args:
         earlier: the report whose samples were scored again.
-        later: the later run; its rows have the indexes of the samples in `earlier.rows`. Its score replaces an earlier
-            one of the same metric.
+        later: the later run. The index of a row is the place of the sample in `earlier.rows`. A later score replaces an
+            earlier score of the same metric.
     """
     added = {row.index: row.scores for row in later.rows}
     audits = {row.index: row.audit for row in later.rows}

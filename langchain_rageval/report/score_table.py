@@ -1,4 +1,4 @@
-"""Score table: the table `scores` of an SQLite file, which `SqliteSink` writes and `Report.load` reads."""
+"""The table `scores` of an SQLite file, which `SqliteSink` writes and `Report.load` reads."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _ADDED = ("sample_id", "tags", "history", "money", "retrieved", "asked")  # miss
 
 
 def prepare_table(connection: sqlite3.Connection) -> None:
-    """Create the table, or add the columns that an earlier version did not write."""
+    """Create the table `scores`, or add the columns that the table of an earlier version lacks."""
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
     columns = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
@@ -69,7 +69,7 @@ def prepare_table(connection: sqlite3.Connection) -> None:
 
 
 def write_scores(connection: sqlite3.Connection, row: Row) -> None:
-    """Write the scores of a row in one transaction; they replace earlier ones of the same run and metric."""
+    """Write the scores of a row in one transaction; they replace earlier scores of the same run and metric."""
     values = [tuple(value(row, score) for _, value in COLUMNS.values()) for score in row.scores.values()]
     places = ", ".join("?" * len(COLUMNS))
     connection.execute("BEGIN IMMEDIATE")
@@ -77,7 +77,7 @@ def write_scores(connection: sqlite3.Connection, row: Row) -> None:
 
 
 def is_sqlite(path: str | Path) -> bool:
-    """Return True if a file begins like an SQLite file; False if it cannot be read."""
+    """Return True if a file begins like an SQLite file; False if not, or if the file cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -86,9 +86,10 @@ def is_sqlite(path: str | Path) -> bool:
 
 
 def read_score_table(path: str | Path) -> list[Row]:
-    """Return the rows of the table, in the order in which they were written.
+    """Return the rows of the table `scores`, in the order in which they were written.
 
-    The file may be written meanwhile. Each run is one row; samples have no references, which the table does not hold.
+    Another process may write to the file at the same time. Each run of a chain is one row. The samples have no
+    references, because the table does not store references.
 
     Raises:
         ConfigError: if the file cannot be read or has no table of this package.

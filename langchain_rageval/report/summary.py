@@ -23,9 +23,10 @@ _LONGEST = 300  # characters of a message
 
 
 def missing_scores(rows: Iterable[Row]) -> list[str]:
-    """Return a line for each cause of missing scores: failures first, most frequent cause first, at most three each.
+    """Return lines of text that explain missing scores, one line for each cause.
 
-    Failures have one cause if they have the same error in the same step; the line quotes the first message.
+    Failures come first, then unscored samples; at most three causes each, the most frequent first. Failures with the
+    same error in the same step have the same cause; the line quotes the first message.
     """
     counts: dict[str, dict[str, Counter[str]]] = {"Failed": {}, "Unscored": {}}  # by outcome and cause, of metrics
     first: dict[str, str] = {}
@@ -70,20 +71,21 @@ class MetricSummary:
 
     Attributes:
         metric: name of the metric.
-        aspect: the aspect that it measures.
+        aspect: the aspect that the metric measures, such as "grounding".
         direction: "higher" or "lower", whichever is better.
-        mean: mean over the scored samples; None if there are none.
+        mean: mean over the scored samples; None without scored samples.
         low: lower end of the 95% interval of the mean; None without a mean, or if the metric has no finite range.
         high: upper end of the interval.
         scored: number of samples with a value.
         unscored: number of samples to which no value applies.
         failed: number of samples whose score failed.
-        abstained: number of samples whose answer states no facts; None for metrics that cannot see it.
-        usage: calls, tokens and seconds.
-        range: lowest and highest possible value; None if there is none, see `Score.range`.
-        units: number of independent units among the scored samples, see `Units`; None if each sample is one.
-        unit: what the units are: "conversation", "tree", "question", "cluster", or "unit" for several kinds; "" if
-            each sample is one.
+        abstained: number of samples whose answer states no facts; None for metrics that cannot detect this.
+        usage: calls, tokens and seconds of the metric over all samples.
+        range: lowest and highest possible value; None without a finite range, see `Score.range`.
+        units: number of independent units (such as conversations) among the scored samples, see `Units`; None if each
+            sample is a unit.
+        unit: name of the kind of unit: "conversation", "tree", "question", "cluster", or "unit" for several kinds; ""
+            if each sample is a unit.
     """
 
     metric: str
@@ -103,7 +105,7 @@ class MetricSummary:
 
     @property
     def counted(self) -> str:
-        """Number of scored samples as text, with that of their units if they are fewer, such as "100 in 25 trees"."""
+        """Number of scored samples as text; with fewer independent units also their number, as in "100 in 25 trees"."""
         return str(self.scored) + ("" if self.units is None else f" in {pluralize(self.units, self.unit)}")
 
     @property
@@ -125,12 +127,12 @@ class MetricSummary:
 
     @property
     def input_tokens(self) -> int | None:
-        """Number of tokens that the model read for this metric; None if it reports none."""
+        """Number of tokens that the model read for this metric; None if the model reports no tokens."""
         return self.usage.input_tokens
 
     @property
     def output_tokens(self) -> int | None:
-        """Number of tokens that the model wrote for this metric; None if it reports none."""
+        """Number of tokens that the model wrote for this metric; None if the model reports no tokens."""
         return self.usage.output_tokens
 
     @property
@@ -146,9 +148,9 @@ class MetricSummary:
 
 @dataclass(frozen=True)
 class AspectSummary:
-    """Mean over the means of an aspect's metrics, taken as 1 - mean if lower is better.
+    """Average of the means of all metrics of one aspect; for a metric where lower is better, 1 - mean is used.
 
-    A metric with another range than 0 to 1 has another scale, such as a mean grade, and is excluded.
+    A metric with another range than 0 to 1, such as a grade, is excluded.
     """
 
     mean: float | None
@@ -159,12 +161,12 @@ _HEADINGS = ("metric", "mean", "95% interval", "scored", "unscored", "failed", "
 
 
 class Summary(Analysis[MetricSummary]):
-    """Mapping of metric names to summaries, in the order of the run.
+    """Summary of a run: mapping of metric names to `MetricSummary`, in the order of the metrics in the run.
 
     Attributes:
-        aspects: mapping of aspects to the means over their metrics.
-        has_money: True if the money of a metric is known.
-        notes: remarks about the units of the run, such as that some samples lack the id of a conversation.
+        aspects: mapping of each aspect to the average of its metrics.
+        has_money: True if the cost in money is known for at least one metric.
+        notes: remarks about dependent samples, such as that some samples lack the id of a conversation.
     """
 
     title = "Means with 95% intervals"
@@ -186,11 +188,11 @@ class Summary(Analysis[MetricSummary]):
 
     @property
     def headings(self) -> Sequence[str]:
-        """Headings of the columns; with one for money if that of a metric is known."""
+        """Headings of the columns of the table; a column for money only if `has_money`."""
         return (*_HEADINGS, "money") if self.has_money else _HEADINGS
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row for each metric."""
+        """Return a row of texts for each metric."""
         return [
             (
                 one.metric,
@@ -215,12 +217,14 @@ class Summary(Analysis[MetricSummary]):
 
 
 def summarise(rows: Iterable[Row], cluster: By | None = AUTO) -> Summary:
-    """Return the summary of rows; see `Report.summary` for `cluster`."""
+    """Return the summary of all rows; see `Report.summary`."""
     return summarise_slices(rows, lambda _sample: _ALL, cluster).get(_ALL, Summary())
 
 
 def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> dict[str, Summary]:
-    """Return the summary of each slice of rows, which are iterated once; see `Report.summary`.
+    """Return the summary of each slice of the rows, by the name of the slice; see `Report.summary`.
+
+    The rows are iterated once.
 
     Raises:
         ConfigError: if there are rows, and no sample has a value for `by` or `cluster`.
@@ -244,11 +248,11 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> 
 
 
 class Tally:
-    """Running counts of one metric; of each score it stores only the value and the place of the sample.
+    """Running totals of one metric; stores only the value and the place of each score.
 
     Args:
-        name: name of the metric in the rows; a custom metric may use another one in its scores.
-        first: the first score; its aspect and direction apply to all.
+        name: name of the metric in the rows; a custom metric may use another name in its scores.
+        first: the first score; its aspect and direction apply to all scores.
     """
 
     def __init__(self, name: str, first: Score) -> None:
@@ -308,7 +312,8 @@ def value_range(declared: Range | None, values: Collection[float]) -> tuple[floa
     """Return the lowest and the highest possible value of a metric; None if one of them is unknown.
 
     Args:
-        declared: the range that its scores carry; None if they carry none, then 0 to 1 if the values lie between.
+        declared: the range that the scores of the metric carry; None if they carry no range. The range is then 0 to 1,
+            if all values lie between.
         values: values of the metric.
     """
     low, high = declared or (0.0, 1.0)
@@ -324,7 +329,7 @@ ROUNDING = 1e-9
 def scaled_interval(
     values: Sequence[float], bounds: tuple[float, float], groups: Sequence[Hashable] | None
 ) -> tuple[float, float]:
-    """Return the 95% interval of the mean of values within a range; see `bounded_mean_interval` for the groups."""
+    """Return the 95% interval of the mean of values within a range; `groups` are as in `bounded_mean_interval`."""
     lowest, width = bounds[0], bounds[1] - bounds[0]
     shares = values if bounds == (0, 1) else [(value - lowest) / width for value in values]
     low, high = bounded_mean_interval(shares, clusters=groups)

@@ -1,4 +1,4 @@
-"""Tables of results for notebooks, and the base class of the analyses of a report, which are shown as one."""
+"""Tables of results for notebooks, and the base class of all results that are shown as a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], n
     Args:
         title: text above the table.
         head: headings of the columns.
-        rows: one text for each column.
+        rows: rows of the table; each has one text for each column.
         notes: texts below the table.
     """
     lines = [_line("th", head), *(_line("td", row) for row in rows)]
@@ -33,7 +33,7 @@ def _line(tag: str, texts: Sequence[str]) -> str:
 
 
 def number_text(number: float | None, form: str = ".3f") -> str:
-    """Return a number as the text of a cell; a dash for None."""
+    """Return a number as text for a cell of a table; a dash for None."""
     return "–" if number is None else format(number, form)
 
 
@@ -48,7 +48,7 @@ def p_text(p_value: float) -> str:
 
 
 class Renamed:
-    """Base of results with fields that had other names in version 0.1, which still read, with a note in the log."""
+    """Base class of results with renamed fields. The names of version 0.1 still work, with a note in the log."""
 
     old_names: ClassVar[Mapping[str, str]] = {}
 
@@ -63,7 +63,7 @@ class Renamed:
 
 
 class Shown:
-    """Result that is shown as a table, in text and in notebooks.
+    """Base class of results that are shown as a table, in text and in notebooks.
 
     Attributes:
         notes: what a reader of the results should know.
@@ -101,7 +101,7 @@ class Shown:
 
 
 class Analysis(Shown, Mapping[str, Item]):
-    """Mapping of names to the results of an analysis, in order, with the table that shows them."""
+    """Base class of analyses: an ordered mapping of names to results, shown as a table."""
 
     def __init__(self, results: Mapping[str, Item], notes: Iterable[str] = ()) -> None:
         self._results = results

@@ -1,4 +1,4 @@
-"""Trend: means of a run by day, week or version, and an alarm if they fall below those of a baseline."""
+"""Trend: means of a run by day, week or version, and an alarm if the means fall below the means of a baseline."""
 
 from __future__ import annotations
 
@@ -43,33 +43,37 @@ def trend(
 ) -> Trend:
     """Summarise a run by periods, and raise an alarm for each metric that falls below a baseline.
 
-    Without drift, one alarm is raised in a year on average, at the most, over all metrics together and however often
-    one looks. This assumes that the rows, in order of time, are like random samples of one mix of questions; `adjust`
-    compares each row with the baseline's rows of its own slice. If days differ by more than chance, a note says so:
-    a bad day then raises alarms more often. The samples of a unit, such as a conversation, on one day count as one
-    with the mean of their values, known at the last of them. An alarm ends with `since`.
+    Without drift, at most one false alarm is raised in a year on average, over all metrics together. The number of
+    checks does not matter. This assumes that the rows, in order of time, are random samples of one mix of questions. If
+    the mix changes, use `adjust`: each row is then compared with the baseline's rows of the same slice. If days differ
+    by more than chance, a note reports it, and a bad day raises alarms more often. Dependent samples of one day, such
+    as the turns of a conversation, count as one sample with their mean value, at the time of the last sample. `since`
+    ends an alarm.
 
-    The changes are estimated from the means of days, better and worse alike, also without a baseline; in histories of
-    less than twelve days from those of hours. The probability of any in a run whose means stay the same is about
-    `error` at most. With `adjust`, differences between slices are none.
+    The function also estimates changes of the mean, for better or worse, with or without a baseline. They are estimated
+    from the means of days; in histories of less than twelve days, from the means of hours. If the means stay the same,
+    the probability of finding any change is at most about `error`. With `adjust`, differences between slices do not
+    count as changes.
 
     Args:
         report: rows with their `time`, such as `Report.load("live.db")`.
         baseline: a run that is as good as it should be, over any samples; None raises no alarm.
         by: "day" or "week" (UTC), or the name of a tag, such as "version".
-        margin: by how much a mean may be worse, in the units of the metric, at least 0.
-        error: see above, between 0 and 1; also the probability that the baseline's mean is lower than assumed.
-        adjust: property of the samples, such as "language" or "metadata.topic".
-        since: watch only rows from this time on, such as "2025-03-01" (UTC), after what raised an alarm was repaired.
-        allow_different_instruments: compare also what different judges, prompts, options or versions have scored.
+        margin: accepted loss of a mean, in the units of the metric, at least 0.
+        error: probability of finding a change without a change, between 0 and 1; also the probability that the
+            baseline's mean is lower than assumed.
+        adjust: property of the samples that defines slices, such as "language" or "metadata.topic".
+        since: time, such as "2025-03-01" (UTC), from which rows are watched; for example the time when the cause of an
+            alarm was repaired.
+        allow_different_instruments: True to compare scores even if judges, prompts, options or versions differ.
 
     Returns:
         The summaries by period, the alarms, and the changes of the means. If no slice of the baseline has six scored
         samples, nothing is watched: there are no alarms, a note says why, and `check` raises.
 
     Raises:
-        ConfigError: if no row has a time or the tag, an option is invalid, the runs have no metric in common, or
-            instruments differ.
+        ConfigError: if no row has a time or the tag, an option is invalid, the runs have no metric in common, or judge
+            configurations differ.
     """
     if not 0 < error < 1:
         raise ConfigError(f"error must be a probability between 0 and 1, such as 0.05, got {error!r}")

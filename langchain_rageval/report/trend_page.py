@@ -1,4 +1,4 @@
-"""Trend of a run, and its HTML page: a curve for each metric, the means and the worst samples of each period."""
+"""Trend of a run, and its HTML page with a curve for each metric and the worst samples of each period."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ _LONGEST_LABEL = 12
 
 @dataclass(frozen=True)
 class DriftAlarm:
-    """Alarm about one metric.
+    """Alarm that a metric has fallen below the baseline.
 
     Attributes:
-        metric: its name.
+        metric: name of the metric.
         raised: time of the row after which the alarm was raised.
-        since: time of the row with which the change is estimated to begin.
-        mean: mean from that row on.
+        since: time of the row at the estimated beginning of the change.
+        mean: mean from the estimated beginning of the change on.
         baseline: mean of the baseline.
-        samples: number of scored rows until the alarm; a unit, such as a conversation, counts once a day.
-        judge: names of the judges; "" if none is recorded.
+        samples: number of scored rows until the alarm; dependent rows, such as the turns of a conversation, count once
+            a day.
+        judge: names of the judges; "" if no name is recorded.
     """
 
     metric: str
@@ -70,10 +71,10 @@ class MeanChange:
     """Estimated change of the mean of one metric.
 
     Attributes:
-        metric: its name.
+        metric: name of the metric.
         since: time of the first row after the change.
-        before: mean from the change before, or the first row, to this one.
-        after: mean from this change to the next one, or the last row.
+        before: mean of the rows before this change, back to the previous change or the first row.
+        after: mean of the rows from this change to the next change or the last row.
     """
 
     metric: str
@@ -91,18 +92,18 @@ class MeanChange:
 
 @dataclass(repr=False)
 class Trend(Analysis[Summary]):
-    """Mapping of periods to summaries of their rows, in order of time.
+    """Trend of a run: mapping of each period (such as a day) to the summary of its rows, in order of time.
 
     Attributes:
         periods: summary of each period by its name.
         rows: rows of each period by its name.
         baseline: summary of the baseline; None without one.
-        alarms: metric to its alarm, for the metrics that have drifted.
+        alarms: mapping of each drifted metric to its alarm.
         by: "day", "week" or the name of a tag.
-        error: probability of any change without one, over all metrics together.
-        notes: what a reader should know, such as that the questions of the baseline are others.
-        changes: metric to the estimated changes of its mean in order of time, for the metrics that have any.
-        judge_shift: metric to the shift of its judge, apart from the system, by rows that did not change.
+        error: probability of finding any change if there is none, over all metrics together.
+        notes: what a reader should know, such as that the baseline has other questions.
+        changes: mapping of each metric with changes to the estimated changes of its mean, in order of time.
+        judge_shift: mapping of each metric to the shift of its judge, measured on unchanged rows.
     """
 
     periods: Mapping[str, Summary]
@@ -128,8 +129,8 @@ class Trend(Analysis[Summary]):
     def to_html(self, path: str | Path, *, language: PageLanguage = "auto") -> None:
         """Write the trend as one HTML page that works offline: a curve for each metric, and the worst samples.
 
-        The page holds the ten worst samples of each period and metric with their evidence. Each point of a curve links
-        to the worst samples of its period.
+        The page holds the ten worst samples of each period and metric, with their verdicts. Each point of a curve links
+        to the worst samples of the period.
 
         Args:
             path: path of the file.
@@ -144,7 +145,7 @@ class Trend(Analysis[Summary]):
         """Check that no metric has drifted.
 
         Raises:
-            BelowThreshold: if some have; the message names each.
+            BelowThreshold: if a metric has drifted; the message names every drifted metric.
             ConfigError: if the baseline has too few scores to watch any metric.
         """
         for note in self.notes:
@@ -164,7 +165,7 @@ class Trend(Analysis[Summary]):
 
     @property
     def findings(self) -> list[str]:
-        """A sentence for each alarm and each change of a mean."""
+        """Sentences on the results, one for each alarm and each change of a mean."""
         changes = (change for found in self.changes.values() for change in found)
         return [*map(str, self.alarms.values()), *map(str, changes)]
 
@@ -188,16 +189,16 @@ def _mean(metric: MetricSummary | None) -> str:
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """Mean of a metric in one period.
+    """Point of a chart: the mean of a metric in one period, with positions in the chart.
 
     Attributes:
-        place: place of the period, from 0.
+        place: number of the period, from 0.
         period: name of the period.
-        metric: the summary that the point stands for.
-        x: place of the mean from the left.
-        y: place of the mean from the top.
-        top: place of the upper end of its interval; None without an interval.
-        bottom: place of the lower end.
+        metric: summary of the metric in this period.
+        x: distance of the mean from the left edge.
+        y: distance of the mean from the top edge.
+        top: distance of the interval's upper end from the top edge; None without an interval.
+        bottom: the same for the lower end of the interval.
         drifted: True for the period of an estimated change and the later ones.
     """
 
@@ -213,20 +214,22 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class TrendChart:
-    """Curve of one metric.
+    """Chart of one metric: its curve over the periods, with positions in the chart.
 
     Attributes:
-        metric: its name.
+        metric: name of the metric.
         direction: "higher" or "lower", whichever is better.
-        points: one for each period with a mean, in order of time.
-        grid: horizontal lines as places from the top with their labels.
-        labels: labels of the time axis: place from the left, text, alignment, and whether a narrow page omits it.
-        baseline: summary of the baseline; None without one.
-        base: places of the mean of the baseline and of the ends of its interval; None without an interval.
-        alarm: the alarm; None without one.
-        since: place of the estimated change from the left.
-        raised: place of the row that raised the alarm.
-        changes: each change of the mean with its place from the left.
+        points: one point for each period with a mean, in order of time.
+        grid: horizontal lines: distance from the top edge, and label.
+        labels: labels of the time axis: distance from the left edge, text, alignment, and whether a narrow page omits
+            the label.
+        baseline: summary of the baseline; None without a baseline.
+        base: distances of the baseline's mean and of both ends of its interval from the top edge; None without an
+            interval.
+        alarm: alarm about the metric; None without an alarm.
+        since: distance of the estimated change from the left edge.
+        raised: distance of the row that raised the alarm from the left edge.
+        changes: changes of the mean, each with its distance from the left edge.
     """
 
     metric: str
@@ -356,7 +359,7 @@ _WORST = 10
 
 
 def write_trend_page(trend: Trend, path: str | Path, *, language: PageLanguage) -> None:
-    """Write the page; see `Trend.to_html`."""
+    """Write the HTML page of a trend; see `Trend.to_html`."""
     worst = {period: _worst(rows, trend.metrics) for period, rows in trend.rows.items()}
     rows = [row for found in reversed([*worst.values()]) for row in found]
     chosen, words, notes = page_texts(language, rows)
@@ -372,7 +375,8 @@ class TrendPage(Page):
 
     Attributes:
         trend: the trend.
-        worst: period to its worst samples; `report` holds them all, the last period first.
+        worst: mapping of each period to its worst samples. `report` holds the worst samples of all periods, the last
+            period first.
     """
 
     trend: Trend

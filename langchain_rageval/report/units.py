@@ -1,4 +1,4 @@
-"""Units and slices: which samples of a run count as one, and which part of the run a sample belongs to."""
+"""Independent units and slices: which samples count as one observation, and which slice a sample belongs to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 class Slicer:
-    """Function from a sample to the name of its slice.
+    """Rule that assigns each sample to a slice, such as a language.
 
     Args:
         by: a function of the sample; or the name or dotted path of a field, such as "metadata.split", where
@@ -42,21 +42,21 @@ class Slicer:
         self._metadata: set[str] = set()
 
     def slice_of(self, sample: Sample) -> str | None:
-        """Return the value as text, or None if it is missing or blank."""
+        """Return the name of the slice of a sample; None if the sample has no value or a blank value."""
         label = _text(_value_at(sample, self._by) if isinstance(self._by, str) else self._by(sample))
         self._seen, self._known = True, self._known or label is not None
         self._metadata.update(sample.metadata)
         return label
 
     def check_known(self) -> None:
-        """Raise ConfigError if there were samples and none of them had a value."""
+        """Raise ConfigError if `slice_of` was called, but no sample had a value."""
         if self._seen and not self._known:
             fields = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
             raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {fields or 'empty'}")
 
 
 def in_reading_order(labels: Iterable[str]) -> list[str]:
-    """Return the names of slices in their order; in numeric order if all are numbers, such as those of turns."""
+    """Return the names of slices in their original order; in numeric order if all names are numbers, such as turns."""
     names = list(labels)
     return sorted(names, key=float) if all(map(_NUMBER.fullmatch, names)) else names
 
@@ -102,13 +102,13 @@ _PAIRED_NOTES = {"conversation": "paired-conversations", "tree": "trees", "quest
 class Units:
     """Independent units of a run: groups of samples that intervals and tests count as one.
 
-    A unit is a conversation (`metadata.conversation`), else a tree of a generated test set (`metadata.tree_id`), else
-    the repeats of one question (samples whose ids differ in an appended number only, with the same question and
-    references), else a sample.
+    A unit is the first of these groups that applies to a sample: a conversation (`metadata.conversation`); a tree of a
+    generated test set (`metadata.tree_id`); the repeats of one question, which have the same question and references,
+    and ids that differ only in an appended number; otherwise the sample alone.
 
     Args:
-        samples: samples of the run, in order; `add` takes more.
-        cluster: path or function of a sample that replaces this rule; None if every sample is a unit.
+        samples: samples of the run, in order; `add` adds further samples.
+        cluster: dotted path or function of a sample that replaces this rule; None if every sample is a unit.
     """
 
     def __init__(self, samples: Iterable[Sample] = (), cluster: By | None = AUTO) -> None:
@@ -146,7 +146,7 @@ class Units:
         return self._known
 
     def groups(self, places: Iterable[int] | None = None) -> list[int] | None:
-        """Return the unit of each sample, or of those at `places`; None if each sample is a unit by itself.
+        """Return the number of the unit of each sample, or of the samples at `places`; None if each sample is a unit.
 
         Raises:
             ConfigError: if there are samples, and none of them has a value for `cluster`.
@@ -157,13 +157,13 @@ class Units:
         return numbers if self._slicer is not None or len(set(numbers)) < len(numbers) else None
 
     def kind(self, places: Iterable[int]) -> str:
-        """Return what the units with several samples are: "conversation", "tree", "question", "cluster" or "unit"."""
+        """Return the kind of units with several samples: "conversation", "tree", "question", "cluster" or "unit"."""
         counts = Counter((self._keys[place][0], self._numbers[place]) for place in places)
         kinds = {kind for (kind, _), count in counts.items() if count > 1} or {"cluster"}
         return kinds.pop() if len(kinds) == 1 else "unit"
 
     def notes(self, *, paired: bool = False) -> list[Note]:
-        """Return notes on the units with several samples, and on samples that lack the id that others have."""
+        """Return notes on units with several samples, and on samples that lack an id (such as a conversation's)."""
         notes = []
         for kind, code in (_PAIRED_NOTES if paired else _NOTES).items():
             own = [number for number, key in zip(self._numbers, self._keys, strict=True) if key[0] == kind]
@@ -180,7 +180,7 @@ class ScoresById(dict[str, Score]):
 
     Args:
         scores: the scores.
-        units: unit of each sample by its id, see `Units`; empty if each sample is a unit by itself.
+        units: mapping of sample ids to independent units, see `Units`; empty if each sample is a unit by itself.
     """
 
     def __init__(self, scores: Mapping[str, Score], units: Mapping[str, int]) -> None:
@@ -189,7 +189,7 @@ class ScoresById(dict[str, Score]):
 
 
 def units_of(samples: Iterable[Sample], cluster: By | None = AUTO) -> list[int] | None:
-    """Return the unit of each sample by the rule of `Units`; None if each sample is a unit by itself.
+    """Return the number of the unit of each sample by the rule of `Units`; None if each sample is a unit.
 
     Raises:
         ConfigError: if there are samples, and none of them has a value for `cluster`.

@@ -1,4 +1,4 @@
-"""Comparison of two reports over different samples, as in production and development, and their mix."""
+"""Comparison of two reports over different samples, such as production and development, and of their mix."""
 
 from __future__ import annotations
 
@@ -44,12 +44,13 @@ _MOST_DROPPED = 0.05  # of the baseline's samples, in a verdict other than "inco
 
 @dataclass(frozen=True)
 class MixShift:
-    """Property in which the samples of two runs differ.
+    """Property whose distribution differs between the samples of two runs, such as the language.
 
     Attributes:
         by: name of the property, such as "language" or "metadata.topic".
-        shares: value to its share in the candidate and in the baseline, the most changed first.
-        distance: total variation distance, the share of samples that would have to change, from 0 to 1.
+        shares: mapping of each value to its shares in the candidate and in the baseline, the most changed value first.
+        distance: total variation distance from 0 to 1: the share of samples that would have to change to make both runs
+            equal.
         p_value: p-value of "both are random samples of one mix", from a permutation test, Holm-adjusted over the
             properties.
     """
@@ -65,7 +66,7 @@ class MixShift:
 
     @property
     def note(self) -> Note:
-        """Part of a note: the property and its most changed shares."""
+        """Part of a note that names the property and its most changed shares."""
         of_length = self.by == _LENGTH
         shares = [
             Note("share", value=Note(f"length-{value.replace(' ', '-')}") if of_length else value, own=own, other=other)
@@ -76,9 +77,10 @@ class MixShift:
 
 
 def mix_shifts(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[MixShift]:
-    """Return the properties in which two runs differ significantly and by at least a tenth, the greatest first.
+    """Return the properties whose distribution differs between two runs, the greatest distance first.
 
-    Compared are the language and the length of the question, and all metadata and tags with at most 20 values.
+    The difference is significant, and its distance is at least 0.1. The compared properties are the language and the
+    length of the question, and all metadata and tags with at most 20 values.
     """
     if not candidate or not baseline:
         return []
