@@ -1,4 +1,4 @@
-"""AcceptedQuestions: the questions of a run, and the steps of an attempt that compare and keep its question."""
+"""AcceptedQuestions: the accepted questions of a run, and the step that rejects a question that repeats one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROOM = 64  # vectors for which memory is taken at first
 
 
 class AcceptedQuestions:
-    """Accepted questions with their vectors.
+    """Accepted questions of a generation run with their unit vectors, by which duplicates are found.
 
     Args:
         threshold: cosine from which two questions are duplicates; None rejects only equal questions.
@@ -49,7 +49,7 @@ class AcceptedQuestions:
             self._vectors[place] = vector
 
     def add_new(self, candidates: Sequence[Candidate], vectors: Sequence[Any]) -> list[str]:
-        """Add the questions that repeat no earlier one; return for each the earlier question, or "" if there is none.
+        """Add each question that repeats no earlier question; return for each the repeated question, or "".
 
         Args:
             candidates: questions, in the order in which they are added.
@@ -67,15 +67,15 @@ class AcceptedQuestions:
         return repeated
 
     def first(self, candidate: Candidate, among: int, near: Iterable[int] = ()) -> str:
-        """Return the first accepted question that is equal to another or near it; "" if there is none.
+        """Return the first accepted question that equals the candidate's question or is near it; "" if there is none.
 
-        Questions of one tree are variants of one question, so that only equal ones are duplicates. A follow-up is
-        otherwise compared as it is understood without its turns.
+        Two questions of the same tree are variants of one question, and are duplicates only if their texts are equal.
+        Any other follow-up is compared in the form that needs no earlier turns.
 
         Args:
-            candidate: the other question.
-            among: number of questions to compare with, the earliest ones.
-            near: places of the questions that are near it.
+            candidate: candidate with the question to compare.
+            among: number of accepted questions to compare with, from the earliest on.
+            near: indices of the accepted questions whose vectors are near the candidate's vector.
         """
         as_asked = self._places.get(_as_asked(candidate), ())
         alike = {*near, *self._places.get(candidate.standalone_question.casefold(), ())}
@@ -102,11 +102,12 @@ def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
 
 
 class NewQuestion(Traced[Candidate, Candidate]):
-    """Step without traces that rejects a first question which equals one that was accepted in an earlier round.
+    """Step, not shown in traces, that rejects a first question equal to a question accepted in an earlier round.
 
     Attributes:
         accepted: accepted questions.
-        among: number of them at the beginning of the round, so that the order of completion changes nothing.
+        among: number of accepted questions at the beginning of the round. Later questions are not compared, so that the
+            order in which attempts finish has no effect.
     """
 
     in_traces: ClassVar[bool] = False
@@ -125,5 +126,5 @@ class NewQuestion(Traced[Candidate, Candidate]):
 
 
 def reject_duplicate(candidate: Candidate, other: str) -> Candidate:
-    """Reject a candidate that repeats another question, which becomes the feedback."""
+    """Return the candidate rejected as a duplicate, with the repeated question as feedback."""
     return candidate.with_trial("dedupe", accepted=False, feedback=other).reject(Reason.DUPLICATE)

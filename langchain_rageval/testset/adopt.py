@@ -1,4 +1,4 @@
-"""Adoption: questions that users asked, answered from documents as rows of a test set."""
+"""Adoption: make rows of a test set from questions that users asked, with answers from the documents."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ Redact = Callable[[Any], Any]
 
 
 def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
-    """Return questions of users as samples, redacted.
+    """Return questions of users as samples, after redaction.
 
     Args:
         questions: path of a file of samples, or an iterable of texts, samples, mappings, and rows of reports.
-        redact: called with each text, or each sample, before anything else reads it; None changes nothing.
+        redact: function that removes personal data from each text or sample before any other code reads it; None
+            changes nothing.
 
     Raises:
-        ConfigError: if `redact` is no function or returns something else than it got, or there is no question.
+        ConfigError: if `redact` is not a function or returns another type than it receives, or there are no questions.
         SampleError: if an item is no sample.
     """
     if redact is not None and not callable(redact):
@@ -65,7 +66,7 @@ def _read(item: Any, redact: Redact | None) -> Sample:
 
 
 class UserQuestionReview(CandidateStep):
-    """Step that rejects a question of a user that is not understood alone, and marks whether its passages answer it."""
+    """Step that rejects a user's question that is unclear on its own, and records whether the passages answer it."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic to review the question: one call."""
@@ -77,7 +78,7 @@ class UserQuestionReview(CandidateStep):
 
 
 class AdoptedQuestion(CandidateStep):
-    """Step that reviews the question of a user and answers it from its passages, or marks it as unanswerable.
+    """Step that reviews a user's question, then answers it from its passages or marks it as unanswerable.
 
     Attributes:
         reviewing: step that reviews the question.
@@ -92,7 +93,10 @@ class AdoptedQuestion(CandidateStep):
     refusing: InstanceOf[Runnable[Candidate, Candidate]]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Review the question, then answer it or mark it; if the writer contradicts the review, try the other way."""
+        """Review the question, then answer it or mark it as unanswerable.
+
+        If the writer contradicts the review, the step tries the other way.
+        """
         result: Candidate = yield InvokeChild(self.reviewing, state)
         reviewed = result
         for answerable in () if reviewed.rejected else (reviewed.answerable, not reviewed.answerable):
@@ -105,13 +109,13 @@ class AdoptedQuestion(CandidateStep):
 
 @dataclass
 class Adoption:
-    """Adoption of one set of questions.
+    """One run that makes rows of a test set from users' questions.
 
     Attributes:
-        generation: run over the documents, without rows.
-        questions: questions, in order.
+        generation: generation run over the documents; it plans no rows of its own.
+        questions: users' questions, in order.
         steps: steps that find the passages of a question, answer it and verify the answer.
-        results: candidates with these questions, duplicates excluded.
+        results: candidates with these questions after the attempts, without duplicates.
     """
 
     generation: Generation
@@ -120,7 +124,7 @@ class Adoption:
     results: list[Candidate] = field(default_factory=list)
 
     def attempts(self, candidates: Iterable[Candidate]) -> list[Prepare]:
-        """Return the attempts to adopt questions."""
+        """Return one attempt for each candidate: review the question, then answer it."""
         review = UserQuestionReview.of("review_question", self.generation.settings.critic)
         reviewing, find, answer, check = map(self.generation.journaled, [review, *self.steps])
         step = AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
@@ -128,11 +132,11 @@ class Adoption:
 
     @property
     def texts(self) -> list[str]:
-        """Questions as understood without their history."""
+        """Questions in a form that needs no earlier turns."""
         return [_standalone(sample) for sample in self.questions]
 
     def candidates(self, vectors: Mapping[str, Any]) -> list[Candidate]:
-        """Return a candidate for each different question; questions of one meaning are counted in its metadata.
+        """Return a candidate for each different question; `metadata["asked"]` counts the equal or near questions.
 
         Args:
             vectors: unit vectors of `texts`, by text.

@@ -1,4 +1,4 @@
-"""Candidate: a question that is being generated, with its attempts so far; base class of the steps that change it."""
+"""Candidate: a question in progress, with the attempts so far; and the base class of steps that change a candidate."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class Passage(InputModel):
         text: text of the passage.
         source: name of the document.
         start: offset of the first character in the document.
-        end: offset after the last character. `text == document[start:end]` if the splitter keeps the text; if it
-            changed white space, the span of the same words; if it rewrote them, the whole document.
+        end: offset after the last character. `text == document[start:end]` if the splitter kept the text. If the
+            splitter changed white space, the span holds the same words. If it rewrote words, the span is the whole
+            document.
         metadata: metadata of the document, with additions of the splitter.
     """
 
@@ -101,7 +102,7 @@ class Trial(InputModel):
 
 
 class Objection(NamedTuple):
-    """Why a text is refused: the reason for the rejection, the problem as the writer reads it, and the text."""
+    """Problem with a generated text: the reason for rejection, the problem in words for the writer, and the text."""
 
     reason: str
     problem: str
@@ -114,23 +115,23 @@ class Candidate(InputModel):
     Every step takes a candidate and returns a candidate. A rejected candidate passes through all later steps unchanged.
 
     Attributes:
-        passages: passages that the question is about, the drawn one first.
+        passages: passages that the question is about. The first is the drawn passage, from which the candidate started.
         question: current text of the question; "" before it is written.
         parent: question from which the last evolution started.
         chat_history: earlier turns of the conversation that the question continues, the oldest first; `[]` if there
             are none.
-        standalone: the same question as understood without these turns; "" if there are none.
+        standalone: the same question in a form that needs no earlier turns; "" if there are no turns.
         evolution: names of the evolutions applied so far, your own steps included, joined by "+"; "simple" if there are
             none.
         answerable: True if the passages are meant to answer the question.
-        needed: ids of the passages that the answer must need, all of them; `[]` if any passage will do.
+        needed: ids of passages; the answer must need all of these passages. `[]` if any passage will do.
         nearest: passages of the whole corpus that a search by words and by meaning finds for a question that is meant
-            to be unanswerable. They must not answer it either.
+            to be unanswerable. These passages must not answer the question either.
         metadata: metadata that evolutions add to the row, such as `persona`, `style` and `bridge`.
         grade: mean of the four grades of the drawn passage, from 1 to 3; None before it is graded.
         keyphrases: key phrases of the drawn passage.
         keyphrase: key phrase that the question is about; "" selects the first of `keyphrases`.
-        draw: number of candidates that were started from the same passage before; each uses another key phrase.
+        draw: number of earlier candidates from the same drawn passage; each candidate uses another key phrase.
         seed: random seed of the run.
         reference: reference answer; None before it is written.
         evidence: sentences of the passages that support the reference answer.
@@ -170,7 +171,7 @@ class Candidate(InputModel):
 
     @property
     def standalone_question(self) -> str:
-        """Question as understood without earlier turns: `standalone`, or else `question`."""
+        """Question in a form that needs no earlier turns: `standalone` if it is set, else `question`."""
         return self.standalone or self.question
 
     @property
@@ -179,7 +180,7 @@ class Candidate(InputModel):
         return self.passages[0].text
 
     def shown(self, nearest: Sequence[Passage] = ()) -> list[dict[str, Any]]:
-        """Return the passages, and nearest ones, as prompts show them: number (from 1) and text of each."""
+        """Return the passages, then `nearest`, as prompts show them: number (from 1) and text of each passage."""
         return [{"passage": number, "text": one.text} for number, one in enumerate([*self.passages, *nearest], 1)]
 
     def replace(self, **changes: object) -> Self:
@@ -221,17 +222,17 @@ class Candidate(InputModel):
 
     @property
     def objection(self) -> str:
-        """Feedback of the last trial if it was rejected, else ""."""
+        """Feedback of the last trial (attempt) if that trial was rejected, else ""."""
         last = self.history[-1] if self.history else None
         return "" if last is None or last.accepted else last.feedback
 
     @property
     def has_failed(self) -> bool:
-        """True if the candidate is rejected because a call failed, and not because of its question."""
+        """True if the candidate was rejected because a call failed, not because of its question."""
         return (self.rejected or "").startswith(Reason.FAILED)
 
     def refuse(self, kind: str, objection: Objection) -> Self:
-        """Return a copy of the candidate that is rejected by an objection, after a trial of a kind."""
+        """Return a rejected copy of the candidate, with the objection recorded as a trial (attempt) of a kind."""
         if objection.reason == Reason.QUESTION_REJECTED:
             refused = self.replace(question=objection.text).with_trial(kind, accepted=False, feedback=objection.problem)
             return self.replace(history=refused.history).reject(objection.reason)
@@ -239,7 +240,7 @@ class Candidate(InputModel):
         return self.with_trial(kind, accepted=False, feedback=feedback).reject(objection.reason)
 
     def reject(self, reason: str) -> Self:
-        """Return a copy of the candidate that is rejected, with the reason in English."""
+        """Return a rejected copy of the candidate, with the reason in English."""
         return self.replace(rejected=reason)
 
 
@@ -279,7 +280,7 @@ class CandidateStep(Stage[Candidate]):
 
     @classmethod
     def of(cls, prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None, **options: Any) -> Self:
-        """Return the step that sends a packaged prompt, or one of the user in its place, to a writer or critic.
+        """Return the step that sends a packaged prompt, or the user's own prompt, to a writer or critic.
 
         The prompt names the step, unless `options` holds a `name`.
         """
@@ -309,12 +310,13 @@ def ask_step(
 
     Args:
         step: prompt, model and answer schema.
-        inputs: content of the JSON block.
+        inputs: content of the JSON block of the request.
         language_from: text whose language selects the prompt.
-        objection: returns the problem with a valid answer, or None; an answer with a problem is requested again.
+        objection: function that returns the problem with a valid answer, or None. An answer with a problem is requested
+            again.
 
     Returns:
-        The answer; or the objection to the last one, if it is an `Objection` and no attempt is left.
+        The answer. If no attempt is left and the problem with the last answer is an `Objection`, that `Objection`.
 
     Raises:
         TypeError: if `step` is None.
@@ -367,19 +369,19 @@ EMBED = "embed"
 
 
 class StepUsage:
-    """Counter of the usage of each step. Usable from threads."""
+    """Thread-safe counter of the model usage of each step."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_step: dict[str, Usage] = {}
 
     def add(self, step: str, usage: Usage) -> None:
-        """Add a usage to that of a step."""
+        """Add a usage to the usage of a step."""
         with self._lock:
             self._by_step[step] = self._by_step.get(step, Usage()) + usage
 
     def ordered(self, steps: Iterable[str]) -> dict[str, Usage]:
-        """Return the usage of each step that cost something, in the order of `steps`, then of the other steps."""
+        """Return the usage of each step that cost something: first `steps` in their order, then other steps."""
         with self._lock:
             names = dict.fromkeys([*steps, *sorted(self._by_step)])
             usages = {name: self._by_step.get(name, Usage()) for name in names}

@@ -60,20 +60,22 @@ class Docstore:
 
     Passages are in the order of the documents. Blank passages are dropped, and so are passages whose text occurred
     before. A document is named by `source` in its metadata (or `filename`, `file_name`, `file_path`, `path`, `url`),
-    else by a hash of its text. Documents with the same name, such as the pages of a file, continue each other.
+    else by a hash of its text. Documents with the same name, such as the pages of a file, are consecutive parts of one
+    document.
 
     A document that is one passage keeps its id: `Document.id`, or `chunk_id`, `id`, `_id` or `doc_id` of its metadata.
-    Passages of a document that is split have its id, "#" and a hash of their text; without an id they have a hash.
+    If a document is split, the id of a passage is the document's id, "#" and a hash of the passage's text; if the
+    document has no id, it is a hash.
 
     Args:
         documents: the path of a file or folder, a DataFrame, or an iterable of LangChain Documents, texts, objects with
             a text and `pathlib.Path`s. A str in an iterable is always a text; a single text goes in a list.
         splitter: a LangChain TextSplitter. By default documents are split at headings, paragraphs, then sentences, into
-            passages of at most 4,000 characters without overlap. False keeps each document as one passage; those
-            without a name belong to one document, and `start_index` in their metadata is their offset.
+            passages of at most 4,000 characters without overlap. False keeps each document as one passage. Documents
+            without a name then form one document, and `start_index` in the metadata is the offset of each.
         embeddings: embeddings that find similar passages. They are called at the first search, 64 texts at a time.
-        vectorstore: vector store that holds these passages already; it is searched instead, and nothing is embedded.
-            Rows of a test set have its ids.
+        vectorstore: vector store that already holds these passages. The vector store is searched, and nothing is
+            embedded. Rows of a test set have the passage ids of the vector store.
 
     Attributes:
         embeddings: as passed.
@@ -135,14 +137,14 @@ class Docstore:
         return frozenset(number for _, _, text in self.texts() for number in sentence_hashes(text))
 
     def previous(self, passage: Passage) -> Passage | None:
-        """Return the passage before this one in its document, or None.
+        """Return the passage before a passage in the same document, or None.
 
         None for the first passage, and after a passage that was dropped because its text occurred before.
         """
         return self._previous.get(passage.id)
 
     def next(self, passage: Passage) -> Passage | None:
-        """Return the passage after this one in its document, or None.
+        """Return the passage after a passage in the same document, or None.
 
         None for the last passage, and before a passage that was dropped because its text occurred before.
         """
@@ -180,13 +182,14 @@ class Docstore:
         return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
 
     def nearest_passages(self, text: str, vector: Any = None) -> list[Passage]:
-        """Return the passages nearest to a text, by rarity of the common words and by meaning in turn.
+        """Return the passages nearest to a text: alternately the best matches by rare shared words and by meaning.
 
-        At most 12, and of these as many as 16,000 characters hold, but at least four. A vector store finds some too.
+        At most 12 passages are returned, with at most 16,000 characters together; the first four are returned in any
+        case. With a vector store, the vector store finds the matches by meaning.
 
         Args:
             text: the text.
-            vector: its unit vector, for passages that are embedded; None to search by words alone.
+            vector: unit vector of the text, to compare with embedded passages; None to search without it.
         """
         index = self.phrase_index.nearest(text)[:_MOST_FOUND]
         rankings = [[self.passages[number] for number in index]]
@@ -203,7 +206,7 @@ class Docstore:
         return list(compress(found.values(), fits))
 
     def search_corpus(self, text: str) -> Operation[list[Passage]]:
-        """Embed a text, and the passages unless they are embedded already, and search; without embeddings, search."""
+        """Return the passages nearest to a text, after embedding the text and the passages if there are embeddings."""
         if self.vectorstore is not None or self.embeddings is None:
             return self.nearest_passages(text)
         yield from embed_passages(self)
@@ -212,7 +215,7 @@ class Docstore:
 
     @property
     def found_at_most(self) -> int:
-        """Number of passages of usual length that a search finds."""
+        """Maximum number of passages that `nearest_passages` returns if all have the average length."""
         usual = max(1, sum(map(len, self._by_text)) // max(1, len(self)))
         return min(len(self), max(_LEAST_FOUND, min(_MOST_FOUND, _FOUND_TEXT // usual)))
 
@@ -227,9 +230,9 @@ class Docstore:
             yield _source_of(document, self._unnamed), start, document.page_content
 
     def identify(self, passage: Passage) -> Passage:
-        """Return the passage with the id that the vector store gives to its text; unchanged without a vector store.
+        """Return the passage with the id that its text has in the vector store; unchanged without a vector store.
 
-        The store is searched for the text once; a passage that it does not find keeps its id.
+        The vector store is searched once for each text. A passage whose text is not found keeps its id.
         """
         if self.vectorstore is None:
             return passage
@@ -300,10 +303,11 @@ class Docstore:
 
 
 def check_all_documents(documents: Any) -> Any:
-    """Return the documents that rows are compared with; a text that names no file would leave almost none answered.
+    """Return the documents of a refresh unchanged, after rejecting a str that is not the path of a file or folder.
 
     Raises:
-        ConfigError: if they are a str that names no file or folder.
+        ConfigError: if the documents are a str that names no file or folder. Such a text would leave almost no row
+            answered.
     """
     if isinstance(documents, str) and not is_path(documents):
         expected = "documents must be a list of all documents, or the path of an existing file or folder"
@@ -312,7 +316,7 @@ def check_all_documents(documents: Any) -> Any:
 
 
 def sentence_hashes(text: str) -> dict[int, str]:
-    """Return the sentences of a text by the hash of their words; white space, marks and letter case do not count."""
+    """Return the sentences of a text by their hash, which ignores white space, punctuation and letter case."""
     sentences = _SENTENCE_END.split(" ".join(text.split()))
     keyed = ((" ".join(words_of(sentence)), sentence) for sentence in sentences)
     return {int(short_digest(key, 4), 16): s for key, s in keyed if key}

@@ -1,4 +1,4 @@
-"""Evolutions: Runnables that make a question harder, or more like a question of a user. `|` composes them."""
+"""Evolutions: Runnables that make a question harder, or more like a question of a user. `|` joins evolutions."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ TRIES = 2
 class EvolutionBranch(CandidateStep):
     """Step that evolves a question until the filters accept it, at most twice.
 
-    A question that must become deeper or broader starts its second try from the question of the first one, because the
-    same request would return the same question; both are compared with the same parent. A question that is only
-    rephrased starts again from its parent, and the writer reads the feedback of the critic. The question filter does
-    not rewrite it, which would remove the style.
+    If the evolution makes the question deeper or broader, the second try starts from the question of the first try,
+    because the same request would return the same question. Both tries are compared with the same parent.
+
+    If the evolution only rephrases the question, the second try starts again from the parent, and the writer reads the
+    feedback of the critic. The question filter does not rewrite a rephrased question, because that would remove the
+    style.
 
     Attributes:
         parts: step that evolves the question, then the filters.
@@ -61,8 +63,8 @@ class EvolutionBranch(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Rewrite the question by the evolution and filter the result, at most twice.
 
-        A try takes four calls: evolve, compress, review, compare; over a shared entity extract, evolve, compress,
-        review. Two calls if the evolution only rephrases.
+        A try takes four calls: evolve, compress, review, compare. If passages are joined over a shared entity, the four
+        calls are extract, evolve, compress, review. If the evolution only rephrases, a try takes two calls.
         """
         parent = state
         evolve_question, *filters = self.parts
@@ -96,7 +98,7 @@ def evolution_branch(
         writer: model that evolves, compresses and rewrites the question.
         critic: model that reviews and compares questions.
         docstore: source of near and neighbouring passages.
-        steps: steps to use instead of new ones, under the names of the three functions above; other keys are ignored.
+        steps: own steps by the names of the functions that they replace, such as `compress`; other names are ignored.
     """
     first = evolve(kind, writer, docstore)
     review = steps.get("question_filter") or question_filter(critic, writer, docstore)
@@ -110,7 +112,7 @@ def evolution_branch(
 
 
 class Composable:
-    """Mixin of evolutions: `|` gives a branch of a distribution."""
+    """Mixin of evolutions: `|` joins two evolutions into a sequence, which a distribution may contain."""
 
     def __or__(self, other: Any) -> Any:
         """Return the sequence of this evolution and another evolution, a Runnable or a function."""
@@ -122,12 +124,12 @@ class Composable:
 
 
 class Evolution(Composable, Traced[Candidate, Candidate]):
-    """Rewriting of a question: a Runnable from candidate (question in progress) to candidate.
+    """Runnable that rewrites a question; input and output are a candidate (question in progress).
 
     `reasoning | conditional` applies both in turn, and `reasoning | my_runnable` continues with a Runnable or function
-    of yours. A `TestsetGenerator` supplies the models. Outside of a generator they come from
-    `config["configurable"]`: `writer`, the model that rewrites; `critic`, a model whose filters follow the rewriting,
-    and `docstore`, the source of near and neighbouring passages, both optional. Or call the evolution to bind them:
+    of yours. A `TestsetGenerator` supplies the models. Outside of a generator they come from `config["configurable"]`:
+    `writer` is the model that rewrites. Two keys are optional: `critic`, a model whose filters follow the rewriting,
+    and `docstore`, the source of near and neighbouring passages. Calling the evolution binds the models instead:
     `reasoning(writer)` is the step that rewrites with this model, without filters.
 
     Attributes:
@@ -171,7 +173,7 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
         """Return the step that applies this evolution with the models, docstore and filters of a generator.
 
         Args:
-            services: `writer`; optionally `critic` and `docstore`; and steps to use instead of new ones under the names
+            services: mapping with the key `writer` and optional keys: `critic`, `docstore`, and own steps under
                 `compress`, `question_filter` and `evolution_filter`.
 
         Raises:
@@ -226,14 +228,14 @@ Branch = Evolution | UserStep | EvolutionSequence
 
 
 def compose(parts: Iterable[Any]) -> Branch:
-    """Return Runnables and functions in sequence, without `simple`; `simple` if no others are left.
+    """Join Runnables and functions into one sequence without `simple`; return `simple` if nothing else is left.
 
-    Sequences are flattened. Neighbouring Runnables that are not evolutions become one user step, in which a link may
-    pass on anything to the next one.
+    Sequences are flattened. Neighbouring Runnables that are not evolutions become one user step; inside this step, a
+    Runnable may pass any value to the next Runnable.
 
     Raises:
-        ConfigError: if a part is neither a Runnable nor a function, or an evolution other than a style or persona
-            comes after `follow_up`.
+        ConfigError: if a part is neither a Runnable nor a function, or if an evolution after `follow_up` is neither a
+            style nor a persona.
     """
     steps = _grouped(step for part in parts for step in _flatten(part))
     _check_order(steps)
@@ -249,7 +251,7 @@ def parts_of(branch: Branch) -> list[Evolution | UserStep]:
 
 
 def kinds_of(part: Runnable[Any, Any]) -> tuple[Kind, ...]:
-    """Return the kinds of evolution in a branch or one of its parts, also in an evolution with `with_retry` or so."""
+    """Return the kinds of evolution in a branch or one of its parts, also behind wrappers such as `with_retry`."""
     part = inner_runnable(part.step if isinstance(part, UserStep) else part)
     return part.kinds if isinstance(part, Evolution | EvolutionSequence) else ()
 
@@ -260,7 +262,7 @@ def adds_passage(branch: Branch) -> bool:
 
 
 def is_searched(branch: Branch) -> bool:
-    """Return True if a branch writes questions that no passage may answer, for which the corpus is searched."""
+    """Return True if a branch writes unanswerable questions, for which the whole corpus is searched."""
     return not all(kind.answerable for kind in kinds_of(branch))
 
 
@@ -311,7 +313,7 @@ def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evoluti
         asks_more: True if the new question must be deeper or broader than the old one.
 
     Raises:
-        ConfigError: if a text is blank, or the name is taken or contains "+".
+        ConfigError: if the name or the instruction is blank, or the name is taken or contains "+".
     """
     if not name.strip() or not instruction.strip():
         raise ConfigError("evolution(name, instruction) needs a name, and an instruction how to rewrite the question")
@@ -367,14 +369,14 @@ def style(name: str, instruction: str = "") -> Evolution:
 def audience(
     personas: Sequence[str], styles: Sequence[str] = (), lengths: Sequence[str] = ("short", "medium", "long")
 ) -> Evolution:
-    """Return an evolution that rephrases each question for a person, a style and a length, which are drawn together.
+    """Return an evolution that rephrases each question for a randomly drawn person, style and length.
 
-    One evolution covers all combinations, in one call per question; each passage has its own draw. `metadata` of a row
-    names its `persona`, `style` and `length`, so `report.summary(by="length")` gives the scores of each.
+    One evolution covers all combinations, in one call per question; each passage draws its own combination. `metadata`
+    of a row names its `persona`, `style` and `length`, so `report.summary(by="length")` gives the scores of each.
 
     Args:
         personas: who asks, as for `persona`.
-        styles: how, such as "polite", "keywords of a search engine"; by default as the person would.
+        styles: how the person asks, such as "polite" or "keywords of a search engine"; by default as the person would.
         lengths: "short" (about 6 words), "medium" (15) or "long" (35).
 
     Raises:
@@ -430,7 +432,7 @@ def normalize_shares(distribution: Any) -> dict[Branch, float]:
         distribution: mapping of evolutions or their names to shares, or a list of pairs (share, evolution).
 
     Raises:
-        ConfigError: if an evolution does not exist, a share is not above 0, or there is none.
+        ConfigError: if an evolution does not exist, a share is not above 0, or the distribution is empty.
     """
     pairs = [(share, key) for key, share in distribution.items()] if isinstance(distribution, Mapping) else distribution
     are_pairs = isinstance(pairs, list | tuple) and all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs)
@@ -459,7 +461,7 @@ def normalize_shares(distribution: Any) -> dict[Branch, float]:
 
 
 def branch_of_names(names: str, own: Mapping[str, Evolution] = MappingProxyType({})) -> Branch | None:
-    """Return the branch of names joined by "+"; None if one names neither a packaged evolution nor one of `own`."""
+    """Return the branch for names joined by "+"; None if a name is neither a packaged evolution nor in `own`."""
     parts = [own.get(name.strip(), EVOLUTIONS.get(name.strip())) for name in names.split("+")]
     return None if None in parts else compose(parts)
 
@@ -496,7 +498,7 @@ def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[
 
 
 def branches_of_tree(shares: Mapping[Branch, float]) -> list[Branch]:
-    """Return the evolutions of each tree (questions about one fact): those of a distribution, `simple` first.
+    """Return the evolutions of a distribution, `simple` first; each tree (questions about one fact) has all of them.
 
     Raises:
         ConfigError: if the distribution lacks `simple`, or has no other evolution.

@@ -1,4 +1,4 @@
-"""Evolve: rewrite a question by one kind of evolution; bridges lead it to passages that share an entity."""
+"""Evolve: rewrite a question by one kind of evolution; find bridges, other passages that share an entity."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DUPLICATE = 0.8  # share of common stems
 
 @dataclass(frozen=True)
 class Bridge:
-    """Connection of the drawn passage with another passage.
+    """Connection of the drawn passage with another passage that names the same entity.
 
     Attributes:
         entity: entity that both passages name.
@@ -39,17 +39,17 @@ class Bridge:
 
 
 def may_have_bridge(store: Docstore, passage: Passage) -> bool:
-    """Return True if a passage shares a word with a few others; without such a word it has no bridge."""
+    """Return True if a passage shares a word with a few other passages; otherwise the passage has no bridge."""
     return store.phrase_index.shares_stem(passage.text, _most_passages(store))
 
 
 def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most: int) -> list[Bridge]:
-    """Return bridges to different passages over different entities, those to the most related passages first.
+    """Return bridges to different passages over different entities, the most related passage first.
 
-    Passages that share more entities are more related; of equally related ones, those that share a rarer entity come
-    first, then those of another document. An entity that begins with a digit, such as an amount, is no bridge, nor is
-    one that more than three and more than a fifth of the passages name. Near-duplicates of the drawn passage and
-    passages that overlap with it are left out.
+    Passages that share more entities are more related. Among equally related passages, a rarer shared entity comes
+    first, then a passage of another document. Two kinds of entity give no bridge: an entity that begins with a digit,
+    such as an amount, and an entity that more than three and more than a fifth of the passages name. Near-duplicates of
+    the drawn passage and passages that overlap with the drawn passage are left out.
 
     Args:
         store: passages to search.
@@ -109,21 +109,21 @@ _SAME_QUESTION = "the question is the same as before"
 
 @dataclass(frozen=True)
 class Kind:
-    """Single kind of evolution (rewriting of a question). Journal keys contain its `repr`, so all its names are fixed.
+    """One kind of evolution (rewriting of a question). Journal keys contain the `repr`, so no name may change.
 
     Attributes:
         name: name of the evolution.
         prompt: name of the packaged prompt; "" if the user supplies an instruction.
         instruction: instruction of the user; "" if there is a packaged prompt.
         adds_passage: True if passages that share an entity are added before the question is rewritten.
-        adds_theme: True if passages of the same document or theme are added, of which the question needs several.
+        adds_theme: True if passages of the same document or theme are added; the question must need several of them.
         asks_more: True if the question must become deeper or broader, False if it is only rephrased.
         answerable: True if the documents are meant to answer the new question.
         needs_numbers: True if the drawn passage must contain numbers.
         writes_turns: True if the question becomes the last one of a conversation.
         persona: person who asks; the writer reads it, and it is the `persona` of the row.
         style: name of the style, which is the `style` of the row.
-        audience: persons, styles and lengths of which one each is drawn for a row, whose metadata names them.
+        audience: persons, styles and lengths. One of each is drawn for a row, and the row's metadata names the three.
     """
 
     name: str
@@ -145,7 +145,7 @@ class Kind:
         return None if self.prompt else Prompt(instruction=self.instruction)
 
     def label(self, metadata: Mapping[str, Any], drawn: Mapping[str, str]) -> dict[str, Any]:
-        """Return the metadata of a row with persona, style and what was drawn added, joined to earlier ones by "+"."""
+        """Return a row's metadata with persona, style and `drawn` values added; "+" joins them to earlier values."""
         own = {name: text for name, text in (("persona", self.persona), ("style", self.style), *drawn.items()) if text}
         joined = {name: f"{metadata[name]}+{text}" if name in metadata else text for name, text in own.items()}
         return {**metadata, **joined}
@@ -172,7 +172,7 @@ class QuestionEvolver(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer to rewrite the question: one call, and one more for the entities if passages are added.
 
-        No call if the passage has no numbers and they are needed, or no passage can be added.
+        There is no call if the evolution needs numbers and the passage has none, or if no passage can be added.
         """
         if self.kind.needs_numbers and not has_numbers(state.passages[0]):
             return self._reject(state, Reason.NO_NUMBERS)

@@ -1,4 +1,4 @@
-"""Filters: Runnables that reject passages, questions and evolutions which are no use, and ask for better ones."""
+"""Filters: Runnables that reject unsuitable passages, questions and evolutions, or have a question rewritten."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def _objection(answer: Any) -> str | None:
 
 
 class QuestionFilter(CandidateStep):
-    """Accepts a question that is understood without its passages and answered by them; rewrites other questions.
+    """Accepts a question that is clear on its own and answered by its passages; rewrites any other question.
 
-    A question with earlier turns (a follow-up) is reviewed together with them instead: it must depend on them, ask the
-    same as its standalone form, and not be answered by them already. It is not rewritten.
+    A follow-up (a question with earlier turns) is reviewed together with the turns. A follow-up must depend on the
+    turns, ask the same as its standalone form, and not be answered by the turns already. It is not rewritten.
     """
 
     rewrite_step: JudgeStep | None
@@ -133,7 +133,8 @@ def question_filter(
 
     Args:
         critic: model that reviews; one call for each wording.
-        writer: model that rewrites a rejected question by the critic's feedback; None rejects it at once.
+        writer: model that rewrites a rejected question by the critic's feedback; None rejects the question without a
+            rewrite.
         docstore: source of the neighbouring passage that is added if the passages do not answer the question.
         max_rewrites: maximum number of rewrites of a question.
 
@@ -154,12 +155,12 @@ def question_filter(
 class EvolutionFilter(CandidateStep):
     """Rejects a question that is neither deeper nor broader than its parent.
 
-    A question that was just joined with other passages over a shared entity is not compared: `find_passages` rejects it
-    unless it needs all of them, which is the stricter test.
+    A question that the last evolution joined with other passages over a shared entity is not compared. `find_passages`
+    applies a stricter test: it rejects this question unless the question needs all of these passages.
     """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to compare the question with its parent: one call; none without a parent or just joined."""
+        """Compare the question with its parent: one call of the critic; no call without a parent or after a join."""
         just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
         if not state.parent or just_bridged:
             return state
@@ -202,8 +203,8 @@ def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> Candidate
 
     Args:
         judge: model that answers from memory; one call.
-        threshold: share of the reference's word stems and numbers, those of the question excluded, at which the answer
-            from memory counts as correct; above 0 and at most 1.
+        threshold: share of the reference's word stems and numbers that the answer from memory must contain to count as
+            correct; above 0 and at most 1. Stems and numbers of the question are not counted.
 
     Raises:
         ConfigError: if `threshold` is out of range.

@@ -62,14 +62,14 @@ _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 @dataclass(frozen=True)
 class Attempt:
-    """Step to invoke on a candidate (question in progress), if its expected cost fits the budget.
+    """Candidate (question in progress) and the step to invoke on it, if the expected cost fits the budget.
 
     Attributes:
         step: the step, or several in sequence.
         candidate: the candidate.
         kind: attempts of one kind have similar costs.
-        guess: expected cost; used until an attempt of the kind has had a cost.
-        run: run to which the usage is added.
+        guess: expected cost; used until the cost of an attempt of the same kind is known.
+        run: run that counts the usage.
         config: config of LangChain.
     """
 
@@ -82,7 +82,7 @@ class Attempt:
 
     @property
     def refused(self) -> Candidate:
-        """Candidate as rejected because the budget has no room."""
+        """The candidate, rejected because its attempt does not fit the budget."""
         return self.candidate.reject(Reason.BUDGET_SPENT)
 
 
@@ -101,16 +101,16 @@ class Generation:
         store: passages of the documents.
         size: number of rows to generate.
         seed: random seed.
-        present: rows that the new ones continue; no new question is a near-duplicate of theirs, and their passages are
-            drawn last.
+        present: existing rows of the test set. No new question is a near-duplicate of an existing question, and the
+            passages of existing rows are drawn last.
         evolutions: evolution of each row; by default drawn from the distribution.
         stop_reason: reason why the run ends early; "" while it may go on.
         first_failure: message of the first failed attempt; "" if none failed.
         rejected: rejected candidates, in the order of the attempts.
         run: limiter, retries and usage of the run.
         journal: journal of finished steps.
-        scheduler: rows and their passages.
-        embed_run: part of the run that embeds passages and questions.
+        scheduler: assigns passages to rows.
+        embed_run: part of the run that counts the embedding of passages and questions.
     """
 
     settings: GeneratorSettings
@@ -148,12 +148,12 @@ class Generation:
     def continue_from(
         self, present: Sequence[TestsetRow], evolutions: Sequence[Branch], roots: Mapping[int, Candidate]
     ) -> None:
-        """Plan new rows, one for each evolution, that continue present ones.
+        """Plan new rows after existing rows, one new row for each evolution.
 
         Args:
-            present: present rows.
+            present: existing rows.
             evolutions: evolution of each new row.
-            roots: by number of a new row the simple question of the tree to which it belongs.
+            roots: number of a new row to the simple question of the row's tree.
         """
         self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
         self._plan_rows(roots)
@@ -183,10 +183,11 @@ class Generation:
             self.journal.close()
 
     def vectors(self, questions: Sequence[str], *, passages: bool = False) -> Operation[dict[str, Any]]:
-        """Embed questions in one batch, and with `passages` also these, unless they are embedded already.
+        """Embed questions in one batch; with `passages=True`, also the passages that are not embedded yet.
 
         Returns:
-            Unit vectors by question; None for one without direction, and for all if only equal ones are duplicates.
+            Unit vectors by question. The value is None for a zero or non-finite vector. All values are None if the
+            generator has `dedupe=None`.
         """
         if passages:
             yield from embed_passages(self.store)
@@ -199,18 +200,18 @@ class Generation:
 
     @property
     def adds_similar(self) -> bool:
-        """True if an evolution adds similar passages, or searches the corpus, so that the passages must be embedded."""
+        """True if the passages must be embedded, because an evolution adds similar passages or searches the corpus."""
         branches = {row.evolution for row in self.scheduler.rows}
         searched = self.store.embeddings is not None and any(map(is_searched, branches))
         return searched or (any(map(adds_passage, branches)) and not self._bridged)
 
     @property
     def present_questions(self) -> list[str]:
-        """Questions of the present rows, for `start`."""
+        """Questions of the existing rows, which `start` adds to the accepted questions."""
         return [row.standalone_question for row in self.present]
 
     def start(self, vectors: Mapping[str, Any]) -> None:
-        """Add the present questions to the accepted ones, with their vectors."""
+        """Add the questions of the existing rows to the accepted questions, with their vectors."""
         for row in self.present:
             self._accepted.add(row, vectors[row.standalone_question])
 
@@ -229,23 +230,23 @@ class Generation:
         return {} if self.stop_reason else self.scheduler.next_round()
 
     def attempts(self, starts: Mapping[int, Candidate], config: RunnableConfig) -> list[Prepare]:
-        """Return the attempts of a round: the steps of each row, to be invoked on its candidate.
+        """Return the attempts of a round: for each row its steps and the candidate to invoke them on.
 
-        A candidate that has a question starts with the evolution: its question is reviewed.
+        A candidate that already has a question starts with the evolution, because its question was reviewed earlier.
         """
         run = self.run.for_sample()
         return [partial(self._attempt_of, number, candidate, run, config) for number, candidate in starts.items()]
 
     def questions_of(self, attempts: Mapping[int, Candidate]) -> list[str]:
-        """Return the questions of attempts that no step rejected, for `accept`."""
+        """Return the questions of the attempts that no step rejected; `accept` needs their vectors."""
         return [one.standalone_question for one in attempts.values() if not one.rejected and one.question.strip()]
 
     def accept(self, attempts: Mapping[int, Candidate], vectors: Mapping[str, Any]) -> list[TestsetRow]:
-        """Record attempts of a round, rejecting blank and duplicate questions.
+        """Record the attempts of a round; blank and duplicate questions are rejected.
 
         Args:
             attempts: results by row number, in the order of the rows.
-            vectors: vectors of `questions_of` the attempts.
+            vectors: vectors of the questions that `questions_of` returns for these attempts.
 
         Returns:
             The new rows.
@@ -272,7 +273,7 @@ class Generation:
         return [self.to_row(candidate) for candidate in results.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
-        """Return the rejections by reason and the last feedback, such as "2 rejected: 2 not evolved; last: vague"."""
+        """Return rejections by reason and the last feedback as text: "2 rejected: 2 not evolved; last: vague"."""
         counts = self.scheduler.rejected.most_common()
         if not counts:
             return "0 rejected"
@@ -291,7 +292,7 @@ class Generation:
         return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self.usages())
 
     def notes(self, n_rows: int, broken_off: bool = False) -> Generator[str]:
-        """Yield the notes of a test set of a number of rows."""
+        """Yield the notes for the reader of a test set with `n_rows` rows."""
         models = [inner for judge in self.settings.judges for inner in inner_models(judge.model)]
         model_notes = [getattr(model, "testset_note", None) for model in models]
         yield from dict.fromkeys(note for note in model_notes if note)
@@ -321,7 +322,7 @@ class Generation:
         return Attempt(self._chain(number, candidate), candidate, kind, guess, run, config)
 
     def checks(self, step: CandidateStep, candidates: Iterable[Candidate], calls: int) -> list[Prepare]:
-        """Return the attempts of a step on candidates; `calls` is the expected number of calls for each."""
+        """Return one attempt of the step for each candidate; `calls` is the expected number of calls of one attempt."""
 
         def prepare(candidate: Candidate) -> Attempt:
             guess = _expected_cost(candidate.passages, calls)
@@ -330,9 +331,9 @@ class Generation:
         return [partial(prepare, candidate) for candidate in candidates]
 
     def results(self, attempts: Iterable[Prepare]) -> Generator[Candidate]:
-        """Make attempts in worker threads, and yield their results in order, each as soon as it is there.
+        """Run attempts in worker threads and yield the results in order, each as soon as it is available.
 
-        A candidate for which the budget has no room is rejected.
+        A candidate whose attempt does not fit the budget is rejected.
         """
         return self.run.threads.stream([partial(self._make, prepare) for prepare in attempts], self._n_workers)
 
@@ -354,7 +355,7 @@ class Generation:
         return _WORKERS_PER_SLOT * self.settings.max_concurrency
 
     def settle(self, attempts: Iterable[Prepare], record: Record, progress: Progress) -> None:
-        """Make attempts in worker threads; `record` is called with each result, in order."""
+        """Run attempts in worker threads and call `record` with each result, in order."""
         with closing(self.results(attempts)) as results:
             for result in results:
                 record(result)
@@ -379,7 +380,7 @@ class Generation:
 
     @contextmanager
     def reserve(self, attempt: Attempt) -> Iterator[RunnableConfig | None]:
-        """Yield the config of an attempt, with a metered run, or None if the budget has no room for it."""
+        """Yield the LangChain config for a metered attempt, or None if the attempt does not fit the budget."""
         reserved = self._ledger.admit(attempt.kind, lambda: attempt.guess)
         if reserved is None:
             yield None
@@ -391,7 +392,7 @@ class Generation:
             self._ledger.settle(attempt.kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
-        """Return a step whose results are in the journal, and whose usage is counted."""
+        """Wrap a step: the journal stores its results, and the generation counts its usage."""
         return JournaledStep.of(step, self.journal, self._usage)
 
     def _chain(self, number: int, candidate: Candidate) -> RunnableSequence[Candidate, Candidate]:

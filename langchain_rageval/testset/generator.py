@@ -59,10 +59,9 @@ class TestsetGenerator(GeneratorSettings):
     and (cached) models give the same set, whatever the order in which answers arrive.
 
     The cost does not depend on the size of the corpus: at most 7 calls for a simple row and 4 more for each evolution,
-    plus the cost of rejected attempts. Passages are embedded only if an evolution needs a second passage and no other
-    passage shares an entity with the first one, or if it writes unanswerable questions, for which the whole corpus is
-    searched by words and by meaning.
-    `plan` estimates the cost.
+    plus the cost of rejected attempts. Passages are embedded in two cases only. First: an evolution needs a second
+    passage, and no other passage shares an entity with the first passage. Second: an evolution writes unanswerable
+    questions, for which the whole corpus is searched by words and by meaning. `plan` estimates the cost.
 
     Args:
         writer: model that writes key phrases, questions and answers.
@@ -82,7 +81,7 @@ class TestsetGenerator(GeneratorSettings):
         passage_threshold: minimum grade of a passage, from 1 to 3.
         max_rewrites: maximum number of rewrites of a rejected question.
         dedupe: cosine from which two questions are duplicates; None rejects only equal questions.
-        closed_book: model that answers from memory; questions that it answers are rejected.
+        closed_book: model that answers from memory; questions that this model answers correctly are rejected.
         focus: sources of the passages that questions start from: a source or a list of sources, or a mapping of
             `source` or another name in the metadata to a value or list of values. A `*` stands for any characters.
             Passages that evolutions add may come from all documents. By default questions start from all passages.
@@ -103,7 +102,8 @@ class TestsetGenerator(GeneratorSettings):
     A Runnable of yours finds `writer`, `critic` (each a `Judge`), `docstore` and the filters in
     `config["configurable"]`. Rejected candidates do not reach it, and an error or an invalid output rejects its
     candidate only. The journal stores its results if its code and configuration can be identified; a note of the test
-    set names the steps that are not stored. Its model calls do not count towards `max_concurrency` and `budget`.
+    set names the steps that are not stored. Model calls of your Runnable do not count towards `max_concurrency` and
+    `budget`.
 
     Raises:
         TypeError: if an option does not exist.
@@ -226,8 +226,8 @@ class TestsetGenerator(GeneratorSettings):
             seed: random seed; by default the `seed` of the generator.
 
         Returns:
-            Step name to calls, tokens and, with `price`, money, with a total, as `plan` returns for metrics. The names
-            are those of `testset.usage_by_step`.
+            Mapping of step name to calls, tokens and, with `price`, money, with a total; similar to the plan of an
+            evaluation. The step names are the keys of `testset.usage_by_step`.
 
         Raises:
             ConfigError: if the documents hold no text.
@@ -237,17 +237,18 @@ class TestsetGenerator(GeneratorSettings):
     def extend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
     ) -> Testset:
-        """Add rows to a test set, from unused passages first; near-duplicates of its questions are rejected.
+        """Add rows to a test set, from unused passages first; near-duplicates of existing questions are rejected.
 
         Args:
             testset: the test set, whose rows stay as they are.
             size: number of rows to add; by default the `size` of the generator.
-            documents: as for `generate`; by default those from which the test set was generated. Required for a test
-                set that was loaded from a file.
+            documents: as for `generate`; by default the documents from which the test set was generated. Required for a
+                test set that was loaded from a file.
             seed: random seed; by default the `seed` of the generator.
 
         Returns:
-            A new test set: the rows of `testset`, then the new rows. Its `changes` lists the ids of both.
+            A new test set: the rows of `testset`, then the new rows. Its `changes` lists the ids of the existing and of
+            the new rows.
 
         Raises:
             ConfigError: if there are no documents, or they hold no text.
@@ -266,11 +267,11 @@ class TestsetGenerator(GeneratorSettings):
     def adopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
         """Make rows of questions that users asked: from logs, support tickets or the sink of the production callback.
 
-        Equal questions, and those whose vectors are nearer than `dedupe`, become one row; `metadata["asked"]` counts
-        them. The critic reviews each question with the passages nearest to it, the writer answers it from those that it
-        needs, and the critic verifies the answer: four calls. A question that the documents do not answer becomes a
-        row with `answerable=False`: two calls. A question that is not understood without its conversation is rejected.
-        The passages are embedded, unless there is a vector store.
+        Equal questions become one row, and so do questions whose vectors are nearer than `dedupe`; `metadata["asked"]`
+        counts the questions of a row. The critic reviews each question with the nearest passages and selects the
+        passages that the question needs, the writer answers from these, and the critic verifies the answer: four calls.
+        A question that the documents do not answer becomes a row with `answerable=False`: two calls. A question that is
+        not understood without its conversation is rejected. The passages are embedded, unless there is a vector store.
 
         Args:
             questions: texts, samples, mappings or rows of a report, such as

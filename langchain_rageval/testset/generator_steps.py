@@ -1,4 +1,4 @@
-"""Settings of a generator, and the steps that make a row of a test set, each of which the user may replace."""
+"""Settings of a generator, and the steps that make a row of a test set; the user may replace each step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ UserRunnable = Runnable[Candidate, Candidate] | Callable[[Candidate], Any]
 
 
 class GeneratorSettings(Traced[Any, Testset]):
-    """Models and options of a `TestsetGenerator`, described there, and the steps that are built from them."""
+    """Models and options of a `TestsetGenerator` (see its arguments), and the steps built from these options."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
@@ -58,7 +58,7 @@ class GeneratorSettings(Traced[Any, Testset]):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Writer, critic, and the model that answers from memory, if there is one."""
+        """Writer, critic and, with `closed_book`, the model that answers from memory."""
         return [judge for judge in (self.writer, self.critic, self.closed_book) if judge is not None]
 
 
@@ -81,7 +81,7 @@ _KNOWN = f"the steps are {', '.join(STEP_NAMES)}"
 
 
 def steps_before(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
-    """Return the steps up to the reviewed first question, in order."""
+    """Return the steps from the drawn passage to the reviewed first question, in order."""
     services = _services(settings, docstore)
     return [*_steps(settings, docstore, STEP_NAMES[:3], services).values(), services["question_filter"]]
 
@@ -113,7 +113,7 @@ def _steps(
 
 
 def steps_of_user(steps: Mapping[str, UserRunnable] | None) -> dict[str, UserStep]:
-    """Return by name the steps that the user gives to a generator.
+    """Return the user's own steps for a generator, by name and wrapped as `UserStep`.
 
     Raises:
         ConfigError: if a name is unknown, or a step is neither a Runnable nor a function.

@@ -1,4 +1,4 @@
-"""Objections: what is wrong with a question or an answer, found without a model before a critic is asked."""
+"""Objections: problems with a question or an answer that rules find without a model, before the critic is asked."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ _THOUSANDS = re.compile(r"(?<=\d)[\s,.\u00a0\u202f](?=\d{3}(?!\d))")
 
 
 def blank_objection(answer: Any) -> str | None:
-    """Return the problem with a question that the model wrote, or None if there is none."""
+    """Return "the question is blank" if the question that a model wrote is blank, else None."""
     return None if answer.question.strip() else "the question is blank"
 
 
 def objection_to_question(state: Candidate, *, strict: bool = True) -> Callable[[Any], str | Objection | None]:
-    """Return the function that objects to a reply with a question about the passages of a candidate."""
+    """Return a function from a reply with a question to the problem with that question, or None."""
     return lambda reply: blank_objection(reply) or question_objection(reply.question, state.passages, strict=strict)
 
 
 def question_objection(question: str, passages: Sequence[Passage], *, strict: bool = True) -> Objection | None:
-    """Return why a question cannot be right, or None.
+    """Return the problem that makes a question unusable, or None if rules find none.
 
     Args:
         question: question that a model wrote.
@@ -111,13 +111,14 @@ def question_objection(question: str, passages: Sequence[Passage], *, strict: bo
 
 
 def answer_objection(answer: str, question: str, passages: Sequence[Passage], *, plain: bool) -> Objection | None:
-    """Return why an answer that claims to be one cannot be right, or None.
+    """Return the problem that makes a reference answer unusable, or None if rules find none.
 
     Args:
         answer: reference answer that a model wrote.
         question: its question, as understood without earlier turns.
         passages: passages that it must come from.
-        plain: True if nothing has to be computed for the answer: each of its numbers is then in the passages.
+        plain: True if the answer needs no computation; each of its numbers must then be in the passages or the
+            question.
     """
     text = "\n".join(passage.text for passage in passages)
     sentences, problem = split_sentences(answer), ""

@@ -1,4 +1,4 @@
-"""Passage scheduler: decides what each row of a test set is tried with next, without calling a model.
+"""Passage scheduler: selects the passage for the next attempt of each row of a test set, without calling a model.
 
 Rows are tried in rounds. A round holds open rows (rows without an accepted question that have attempts left), in order.
 The result depends on the seed and the models' answers, never on the order in which the answers arrive.
@@ -37,7 +37,7 @@ class Tree:
     """Questions about one fact, in a test set of trees.
 
     Attributes:
-        root: reviewed simple question, whose evolutions the other rows hold; None until it is accepted.
+        root: reviewed simple question, which the other rows of the tree evolve; None until the question is accepted.
     """
 
     root: Candidate | None = None
@@ -53,7 +53,7 @@ class RowState:
         attempts: number of attempts so far.
         accepted: accepted candidate; None while the row is open.
         drawn: passage of the last attempt; None before the first.
-        retry_passage: passage of the next attempt, after one whose evolution was rejected.
+        retry_passage: passage to use again in the next attempt, because the evolution of the last attempt was rejected.
     """
 
     evolution: Branch
@@ -72,11 +72,11 @@ class RowState:
 class PassageScheduler:
     """Assigns passages to rows, round by round.
 
-    Passages are drawn without replacement. When all are drawn, those that can still give a question are drawn again,
-    failed ones only if there are no others.
+    Passages are drawn without replacement. When all passages are drawn, the passages that can still give a question are
+    drawn again; a failed passage only if there is no other passage.
 
-    In trees, the rows of a tree start from the reviewed question of its simple row, once that one is accepted. Rows
-    that fail are grouped into new trees.
+    In a test set of trees, each tree (questions about one fact) has a simple row. The other rows of the tree start from
+    the reviewed question of the simple row, once this question is accepted. Rows that fail are grouped into new trees.
 
     Args:
         passages: passages in the order in which they are drawn.
@@ -84,14 +84,14 @@ class PassageScheduler:
         seed: random seed of the run.
         has_similar: returns True if a passage has a similar one.
         branches: evolutions of a tree, `simple` first; None for a test set without trees.
-        roots: by number of a row the reviewed simple question of an earlier tree that the row continues.
+        roots: number of a row to the reviewed simple question of the earlier tree that the row continues.
 
     Attributes:
         rows: states of the rows, in order.
         attempts: number of candidates so far.
         rejected: number of rejections by reason.
-        left_out: names of evolutions that were left out, by the reason: no passage suits them.
-        given_up: number of attempts of each evolution that was given up.
+        left_out: reason why no passage is suitable, to the names of the evolutions that were left out.
+        given_up: evolution that was given up, to the number of its attempts.
     """
 
     def __init__(
@@ -126,8 +126,8 @@ class PassageScheduler:
     def next_round(self) -> dict[int, Candidate]:
         """Return the candidates (questions in progress) of the next round by row number; empty at the end.
 
-        A candidate with a question starts from that question, which is reviewed; one without starts from its passage.
-        Rows without a passage are left out.
+        A candidate with a question starts from that reviewed question; a candidate without a question starts from its
+        passage. Rows without a passage are left out.
         """
         if self.hopeless:
             return {}
@@ -149,7 +149,7 @@ class PassageScheduler:
 
     @property
     def hopeless(self) -> str:
-        """Why the run should end: none of many last questions was accepted, or they repeat earlier ones; "" if not."""
+        """Reason to end the run: many questions in a row were rejected or repeat accepted ones; "" to continue."""
         if self._written >= _MOST_REJECTED:
             return f"none of the last {self._written} questions was accepted; see `rejected`"
         if self._repeated >= 2 * MAX_ATTEMPTS and self._repeated == self._written:

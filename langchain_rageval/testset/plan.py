@@ -86,7 +86,7 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
 
     Attributes:
         size: number of rows to generate.
-        rehearsed: number of passages whose length was measured.
+        rehearsed: number of passages whose length was measured for the estimate.
         notes: costs that the figures do not include.
     """
 

@@ -1,4 +1,4 @@
-"""Refresh: adapt a test set to changed documents, or extend it; only rows with changed passages are asked about."""
+"""Refresh: adapt a test set to changed documents, or extend it; models check only rows that a change concerns."""
 
 from __future__ import annotations
 
@@ -38,15 +38,19 @@ _MAX_VERSIONS = 3  # passages in which the text of one earlier passage is looked
 class RowUpdates:
     """Comparison of rows with the documents of a Docstore.
 
-    A passage has not changed if a document holds its text, wherever; white space, quotation marks and marks of Markdown
-    do not count. Otherwise its new versions are the passages of its document that share text with it, or that are in
-    its place; of a document that is gone, parts of it in others, and new passages that hold most of its text. A new or
-    changed passage concerns a row if it is among the three nearest to its question or its answer, and its new sentences
-    hold half of the question, or two fifths of the answer, weighted by rarity of the words.
+    A passage is unchanged if any document holds its text; white space, quotation marks and Markdown marks do not count.
+    Otherwise its new versions are the passages of the same document that share text with it or are in its place. If the
+    document is gone, the new versions are parts of the passage in other documents, and new passages that hold most of
+    its text.
+
+    A new or changed passage concerns a row if it is among the three passages nearest to the question or the answer. In
+    addition, its new sentences must hold half of the question, or two fifths of the answer, weighted by rarity of the
+    words.
 
     Args:
         store: new documents.
-        known: hashes of the sentences of the earlier documents; None if they are unknown, so that no passage is new.
+        known: hashes of the sentences of the earlier documents; None if they are unknown: then no passage counts as
+            new.
     """
 
     def __init__(self, store: Docstore, known: Collection[int] | None) -> None:
@@ -62,16 +66,16 @@ class RowUpdates:
                 self._news[passage.id] = " ".join(sentence for number, sentence in sentences if number in new)
 
     def of(self, row: TestsetRow, seed: int) -> tuple[TestsetRow | None, Candidate | None]:
-        """Compare a row with the documents; return it, and a candidate if the models must check its answer again.
+        """Compare a row with the documents; return the updated row, and a candidate if models must check its answer.
 
         Args:
             row: the row.
             seed: seed of the candidate.
 
         Returns:
-            The row, with the new spans, ids and metadata of its passages if all of them are in the documents; None if
-            no document holds a passage or a new version of it. And the candidate with the new versions of the passages;
-            None if no passage has changed and none is new to the question.
+            Two values. First, the row: if the documents hold all of its passages, with their new spans, ids and
+            metadata; None if a passage and its new versions are missing in all documents. Second, a candidate with the
+            new versions of the passages; None if no passage has changed and no new passage concerns the row.
         """
         earlier = [
             Passage(id=own, text=text, source=source, start=start, end=end)
@@ -115,7 +119,7 @@ class RowUpdates:
         return list(found.values())
 
     def with_passages(self, row: TestsetRow, passages: Iterable[Passage]) -> TestsetRow:
-        """Return the row with other passages."""
+        """Return a copy of the row with other passages."""
         found = [self._store.identify(passage) for passage in passages]
         return row.model_copy(update={**passage_fields(found), "metadata": {**row.metadata, **found[0].metadata}})
 
@@ -180,7 +184,7 @@ _REFRESH_CALLS = 4  # for a row whose passages have changed: find the passages, 
 
 
 class RowCheck(CandidateStep):
-    """Step that answers the question of a row again, and keeps its earlier answer if the passages support it.
+    """Step that answers the question of a row again, and keeps the earlier answer if the passages support that answer.
 
     Attributes:
         answering: step that finds the passages of a question and answers it.
@@ -193,9 +197,9 @@ class RowCheck(CandidateStep):
     checking: InstanceOf[Runnable[Candidate, Candidate]]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the steps: two calls if the answer is the same, else up to two more to verify the answers.
+        """Answer the question again: two calls; if the answer differs, up to two more calls verify both answers.
 
-        A question that no document answered, and one does now, becomes answerable.
+        An unanswerable question becomes answerable if a document answers it now.
         """
         earlier = state.reference or ""
         answered: Candidate = yield InvokeChild(self.answering, state.replace(reference=None))
@@ -219,18 +223,18 @@ class RowCheck(CandidateStep):
 
 @dataclass
 class Refresh:
-    """Refresh of one test set.
+    """One run that adapts a test set to changed documents.
 
     Attributes:
         testset: the test set.
-        generation: run over the new documents, without rows.
+        generation: generation run over the new documents; it plans rows only in `plan_rows`.
         steps: the step that finds the passages of a question, and the one that answers it.
         check: step that decides whether the passages support an earlier answer.
         attempts: checks of the rows that new or changed passages concern, in order.
-        rows: rows by their place in the test set: the rows so far, None for one that has to be replaced.
-        corrected: ids of the rows with another answer.
+        rows: place in the test set to the current row; None for a row that has to be replaced.
+        corrected: ids of the rows that got a new answer.
         unchecked: number of rows that could not be checked.
-        first_failure: why the first of these could not be checked.
+        first_failure: reason why the first of the unchecked rows could not be checked.
     """
 
     testset: Testset
@@ -259,16 +263,18 @@ class Refresh:
 
     @property
     def fallen(self) -> list[TestsetRow]:
-        """Rows that have to be replaced, in their order."""
+        """Rows that have to be replaced, in the order of the test set."""
         return [row for number, row in enumerate(self.testset.rows) if self.rows[number] is None]
 
     @property
     def remaining(self) -> list[TestsetRow]:
-        """Rows that stay, in their order."""
+        """Rows that stay, in the order of the test set."""
         return [row for row in self.rows.values() if row is not None]
 
     def plan_rows(self, distribution: Iterable[Branch]) -> None:
-        """Plan a new row for each row that fell, with its evolution and, if its simple question is left, in its tree.
+        """Plan a new row, with the same evolution, for each row that has to be replaced.
+
+        The new row joins the tree of the replaced row if the simple question of the tree remains.
 
         Args:
             distribution: evolutions of the generator.
@@ -283,7 +289,7 @@ class Refresh:
         """Return the refreshed test set.
 
         Args:
-            replacements: new rows for those that fell, in their order.
+            replacements: test set with the new rows.
         """
         by_place = dict(zip(self._places(replacements), replacements.rows, strict=True))
         rows = [row or by_place.get(number) for number, row in self.rows.items()]
@@ -322,7 +328,7 @@ class Refresh:
             yield f"{rows} could not be checked against changed passages and stayed as before: {self.first_failure}."
 
     def record(self, result: Candidate) -> None:
-        """Record whether the answer of the next touched row still holds."""
+        """Record the result for the next checked row: whether its answer still holds."""
         number = next(self._numbers)
         if result.rejected is None:
             self.rows[number] = self._checked(self.rows[number] or self.testset.rows[number], result)
@@ -357,7 +363,7 @@ def _branch_of(row: TestsetRow, branches: Sequence[Branch]) -> Branch | None:
 
 
 def extended(testset: Testset, addition: Testset) -> Testset:
-    """Return a test set with the rows of a test set and of an addition to it."""
+    """Return the next version of a test set: its rows, then the rows of an addition."""
     kept, added = ([row.id for row in part.rows] for part in (testset, addition))
     return _next(testset, addition, [*testset.rows, *addition.rows], (kept, added, [], []))
 

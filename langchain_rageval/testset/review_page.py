@@ -1,4 +1,4 @@
-"""Page on which a person keeps, edits or drops rows; the evidence for the answer is marked in the passages."""
+"""HTML page on which a person keeps, edits or drops rows; it marks the evidence for an answer in the passages."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _LEAST_SHARE = 0.2
 
 
 def mark_sentences(sentences: Iterable[str], passages: Sequence[str], *, nearest: bool = False) -> list[list[str]]:
-    """Return each passage cut into parts, of which every second one is marked; joined they are the passage.
+    """Split each passage into parts: the 1st, 3rd, ... are unmarked text, the 2nd, 4th, ... marked text.
+
+    The parts of a passage, joined, are the passage.
 
     Args:
         sentences: sentences whose words are marked wherever they occur.
         passages: the passages.
-        nearest: True to mark, for a sentence that is nowhere, the sentences that together hold most of its words.
+        nearest: True to handle a sentence that no passage contains: mark the passage sentences that together hold most
+            of its words.
     """
     texts = [text[:_LONGEST] for text in passages]
     known = {s: content_words(s) for text in texts for s in split_sentences(text)} if nearest else {}
@@ -78,13 +81,13 @@ _EDITED = {"question", "reference", "history"}
 
 
 def write_testset_page(path: str | Path, rows: Sequence[TestsetRow], header: str, language: PageLanguage) -> None:
-    """Write the page; see `Testset.to_html`.
+    """Write the review page of a test set; see `Testset.to_html`.
 
     Args:
         path: path of the file.
         rows: rows of the test set.
         header: first line of the file that `Testset.to_jsonl` writes.
-        language: language of the page's own texts.
+        language: language of the labels on the page.
     """
     chosen = page_language(language, (row.question for row in rows))
     ((mark, run),) = json.loads(header).items()
@@ -102,7 +105,7 @@ def write_testset_page(path: str | Path, rows: Sequence[TestsetRow], header: str
 
 
 def reviewed_name(path: str | Path) -> str:
-    """Return the name of the file that a page saves."""
+    """Return the name of the file in which a review page saves the decisions."""
     return f"{Path(path).stem.removesuffix('.reviewed')}.reviewed.jsonl"
 
 

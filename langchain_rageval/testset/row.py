@@ -1,4 +1,4 @@
-"""TestsetRow: a question with its reference answer and its history; and the difference of two sets of rows."""
+"""TestsetRow: a question with its reference answer and history; TestsetDiff: the differences of two test sets."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class TestsetRow(InputModel):
         question: question to ask the RAG system.
         chat_history: earlier turns of the conversation that the question continues, the oldest first; `[]` for a
             question that stands alone. They are the `history` of the sample.
-        contexts: texts of the passages that are needed to answer; for an unanswerable question, the texts it was
-            written from.
+        contexts: texts of the passages that are needed to answer; for an unanswerable question, the texts from which
+            the question was written.
         reference: reference answer; for an unanswerable question, the sentence that the documents do not say; "" if
             the step that writes it was left out.
         evolution: names of the evolutions, joined by "+"; "simple" if there are none.
@@ -35,7 +35,7 @@ class TestsetRow(InputModel):
         passage_ids: ids of the passages, in the order of `contexts`.
         spans: source, offset of the first character and offset after the last character of each context.
         metadata: metadata of the first passage, and what evolutions add: `persona`, `style`, `bridge` (entities that
-            connect the passages), `standalone_question` (a follow-up as understood without its turns).
+            connect the passages), `standalone_question` (a follow-up in a form that needs no earlier turns).
         tree_id: id that the questions about one fact share, in a test set of trees; "" otherwise.
     """
 
@@ -57,7 +57,7 @@ class TestsetRow(InputModel):
 
     @property
     def standalone_question(self) -> str:
-        """Question as understood without earlier turns; for a question without them, the question."""
+        """Question in a form that needs no earlier turns; `question` itself if there are no earlier turns."""
         return str(self.metadata.get("standalone_question") or self.question) if self.chat_history else self.question
 
     def _repr_html_(self) -> str:
@@ -67,7 +67,7 @@ class TestsetRow(InputModel):
         return item_list(passages) + trial_list(self.history) + row_html(self)
 
     def to_sample(self) -> Sample:
-        """Return a Sample without answer and contexts; without references if there is no answer to the question.
+        """Return a Sample without answer and contexts; an unanswerable question has no references, either.
 
         `metadata["spans"]` holds source and offsets of each reference context, for `span_grader`.
         """
@@ -110,7 +110,7 @@ def row_html(row: TestsetRow) -> str:
 
 
 def trial_list(history: Sequence[Trial]) -> str:
-    """Return trials (attempts of a question) as an HTML list, each with its feedback, rejected ones indented."""
+    """Return trials (attempts at a question) as an HTML list with their feedback; rejected trials are indented."""
 
     def line(trial: Trial) -> str:
         feedback = f" <em>{text(trial.feedback)}</em>" if trial.feedback else ""
@@ -126,14 +126,15 @@ _WIDTH = 100
 
 @dataclass(frozen=True, repr=False)
 class TestsetDiff:
-    """Differences from one test set to another one; False if there are none.
+    """Differences between an earlier and a later test set; evaluates to False if there are none.
 
     Attributes:
         before: version of the earlier test set.
-        after: version of the later one.
-        added: rows of the later test set alone.
-        dropped: rows of the earlier test set alone.
-        changed: id of a row of both test sets to its changed fields: name to the earlier and the later value.
+        after: version of the later test set.
+        added: rows that only the later test set has.
+        dropped: rows that only the earlier test set has.
+        changed: id of a row of both test sets to the changed fields of the row; each field name maps to the earlier and
+            the later value.
         same: number of rows without a change.
     """
 
@@ -165,12 +166,12 @@ class TestsetDiff:
 
     @property
     def title(self) -> str:
-        """Line with the versions and the counts."""
+        """Heading with both versions and the numbers of added, dropped, changed and equal rows."""
         changes = f"{len(self.added)} added, {len(self.dropped)} dropped, {len(self.changed)} changed"
         return f"{self.before} -> {self.after}: {changes}, {self.same} the same"
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return sign and text of each difference: "+" for an added row, "-" for a dropped one, "~" for a field."""
+        """Return sign and text of each difference: "+" added row, "-" dropped row, "~" changed field."""
         groups = (("-", self.dropped), ("+", self.added))
         rows = [(sign, f"{row.id} {row.question}") for sign, group in groups for row in group]
         fields = [
@@ -181,7 +182,7 @@ class TestsetDiff:
         return rows + fields
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the differences as JSON data; added and dropped rows by id."""
+        """Return the differences as JSON data, in which ids stand for added and dropped rows."""
         changed = {
             name: {field: dict(zip(("before", "after"), pair, strict=True)) for field, pair in changes.items()}
             for name, changes in self.changed.items()
@@ -191,7 +192,7 @@ class TestsetDiff:
 
 
 def diff_rows(before: Sequence[TestsetRow], after: Sequence[TestsetRow], versions: tuple[str, str]) -> TestsetDiff:
-    """Return the differences from the rows of one test set to those of another one; see `Testset.diff`."""
+    """Return the differences between the rows of an earlier and a later test set; see `Testset.diff`."""
     later, earlier = {row.id: row for row in after}, {row.id for row in before}
     by_question = {row.question: row for row in after if row.id not in earlier}
     pairs = [(old, later.get(old.id) or by_question.get(old.question)) for old in before]

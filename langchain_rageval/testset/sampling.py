@@ -1,4 +1,4 @@
-"""Seeded draws of passages: their order, and those from which questions start."""
+"""Seeded random order of passages, and selection of the passages from which questions start."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Focus = str | Sequence[str] | Mapping[str, Any]
 
 
 def passages_in_focus(passages: Sequence[Passage], focus: Focus | None) -> list[Passage]:
-    """Return the passages whose source or metadata is chosen; all for None.
+    """Return the passages whose source or metadata `focus` selects; all passages if `focus` is None.
 
     Args:
         passages: passages of all documents.
         focus: a source or a list of sources; or a mapping of `source` or names in the metadata to a value or a list of
-            values. A passage is chosen if for each name one of its values is chosen; a list in its metadata, such as
-            tags, holds several values. A `*` in a chosen text stands for any characters.
+            values. A passage is selected if, for each name, the passage has one of the listed values. A list in its
+            metadata, such as tags, holds several values. A `*` in a listed text stands for any characters.
 
     Raises:
-        ConfigError: if a name or a value occurs in no passage; the message lists the nearest ones. Or if no passage has
-            all of the values.
+        ConfigError: if a name or a value occurs in no passage (the message lists the nearest names or values), or if no
+            passage is selected.
     """
     if focus is None:
         return list(passages)
@@ -55,7 +55,7 @@ def passages_in_focus(passages: Sequence[Passage], focus: Focus | None) -> list[
 
 
 def check_stratum(passages: Sequence[Passage], name: str) -> None:
-    """Raise ConfigError if `stratify` names neither the source nor anything in the metadata of the passages."""
+    """Raise ConfigError if `stratify` is neither "source" nor a name in the metadata of the passages."""
     names = {_SOURCE, *(key for passage in passages for key in passage.metadata)}
     if name not in names:
         raise ConfigError(f"stratify: no passage has {name!r} in its metadata; {_nearest(name, names)}")
@@ -92,7 +92,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source") -> list[Passage]:
-    """Return passages in random order, stratified: each prefix holds about its share of every document or topic.
+    """Return passages in random order, with the passages of every document or topic spread evenly over the list.
 
     Args:
         passages: passages of all documents.
@@ -107,7 +107,7 @@ def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source")
 
 
 def spread(strata: Mapping[str, list[T]], random: Random) -> list[T]:
-    """Return the items of strata in random order, such that each prefix holds about its share of every stratum."""
+    """Return the items of strata in random order, with the items of every stratum spread evenly over the list."""
     places: list[tuple[float, str, T]] = []
     for stratum, own in sorted(strata.items()):
         random.shuffle(own)

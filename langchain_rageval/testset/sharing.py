@@ -1,4 +1,4 @@
-"""Test sets that several people or programs share: merged, split, reviewed twice, as BEIR and LangSmith data sets."""
+"""Sharing of test sets: merge, split, compare two reviews, exchange with BEIR and LangSmith."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Reviewed = tuple[Sequence[TestsetRow], Sequence[Candidate]]
 
 
 def merge_rows(rows: Iterable[TestsetRow]) -> list[TestsetRow]:
-    """Return rows of several test sets, each id and each equal question once; see `Testset.merge`."""
+    """Return the rows of several test sets without repeated ids and questions; see `Testset.merge`."""
     merged: dict[str, TestsetRow] = {}
     questions: dict[str, str] = {}
     for row in rows:
@@ -65,11 +65,12 @@ class ReviewAgreement:
     """Agreement of two reviews of one test set.
 
     Attributes:
-        rows: number of rows that both decided about.
-        same: number of them that both kept, edited or not, or both dropped.
-        kappa: Cohen's kappa of keeping and dropping; None if it is undefined, as if both kept all.
-        disagreements: by id of a row that one kept and the other dropped, or that both edited differently: its question
-            and the two decisions.
+        rows: number of rows that both reviewers decided about.
+        same: number of these rows that both reviewers kept (edited or not) or both dropped.
+        kappa: Cohen's kappa of keeping and dropping; None if it is undefined, for example if both reviewers kept all
+            rows.
+        disagreements: id of a row to its question and the two decisions. The rows are those that only one reviewer
+            dropped, and those that the reviewers edited differently.
     """
 
     rows: int
@@ -170,13 +171,13 @@ def write_beir(folder: str | Path, rows: Sequence[TestsetRow], store: Docstore |
 
 
 def langsmith_inputs(row: TestsetRow) -> dict[str, Any]:
-    """Return the inputs of a LangSmith example: the question, and the turns before a follow-up as messages."""
+    """Return the inputs of a LangSmith example: the question and, for a follow-up, the earlier turns as messages."""
     messages = [{"role": turn.role, "content": turn.text} for turn in row.chat_history]
     return {"question": row.question, **({"chat_history": messages} if messages else {})}
 
 
 def langsmith_metadata(row: TestsetRow) -> dict[str, Any]:
-    """Return what a LangSmith example holds of a row besides question and reference."""
+    """Return the metadata of a LangSmith example: the fields of a row besides question and reference."""
     fields = {"id", "evolution", "contexts", "answerable", "evidence", "passage_ids", "tree_id"}
     return row.model_dump(mode="json", include=fields, exclude_defaults=True) | {"contexts": row.contexts}
 

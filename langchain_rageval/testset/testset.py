@@ -57,7 +57,7 @@ _LOG = logging.getLogger("langchain_rageval")
 
 
 class Changes(dict[str, list[str]]):
-    """Ids of rows by kind of change; "mended", the earlier name of "updated", can still be read."""
+    """Mapping of kind of change to row ids; the key "mended", the earlier name of "updated", still works."""
 
     def __init__(self, changes: Mapping[str, list[str]]) -> None:
         super().__init__({"updated" if kind == "mended" else kind: ids for kind, ids in changes.items()})
@@ -72,11 +72,11 @@ class Changes(dict[str, list[str]]):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a test set comes from, for as long as the process lives.
+    """Generator and passages behind a test set; kept in memory only, not in files.
 
     Attributes:
-        generator: the generator that made it.
-        store: the passages that it drew from.
+        generator: the generator that made the test set.
+        store: the passages from which the generator drew.
     """
 
     generator: Any
@@ -95,11 +95,12 @@ class Testset:
         broken_off: True if Ctrl-C ended the run.
         rejected: all rejected candidates, in the order of the attempts; `history` of each holds every question, step
             and feedback, and `rejected` the reason.
-        usage_by_step: calls and tokens of each step, of rejected candidates too. Results from a journal count as what
-            they cost when they were stored; texts embedded for the search and for `dedupe` are the step "embed".
+        usage_by_step: calls and tokens of each step, of rejected candidates too. A result from a journal counts with
+            its usage at the time when it was stored. Texts embedded for the search and for `dedupe` count as the step
+            "embed".
         changes: ids of rows by kind of change, one of `CHANGES`, after `refresh` or `extend`; otherwise empty.
-            `yields`, `rejected` and `usage_by_step` are then those of this run.
-        number: 1, and one more after each `refresh` and `extend`.
+            After these two methods, `yields`, `rejected` and `usage_by_step` describe that call only.
+        number: number of the version: 1 at first, plus 1 for each `refresh` and `extend`.
     """
 
     __test__: ClassVar[bool] = False  # keeps pytest from collecting the class
@@ -143,7 +144,7 @@ class Testset:
 
     @property
     def known_sentences(self) -> frozenset[int] | None:
-        """Hashes of the sentences of its documents, by which `refresh` knows new ones; None if they are unknown."""
+        """Hashes of the sentences of the documents, by which `refresh` finds new sentences; None if unknown."""
         return self._known if self._origin is None else self._origin.store.sentences
 
     @property
@@ -165,7 +166,7 @@ class Testset:
 
     @property
     def rejection_examples(self) -> dict[str, str]:
-        """Mapping of each reason for rejection, errors excluded, to the feedback of the last candidate with it."""
+        """Mapping of each reason for rejection, errors excluded, to the feedback of the last candidate so rejected."""
         judged = [one for one in self.rejected if one.objection and not one.has_failed]
         return {str(candidate.rejected): candidate.objection for candidate in judged}
 
@@ -173,7 +174,8 @@ class Testset:
     def calls_per_row(self) -> float | None:
         """Model calls per question of the test set, those of rejected candidates included.
 
-        None without questions, and after `refresh` and `extend`, whose calls concern only some of the questions.
+        None if there are no questions. None after `refresh` and `extend`, because their calls concern only some
+        questions.
         """
         return self.usage.calls / len(self) if self.rows and not self.changes else None
 
@@ -242,15 +244,16 @@ class Testset:
             raise ConfigError(f"{path} cannot be written: {error.strerror}; choose another path") from None
 
     def to_html(self, path: str | Path, *, language: PageLanguage = "auto") -> None:
-        """Write one HTML page on which a person looks through the test set; it works offline and needs no server.
+        """Write one HTML page on which a person reviews the test set; the page works offline and needs no server.
 
-        It shows each question with its history, rejected attempts and feedback included, the other questions of its
-        tree, the passages with the words of the reference marked, and the rejected candidates. Rows are kept, edited or
-        dropped with the keyboard; decisions stay in the browser until they are saved as a file that `load` reads.
+        The page shows each question with its history (rejected attempts and feedback included), the other questions of
+        its tree, and the passages with the words of the reference marked. It also shows the rejected candidates. Rows
+        are kept, edited or dropped with the keyboard; decisions stay in the browser until they are saved as a file that
+        `load` reads.
 
         Args:
             path: path of the file.
-            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+            language: language of the labels on the page, "en" or "ru"; by default the language of most questions.
 
         Raises:
             ConfigError: if the language is unknown or the file cannot be written.
@@ -285,22 +288,22 @@ class Testset:
         return cls(rows, *run, rejected, usage, **later)
 
     def refresh(self, documents: Any, generator: Any = None) -> Testset:
-        """Adapt the test set to changed documents; only the rows that changes concern are asked about.
+        """Adapt the test set to changed documents; models check only the rows that the changes concern.
 
-        A row is kept without a call if the documents hold the texts of its passages, wherever, and no new or changed
-        passage is near its question; an unanswerable one, too. Of the other rows the
-        generator finds the passages again and answers the question. A row whose answer still holds is kept, with the
-        new passages; a row with another answer gets this answer, too. A row that the documents no longer answer is
-        dropped, and a new one with the same evolution is added.
+        A row is kept without a call if the documents still hold the texts of its passages, at any place, and no new or
+        changed passage is near its question. This includes unanswerable rows. For any other row, the generator finds
+        the passages again and answers the question. If the earlier answer still holds, the row is kept with the new
+        passages. If the answer differs, the row gets the new passages and the new answer. If the documents no longer
+        answer the question, the row is dropped, and a new row with the same evolution is added.
 
         Args:
             documents: all documents as they are now, in any form that `TestsetGenerator.generate` takes.
-            generator: generator that asks; by default the one that made this test set. A test set that was loaded from
-                a file needs one.
+            generator: generator whose models check the rows; by default the generator that made this test set. Required
+                for a test set that was loaded from a file.
 
         Returns:
             A new test set. Its `changes` maps the kinds of change, `CHANGES`, to ids of rows. Ids and questions of rows
-            that stay are the same, and new rows are in the places of those that were dropped.
+            that stay are the same, and new rows take the places of dropped rows.
 
         Raises:
             TypeError: if the documents are a str that names no file or folder.
@@ -321,7 +324,8 @@ class Testset:
     def diff(self, other: Testset) -> TestsetDiff:
         """Return what changes from this test set to another one: rows added, dropped, and changed fields.
 
-        Rows are paired by id; those whose id the other test set lacks, by question. Histories are not compared.
+        Rows are paired by id. A row whose id the other test set lacks is paired by question. Histories are not
+        compared.
 
         Args:
             other: the later test set.
@@ -329,7 +333,7 @@ class Testset:
         return diff_rows(self.rows, other.rows, (self.version, other.version))
 
     def merge(self, *others: Testset) -> Testset:
-        """Return the rows of this and of other test sets as one, each id and each equal question once.
+        """Return one test set with the rows of this and other test sets, without repeated ids and questions.
 
         Args:
             *others: test sets, for instance of other generators, of `adopt`, or of other people.
@@ -372,12 +376,12 @@ class Testset:
         return replace(self, rows=[row for row in self.rows if function(row)])
 
     def split(self, share: float, seed: int = 0) -> tuple[Testset, Testset]:
-        """Return two test sets: about a share of the rows, and the rest, as for tuning a chain and for judging it.
+        """Split the rows at random into two test sets, for example to tune a chain and to evaluate it.
 
-        Both have their share of every evolution, and rows of one tree stay together.
+        The rows of every evolution are divided in the same proportion, and rows of one tree stay together.
 
         Args:
-            share: share of the first one, between 0 and 1.
+            share: approximate share of the rows in the first test set, between 0 and 1.
             seed: random seed.
 
         Raises:
@@ -387,7 +391,7 @@ class Testset:
         return self.filter(lambda row: row.id in first), self.filter(lambda row: row.id not in first)
 
     def agreement(self, other: Testset) -> ReviewAgreement:
-        """Return how far two people agree who reviewed this test set on the page of `to_html`.
+        """Return the agreement of two reviewers who both reviewed this test set on the page of `to_html`.
 
         Args:
             other: the other reviewed test set.
@@ -398,10 +402,10 @@ class Testset:
         return review_agreement((self.rows, self.rejected), (other.rows, other.rejected))
 
     def merge_reviews(self, other: Testset) -> Testset:
-        """Return the test set with the decisions of two people.
+        """Return the test set with the decisions of two reviewers.
 
-        A row that only one decided about has this decision. Rows that they decided about differently stay, without a
-        decision, for a third look; a note counts them.
+        If only one reviewer decided about a row, the row has this decision. If their decisions differ, the row stays
+        without a decision, for a third review; a note counts such rows.
 
         Args:
             other: the other reviewed test set.
@@ -423,7 +427,7 @@ class Testset:
             folder: folder to write to.
 
         Raises:
-            ConfigError: if it cannot be written.
+            ConfigError: if the folder cannot be written.
         """
         write_beir(folder, self.rows, None if self._origin is None else self._origin.store)
 
@@ -436,7 +440,7 @@ class Testset:
             name: name of the data set.
 
         Raises:
-            ConfigError: if it has no examples.
+            ConfigError: if the data set has no examples.
             SampleError: if an example has no question.
         """
         return cls(read_langsmith(client, name))
@@ -456,9 +460,9 @@ class Testset:
 
         Args:
             chain: Runnable or function, sync or async, of any shape: a chain that ends in a text, an agent, a LangGraph
-                graph, a retriever. It gets what its input schema asks for: the question as a str, as a message, or in a
-                mapping under the names of the schema, else under `question` and `input`. The contexts are those in its
-                output, else those that its retrievers and tools returned.
+                graph, a retriever. The chain receives the question as its input schema requires: as a str, as a
+                message, or in a mapping under the names of the schema, else under `question` and `input`. The contexts
+                come from the output of the chain, else from its retrievers and tools.
             **options: described in `AnswerOptions`: `max_concurrency=8`, `timeout=None`, `journal=None`,
                 `version=None`, `resume=False`, `retry_failed=False`, `progress=True`.
 
@@ -508,7 +512,7 @@ def usage_line(usage: Usage, calls_per_row: float | None) -> str:
 
 
 def is_testset_file(path: str | Path) -> bool:
-    """Return True if a file begins as those that `Testset.to_jsonl` writes."""
+    """Return True if a file begins like a file that `Testset.to_jsonl` wrote."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             return _HEADER in json.loads(file.readline())

@@ -1,4 +1,4 @@
-"""Steps around steps: a Runnable of the user as a step, and a step whose results are kept in a journal."""
+"""Wrappers of steps: UserStep wraps a Runnable of the user; JournaledStep keeps the results of a step in a journal."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from langchain_rageval.testset.candidate import Candidate, CandidateStep, Reason
 
 
 class UserStep(CandidateStep):
-    """Wrapper of a user's Runnable: rejected candidates do not reach it, and its output is checked.
+    """Step that wraps a user's Runnable: it skips rejected candidates and checks the output of the Runnable.
 
-    The wrapped Runnable has its own run in traces; the wrapper has none. Two wrappers are equal if they wrap equal
-    Runnables in the same way.
+    In traces, only the wrapped Runnable has a run, not the wrapper. Two wrappers are equal if they wrap equal Runnables
+    in the same way.
 
     Attributes:
         step: Runnable of the user, from a candidate to a candidate or, in an evolution, to a str; a sequence is invoked
@@ -48,7 +48,7 @@ class UserStep(CandidateStep):
         evolves: True for a part of an evolution, whose name is added to `Candidate.evolution`; False for a step that
             replaces one of the generator.
         services: models, docstore and filters of the generator, which the Runnable finds in `config["configurable"]`.
-        named: True if the user named a part of the Runnable.
+        named: True if the user gave a part of the Runnable a name.
     """
 
     in_traces: ClassVar[bool] = False
@@ -76,19 +76,20 @@ class UserStep(CandidateStep):
         return {"step": self.get_name(), "runnable": own, "calls": steps}
 
     def with_services(self, services: Mapping[str, Any]) -> UserStep:
-        """Return a copy whose Runnable finds these models, docstore and filters in `config["configurable"]`."""
+        """Return a copy whose Runnable finds `services` (models, docstore, filters) in `config["configurable"]`."""
         return self.model_copy(update={"services": services})
 
     @property
     def links(self) -> list[Runnable[Any, Any]]:
-        """Links of the chain, which are invoked in turn: those of a sequence, or the Runnable alone."""
+        """Runnables that the step invokes in turn: the parts of a sequence, or the only Runnable."""
         return list(self.step.steps) if isinstance(self.step, RunnableSequence) else [self.step]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Invoke the links, check what they return, and record what they changed.
 
-        Links of the chain may pass on anything to each other. The last one returns a candidate or, in an evolution, a
-        str, the new question. A changed question gets a trial of the history, unless the Runnable added one.
+        The links (Runnables of the chain) may pass any value to each other. The last link returns a candidate or, in an
+        evolution, the new question as a str. A changed question is added to the history as a trial, unless the Runnable
+        added a trial.
 
         Raises:
             ConfigError: if the chain returns something else, or a candidate that is not valid.
@@ -171,12 +172,12 @@ def check_sync(step: Runnable[Any, Any]) -> None:
 
 
 def user_step(*steps: Any, evolves: bool = False, option: str = "a step") -> UserStep:
-    """Wrap Runnables and functions of the user, in sequence, as one step; a step that is wrapped already is returned.
+    """Wrap Runnables and functions of the user, in sequence, as one step; an already wrapped step is not wrapped again.
 
     Args:
         *steps: Runnables, functions, or mappings of these, from a candidate to a candidate.
         evolves: True for a part of an evolution.
-        option: name of the step in an error.
+        option: name of the step in error messages.
 
     Raises:
         ConfigError: if an argument is neither a Runnable nor a function.
@@ -224,16 +225,16 @@ class _Entry(BaseModel):
 
 
 class JournaledStep(Traced[Candidate, Candidate]):
-    """Wrapper of a step that counts its usage and takes its result from the journal, or runs it and stores the result.
+    """Wrapper that returns the result of a step from a journal, or runs the step and stores its result.
 
-    The wrapper does not appear in traces.
+    The wrapper counts the usage of the step and does not appear in traces.
 
     Attributes:
         step: wrapped step.
         journal: journal of the run; None stores nothing, as for a step that cannot be identified.
         fingerprint: hash of the settings of the step.
-        unknown: why the step cannot be identified; "" if it can.
-        counter: receives the usage of the step, also that of a stored result.
+        unknown: reason why the step cannot be identified; "" if it can.
+        counter: receives the usage of the step, including the usage of stored results.
     """
 
     in_traces: ClassVar[bool] = False
@@ -246,7 +247,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
 
     @classmethod
     def of(cls, step: CandidateStep, journal: Journal | None, counter: StepUsage) -> JournaledStep:
-        """Wrap a step for use with a journal; the hash of its settings is computed now."""
+        """Wrap a step for use with a journal, and compute the hash of the step's settings."""
         for judge in step.judges:
             judge.update_instrument()
         try:

@@ -1,4 +1,4 @@
-"""Writing: Runnables that find a subject, write a question and its answer, and check answers; proposed personas."""
+"""Writing: steps that choose a subject, write a question, answer it and check the answer; and proposals of personas."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MAX_PHRASES = 5
 
 
 class KeyphraseExtractor(CandidateStep):
-    """Adds up to five `keyphrases` and chooses one; each draw of the passage chooses another."""
+    """Adds up to five `keyphrases` and chooses one; each draw of the passage chooses another key phrase."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Choose an unused key phrase of the passage: one call; none if the key phrases are known.
@@ -73,7 +73,7 @@ def _clean(phrases: list[str]) -> list[str]:
 
 
 class SeedQuestionWriter(CandidateStep):
-    """Writes a question about the key phrase that the drawn passage answers."""
+    """Writes a question about the key phrase; the drawn passage must answer the question."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer for a question about the key phrase: one call."""
@@ -87,9 +87,10 @@ class SeedQuestionWriter(CandidateStep):
 def seed_question(writer: JudgeLike) -> CandidateStep:
     """Return the step that writes a question about the key phrase of the drawn passage.
 
-    The prompt demands the rules of the WikiEval questions: fully answered by the passage, from a part that is not
-    trivial, of moderate difficulty, no links in the answer, understood without the passage. Source: Es et al. 2023,
-    "RAGAS: Automated Evaluation of Retrieval Augmented Generation", arXiv:2309.15217, section 4.
+    The prompt states the rules of the WikiEval questions. The passage must answer the question fully, from a part that
+    is not trivial. The question must be of moderate difficulty and clear without the passage. The answer must contain
+    no links. Source: Es et al. 2023, "RAGAS: Automated Evaluation of Retrieval Augmented Generation", arXiv:2309.15217,
+    section 4.
 
     Args:
         writer: model that writes; one call.
@@ -101,7 +102,7 @@ class QuestionCompressor(CandidateStep):
     """Replaces the question by a shorter one."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the writer to shorten the question: one call; a short form that cannot be right is left out."""
+        """Ask the writer to shorten the question: one call; an unusable short form is discarded."""
         answer = yield from self._ask(state, {"question": state.question}, objection_to_question(state))
         return state if isinstance(answer, Objection) else state.with_question(answer.question, "compress")
 
@@ -116,7 +117,7 @@ def compress(writer: JudgeLike) -> CandidateStep:
 
 
 class PassageFinder(CandidateStep):
-    """Keeps the passages that the question needs; a question over several passages must need several."""
+    """Keeps only the passages that the question needs; a question over several passages must need several of them."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic which passages are needed: one call; no call for an unanswerable question."""
@@ -150,7 +151,7 @@ NOT_IN_THE_DOCUMENTS: Mapping[str, str] = {"en": "The documents do not say.", "r
 
 
 class AnswerWriter(CandidateStep):
-    """Step that adds the reference answer; for an unanswerable question, a sentence that the documents have none."""
+    """Step that adds the reference answer; for an unanswerable question, a sentence saying there is no answer."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer for the reference answer: one call.
