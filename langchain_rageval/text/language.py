@@ -1,4 +1,4 @@
-"""Language of a text, by script and function words, and of an HTML page, by that of the questions on it."""
+"""Language of a text, detected by script and function words; language of an HTML page, from the questions on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences of a text, by lines, razdel and corrections of its boundaries; marks that cite sources."""
+"""Sentence splitting by lines and by the library razdel, with corrected boundaries; marks that cite sources."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ _PAGES = re.compile(r"\d\.\s(?:[—–-]\s)?(?:\d+\s?[сpS]|(?:[СCSPp]|pp)\.\s?
 
 
 def split_sentences(text: str, language: str = "auto") -> list[str]:
-    """Split a text into sentences; each row of a list, a table or code with a letter or digit counts as a sentence.
+    """Split a text into sentences; a line of a list, table or code counts as one if it has a letter or digit.
 
     Args:
         text: plain text or Markdown.
@@ -150,7 +150,7 @@ _NO_ANSWER = re.compile(
 
 
 def is_evasive(text: str) -> bool:
-    """Return True if a text contains a phrase that says that there is no answer."""
+    """Return True if a text contains a phrase which states that there is no answer."""
     return bool(_NO_ANSWER.search(text))
 
 
@@ -160,7 +160,7 @@ def is_question(sentence: str) -> bool:
 
 
 def assertions(text: str) -> list[str]:
-    """Return the sentences of a text that have a letter or digit, without questions and evasions."""
+    """Return the sentences of a text with a letter or digit, except questions and evasions (see `is_evasive`)."""
     sentences = split_sentences(text)
     return [s for s in sentences if any(map(str.isalnum, s)) and not is_question(s) and not is_evasive(s)]
 

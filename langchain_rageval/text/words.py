@@ -1,4 +1,4 @@
-"""Words of a text: normalization, tokens, stems, the words that carry content, and what two texts have in common."""
+"""Words of a text: normalization, tokens, stems, content words, and the overlap of two texts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def normalize_text(text: str) -> str:
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return the words and numbers of a normalized text in order; in scripts such as Chinese, each character."""
+    """Return the words and numbers of a normalized text in order; in scripts such as Chinese, each character is one."""
     return TOKEN.findall(text)
 
 
@@ -90,10 +90,10 @@ _MOST_REPLACED = 0.1  # share of the words
 
 
 def shared_share(one: str, other: str) -> float:
-    """Return the share of the shorter text that the longer one holds too, from 0 to 1; 0 if a text is blank.
+    """Return the share of the shorter text that the longer text also contains, from 0 to 1; 0 if a text is blank.
 
-    Runs of at least 20 characters without white space count, in any order; a text shorter than that counts if it occurs
-    as a whole.
+    White space is ignored. Shared parts count if they are at least 20 characters long, in any order. A text of fewer
+    than 20 characters counts only if the longer text contains the whole.
     """
     shorter, longer = sorted(("".join(normalize_text(text).split()) for text in (one, other)), key=len)
     if not shorter:
@@ -110,10 +110,11 @@ def shared_share(one: str, other: str) -> float:
 
 
 def common_share(one: str, other: str) -> float:
-    """Return the share of the shorter text that both have in common, as `shared_share`; 0 for texts of one pattern.
+    """Return the `shared_share` of two texts, but 0 if the texts follow one pattern with different words.
 
-    Such texts, as the descriptions of two products, have other words at the same places: more than a tenth of those
-    that stand between the words that both contain, with one word at each end.
+    The descriptions of two products, for example, follow one pattern. Two texts follow one pattern if more than a tenth
+    of their words differ at the same places. Only words between shared words are counted, and at most one word at each
+    end.
     """
     share = shared_share(one, other)
     return share if share in (0.0, 1.0) or _replaced_share(one, other) <= _MOST_REPLACED else 0.0
@@ -155,7 +156,7 @@ class PhraseIndex:
     def texts_with(self, phrase: str) -> list[int]:
         """Return the numbers of the texts that contain the stems of a phrase next to each other, in order.
 
-        Words of one or two letters are ignored. An empty list if the phrase has no other words.
+        Words of one or two letters are ignored. The list is empty if the phrase has no other words.
         """
         wanted = _stems(phrase)
         if not wanted:
@@ -165,11 +166,11 @@ class PhraseIndex:
         return [number for number in sorted(set.intersection(*found)) if phrase in self._stems_of_text[number]]
 
     def shares_stem(self, text: str, most: int) -> bool:
-        """Return True if the text has a stem that at least two indexed texts contain, and at most `most` of them."""
+        """Return True if a stem of the text occurs in at least two and at most `most` of the indexed texts."""
         return any(2 <= len(self._numbers_by_stem.get(stem, ())) <= most for stem in set(_stems(text)))
 
     def weighted_share(self, text: str, within: str) -> float:
-        """Return the share of the stems of a text that another text has too, weighted as in `nearest`; 0 if none."""
+        """Return the share of a text's indexed stems that another text also has, weighted as in `nearest`."""
         known = {stem: self._numbers_by_stem[stem] for stem in set(_stems(text)) if stem in self._numbers_by_stem}
         weights = {stem: log(1 + len(self._stems_of_text) / len(numbers)) for stem, numbers in known.items()}
         shared = sum(weights[stem] for stem in weights.keys() & set(_stems(within)))
