@@ -1,4 +1,4 @@
-"""assert_scores: asserts thresholds for the scores of one sample, with the worst findings in the failure message."""
+"""assert_scores: asserts thresholds for the scores of a sample; the failure message shows the worst findings."""
 
 from __future__ import annotations
 
@@ -31,20 +31,21 @@ def assert_scores(
 
     Args:
         sample: a sample in any form that `Sample.parse` reads.
-        thresholds: metric to its lowest passing value, or the highest if lower is better. The threshold of a suite
-            applies to each of its metrics.
-        missing: "fail" or "pass": how an unscored metric counts. One that failed has no known value and never passes;
-            a blank answer has the worst value.
-        findings: maximum number of findings, worst first, to show for each metric that fails.
+        thresholds: metric to its lowest passing value, or to its highest passing value if lower is better. The
+            threshold of a suite applies to each metric of the suite.
+        missing: "fail" or "pass": the result for a metric that does not apply to the sample (unscored). A metric that
+            failed has no value and never passes. A blank answer has the worst value.
+        findings: maximum number of findings (judged items, such as statements) to show for each failed metric, worst
+            first.
 
     Returns:
         The scores by name.
 
     Raises:
-        AssertionError: if a score misses its threshold; one line for each metric gives name, value, threshold, reason
-            and the worst findings.
-        SampleError: before any call, if the sample lacks a field that a metric reads.
-        ConfigError: if there are no thresholds, or one is not a number.
+        AssertionError: if a score misses its threshold. The message has a line for each metric with name, value,
+            threshold, reason and the worst findings.
+        SampleError: if the sample lacks a field that a metric reads; raised before any call.
+        ConfigError: if there are no thresholds, or a threshold is not a number.
     """
     __tracebackhide__ = True
     limits = _limits(thresholds, missing)

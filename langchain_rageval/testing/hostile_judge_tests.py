@@ -1,6 +1,7 @@
 """HostileJudgeTests: the standard test suite for a metric whose judge misbehaves.
 
-With a metric that passes, no error and no reply of a judge becomes a number, a run ends, and no API key is published.
+If a metric passes: errors and invalid replies of a judge never become a number, every run ends, and no API key is
+published.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ class HostileJudgeTests:
     or an invalid reply must be a failure with a message, not a number and not an unscored sample; other samples and
     metrics must not be affected; the API key must not appear in scores, files, logs or errors.
 
-    Most hostile replies are made of a valid one. OfflineJudge gives one to every `Step`; a metric that calls the judge
-    otherwise, such as in `Step.from_chain`, also defines `judge`, such as `ScriptedJudge(reply, repeat=True)`. To skip
-    a test, override it.
+    Most hostile replies are made from a valid reply. OfflineJudge gives a valid reply to every `Step`. If the metric
+    calls the judge in another way, such as in `Step.from_chain`, the subclass must also define `judge`, for example as
+    `ScriptedJudge(reply, repeat=True)`. To skip a test, override it.
 
     Attributes:
         judge: judge whose replies are valid; by default OfflineJudge.
@@ -85,7 +86,7 @@ class HostileJudgeTests:
     """
 
     def build_metric(self, judge: BaseChatModel) -> AnyMetric:
-        """Return the metric under test, which calls `judge`; define it in the subclass, or a fixture of this name."""
+        """Return the metric under test, which calls `judge`; define this method or a fixture `build_metric`."""
         raise NotImplementedError(f"{type(self).__name__} must define `build_metric(self, judge)`")
 
     @property
@@ -114,7 +115,7 @@ class HostileJudgeTests:
 
     @pytest.fixture
     def battery(self, build_metric: BuildMetric, judge: JudgeLike, sample: AnySample) -> _Runs:
-        """Return what the tests share: the metric's builder, the valid judge and the sample."""
+        """Return the values that all tests share: the metric's builder, the valid judge and the sample."""
         return _Runs(build_metric, judge, Sample.parse(sample))
 
     def test_a_valid_judge_gives_a_score(self, battery: _Runs) -> None:
@@ -133,9 +134,10 @@ class HostileJudgeTests:
 
     @pytest.mark.parametrize("behaviour", BEHAVIOURS)
     def test_no_error_and_no_invalid_reply_becomes_a_number(self, battery: _Runs, behaviour: str) -> None:
-        """Check that a score is a failure with a reason, or what a valid reply gives, after bounded calls.
+        """Check that a hostile judge leads to a failure with a reason or to the valid score, after bounded calls.
 
-        Every reply is hostile, through each way of calling the metric; then only those to one of its later requests.
+        First, every reply is hostile, and the metric is called in each way, such as `invoke` and `evaluate`. Then only
+        the replies to one of the later requests are hostile.
         """
         for entry_point in _ENTRY_POINTS:
             _assert_none(f"by {entry_point}, {problem}" for problem in battery.problems(entry_point, behaviour))
@@ -145,7 +147,7 @@ class HostileJudgeTests:
 
     @pytest.mark.parametrize("behaviour", HUGE_REPLIES)
     def test_a_huge_reply_leaves_a_small_score(self, battery: _Runs, behaviour: str) -> None:
-        """Check that a megabyte from the judge is a failure, and does not get into the report."""
+        """Check that a reply of one megabyte leads to a failure, and that the report does not contain the reply."""
         outcome, judge = battery.run("evaluate", behaviour)
         _assert_none(battery.problems_of(outcome, judge))
         for score in outcome.scores:
@@ -174,7 +176,7 @@ class HostileJudgeTests:
     @pytest.mark.parametrize("entry_point", _ENTRY_POINTS)
     @pytest.mark.parametrize("error", ENDINGS)
     def test_an_error_that_is_no_exception_gives_no_score(self, battery: _Runs, error: str, entry_point: str) -> None:
-        """Check that a run ends if a judge raises what `except Exception` does not catch, and that Ctrl-C ends it."""
+        """Check that a run ends if a judge raises an error not derived from Exception, and that Ctrl-C ends a run."""
         outcome, _ = battery.run(entry_point, error)
         for score in outcome.scores:
             assert score.failure or battery.is_independent(score), (
@@ -205,9 +207,9 @@ class HostileJudgeTests:
         caplog: pytest.LogCaptureFixture,
         capfd: pytest.CaptureFixture[str],
     ) -> None:
-        """Check scores, reports, files, logs, output, names and errors for a key that the judge repeats.
+        """Check that no score, report, file, log, output, name or error contains the key that the judge repeats.
 
-        The client's own error may contain it: `invoke` raises that error unchanged.
+        One exception: the client's own error may contain the key, because `invoke` raises that error unchanged.
         """
         caplog.set_level(logging.DEBUG)
         files = {"journal": tmp_path / "run.db", "out": tmp_path / "report.jsonl"} if entry_point in _RUNS else {}

@@ -1,4 +1,4 @@
-"""Hostile judges, which raise, hang, repeat their key or reply with anything but an answer; and hostile texts."""
+"""Hostile judges, which raise errors, hang, repeat their API key or send invalid replies; and hostile texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HOSTILE = {
 
 
 def insert_everywhere(text: str, sample: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return a sample with a text added to each of its fields, its id and its metadata; by default to `SAMPLE`."""
+    """Return a sample, by default `SAMPLE`, with a text added to each of its fields, its id and its metadata."""
     original = sample or SAMPLE
     changed: dict[str, Any] = {"id": text, "metadata": {text: {text: text}}}
     for name in ("question", "answer"):
@@ -73,7 +73,7 @@ def insert_everywhere(text: str, sample: dict[str, Any] | None = None) -> dict[s
 
 
 def vary_sample(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield four variants of a sample; the n-th, from 1, has n invented sentences and n more chunks."""
+    """Yield four variants of a sample; variant n (1 to 4) has n invented sentences and n more chunks."""
     for number in range(4):
         case = f"as in case {number}"
         changed: dict[str, Any] = {"question": f"Case {number}: {sample['question']}"}
@@ -90,7 +90,7 @@ def vary_sample(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def list_vocabularies(sample: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name of each vocabulary of another library and the sample in it."""
+    """Yield the sample with the field names of each supported library, after the name of the library."""
     question, answer = sample["question"], sample.get("answer", "")
     contexts, references = sample.get("contexts", []), sample.get("references", [])
     documents = [Document(text) for text in contexts]
@@ -137,11 +137,11 @@ hostile one may be repaired; or any outcome within the range, because the reply 
 
 @dataclass(frozen=True)
 class Behaviour:
-    """Behaviour of a hostile judge, in place of the requested reply.
+    """Behaviour that a hostile judge shows in place of the requested reply.
 
     Attributes:
-        act: returns the hostile reply, given the text of a valid one, or raises.
-        allowed: the outcomes that are allowed.
+        act: function from the text of a valid reply to the hostile reply; may raise an error.
+        allowed: outcomes of a metric that the tests allow.
     """
 
     act: Callable[[str], str | AIMessage]
@@ -149,7 +149,7 @@ class Behaviour:
 
 
 class CallLimitReached(BaseException):
-    """A metric has called its hostile judge far too often. Not an Exception, so that it ends a loop of retries."""
+    """Error for far too many calls of a hostile judge; not an Exception, so that it ends a loop of retries."""
 
 
 class Stopped(BaseException):
@@ -157,7 +157,7 @@ class Stopped(BaseException):
 
 
 class Rejected(Exception):
-    """An error of a client with an HTTP status, as SDKs raise it.
+    """Error with an HTTP status, like the errors that SDKs of providers raise.
 
     Args:
         status: the HTTP status.
@@ -171,7 +171,7 @@ class Rejected(Exception):
 
 
 class Unprintable(Exception):
-    """An error of a client whose message cannot be read."""
+    """Error whose message cannot be read, because `str(error)` raises."""
 
     def __str__(self) -> str:
         """Raise a TypeError, as an exception with unexpected arguments does."""
@@ -184,7 +184,7 @@ class HostileJudge(BaseChatModel):
     Args:
         judge: the well-behaved judge, a Runnable from messages to a message or a text.
         behaviour: name in `ALL_BEHAVIOURS`, or "" for a judge without hostile replies.
-        title: title of the only answer schema whose requests get hostile replies; None for all requests.
+        title: title of an answer schema; only requests with this schema get hostile replies. None for all requests.
         marker: text that a request must contain to get a hostile reply.
     """
 
@@ -229,7 +229,7 @@ class HostileJudge(BaseChatModel):
     def with_structured_output(
         self, schema: dict[str, Any] | type, *, include_raw: bool = False, **kwargs: Any
     ) -> Runnable[Any, Any]:
-        """Return a Runnable that gives an instance of a pydantic class, or JSON data that is not validated.
+        """Return a Runnable that returns an instance of a pydantic class or, for other schemas, unvalidated JSON data.
 
         Raises:
             NotImplementedError: if `include_raw` is set.

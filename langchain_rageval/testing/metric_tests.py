@@ -193,13 +193,13 @@ class MetricTests:
         assert _content(asyncio.run(aevaluate([fields], metric, progress=False)).rows[0].scores) == expected
 
     def test_a_node_writes_under_the_key_it_was_given(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that a node returns a state update; LangGraph would read the fields of a bare score as updates."""
+        """Check that a graph node returns a state update; LangGraph would read a bare score's fields as updates."""
         update = metric.as_node("judgement").invoke(fields)
         assert update.keys() == {"judgement"}
         assert _content(update["judgement"]) == _content(metric.invoke(fields))
 
     def test_a_threshold_lets_pass_what_reaches_it(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that `require` and `route` compare with the threshold, and apply `missing` without a value."""
+        """Check that `require` and `route` compare the value with the threshold, and use `missing` without a value."""
         for part in metrics_in(metric):
             value = part.invoke(fields).value
             if value is None:
@@ -217,7 +217,7 @@ class MetricTests:
                 assert asyncio.run(routed.ainvoke(fields)) == way
 
     def test_feedback_is_the_same_through_openevals_and_langsmith(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that both interfaces return the same key, score and comment."""
+        """Check that openevals and LangSmith receive the same key, score and comment."""
         expected = {name: (score.value, score.comment) for name, score in scores_by_name(metric.invoke(fields)).items()}
         inputs = {"question": fields["question"]}
         rest = {name: value for name, value in fields.items() if name not in ("question", "answer", "references")}
@@ -239,7 +239,7 @@ class MetricTests:
     # Inputs
 
     def test_every_vocabulary_is_understood(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that samples of ragas, retrieval chains, openevals and LangGraph are scored if they have all fields."""
+        """Check that complete samples of ragas, retrieval chains, openevals and LangGraph are scored."""
         expected = {name: score.value for name, score in scores_by_name(metric.invoke(fields)).items()}
         read = frozenset[str]().union(*(part.reads for part in metrics_in(metric)))
         for vocabulary, sample in list_vocabularies(fields):
@@ -250,7 +250,7 @@ class MetricTests:
     def test_a_missing_field_raises_before_any_call_and_says_what_to_do(
         self, metric: AnyMetric, fields: Fields
     ) -> None:
-        """Check that no call is made for a sample that cannot be scored."""
+        """Check that a sample without a required field raises before any call, with a message that says what to do."""
         for part in metrics_in(metric):
             for field in sorted(part.reads - {"question", "history"}):
                 lacking = {name: value for name, value in fields.items() if name != field}
@@ -277,7 +277,7 @@ class MetricTests:
     # Side effects
 
     def test_the_users_sample_is_not_changed(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that neither the mapping nor a Document in it changes."""
+        """Check that scoring changes neither the sample's mapping nor a Document in the mapping."""
         documents = [Document(text, metadata={"a": 1}) for text in fields.get("contexts", [])]
         sample = fields | ({"contexts": documents} if documents else {})
         before = copy.deepcopy(sample)

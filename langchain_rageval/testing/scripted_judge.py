@@ -1,4 +1,4 @@
-"""ScriptedJudge: a chat model for tests that replays typed replies; steps and parser are those of real models."""
+"""ScriptedJudge: a chat model for tests that replays typed replies; steps and parser work as with a real model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ScriptedRequest:
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
-        """Return the JSON inputs of the step.
+        """Return the inputs of the judge step from the JSON block of the request.
 
         Raises:
             ValueError: if the request does not come from a judge step.
@@ -70,9 +70,9 @@ class ScriptedRequest:
 class ScriptedJudge(BaseChatModel):
     """Chat model that returns scripted replies and records the requests; deterministic and offline.
 
-    A step receives the first unused reply that fits: one of the answer class that it requests, or one without a class.
+    A step receives the first unused reply that fits: a reply of the requested answer class, or a reply without a class.
     Replies of one class are used in order; the order between classes does not matter. Concurrent steps that request the
-    same class take replies in the order in which they run; give them one reply and `repeat=True`.
+    same class receive replies in the order in which the steps run. For such steps, pass one reply and `repeat=True`.
 
     Args:
         replies: answers from `langchain_rageval.steps`, or of your own answer classes. A str or an AIMessage is
@@ -81,7 +81,7 @@ class ScriptedJudge(BaseChatModel):
 
     Raises:
         ConfigError: if a reply has another type.
-        AssertionError: from the call, with the name of the step, if no unused reply fits.
+        AssertionError: raised by a call if no unused reply fits; the message names the step.
     """
 
     replies: tuple[Any, ...] = ()
@@ -111,7 +111,7 @@ class ScriptedJudge(BaseChatModel):
 
     @property
     def left(self) -> list[Any]:
-        """Replies that are not used yet."""
+        """Replies that have not been used yet."""
         return list(self._left)
 
     def _reply(self, request: ScriptedRequest) -> Any:
