@@ -1,4 +1,4 @@
-"""Agreement with people: of scores with labels of the same samples, and of preferences within pairs."""
+"""Agreement with people: compare scores with human labels of the same samples, or with known preferences in pairs."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def agreement(
 ) -> Agreement:
     """Measure how well scores agree with human labels.
 
-    - binary: labels are 0 or 1. accuracy, kappa and krippendorff of "the score reaches the threshold"; auc, spearman
-      and kendall (tau-b) of the score itself.
-    - ordinal: labels are grades. exact, within_one, kappa, weighted_kappa and krippendorff (ordinal) of whole grades;
+    - binary: labels are 0 or 1. accuracy, kappa and krippendorff use "the score reaches the threshold"; auc, spearman
+    and kendall (tau-b) use the score itself. - ordinal: labels are grades. exact, within_one, kappa, weighted_kappa and
+    krippendorff (ordinal) of whole grades;
       spearman, kendall and pearson of any scores.
     - pairwise: scores and labels are preferences, -1, 0 or 1. exact, accuracy (over pairs whose label is not 0; a score
       of 0 counts as half right), kappa, weighted_kappa, krippendorff (ordinal), spearman and kendall.
@@ -111,23 +111,23 @@ def agreement(
         labels: human labels, in the same order, or by sample id as returned by `load_labels`. They have the direction
             of the metric: where lower is better, 1 is bad.
         kind: the kind of labels, see above.
-        threshold: for binary labels: scores from here on count as 1.
+        threshold: for binary labels: scores of at least this value count as 1.
         scale: for ordinal labels: the lowest and the highest grade. Scores, which must be from 0 to 1, are mapped to
             this scale and rounded to whole grades, except for rank correlations. Without it, scores must already be
             whole grades on the scale of the labels.
         raw_grades: True if the scores are grades on `scale` themselves, such as those of `mean_grade_at`; they are then
             rounded but not mapped.
-        cluster: unit of each sample, by sample id or in the order of the scores, that the intervals treat as
-            independent. By default those of `report.scores`: conversations, trees of a test set, repeats of a question.
+        cluster: independent unit of each sample for the intervals, by sample id or in the order of the scores. By
+            default the units of `report.scores`: conversations, trees of a test set, repeats of a question.
 
     Returns:
-        The statistics by name. A statistic that is undefined, such as the correlation with a constant, or that belongs
-        to another kind of labels, has no value, and a reason. Samples without a score or a label are counted and
+        The statistics by name. A statistic has a reason instead of a value if it is undefined, such as the correlation
+        with a constant, or belongs to another kind of labels. Samples without a score or a label are counted and
         excluded.
 
     Raises:
-        ConfigError: if lengths differ, a value does not fit its kind or scale, an option is out of range, or no id is
-            in both.
+        ConfigError: if lengths differ, a value does not fit its kind or scale, an option is out of range, or scores and
+            labels have no id in common.
     """
     _check(kind, threshold, scale, raw_grades)
     if not isinstance(scores, Mapping):
@@ -165,7 +165,7 @@ def rating_value(rating: Any) -> float | None:
     """Return a score or a label as a number; None if it is missing or NaN.
 
     Raises:
-        ConfigError: if it is not a finite number or a boolean.
+        ConfigError: if the rating is neither a finite number nor a boolean.
     """
     value = rating.value if isinstance(rating, Score) else rating
     if value is None:
@@ -326,7 +326,7 @@ class PairwiseAgreement(Shown):
         high: upper end of its 95% interval; None if all pairs are unscored.
         outcomes: outcome of each pair, in order.
         notes: the unscored samples with the reasons, and the report's notes.
-        report: rows of the samples, alternately better and worse, as far as the run got.
+        report: report with a row for each sample, alternately better and worse; incomplete if the run ended early.
     """
 
     metric: str
@@ -345,7 +345,7 @@ class PairwiseAgreement(Shown):
 
     @property
     def title(self) -> str:
-        """Heading of the result: the metric."""
+        """Heading of the result: the name of the metric."""
         return f"Agreement of {self.metric}"
 
     def cells(self) -> list[tuple[str, ...]]:
@@ -375,7 +375,7 @@ def pairwise_agreement(
 
     Raises:
         ConfigError: if there are no pairs, an item is not a pair, or the metric returns several scores.
-        SampleError: if a sample lacks what the metric reads.
+        SampleError: if a sample lacks a field that the metric reads.
     """
     name, *more = [name for part in flatten_metrics(metric) for name in names_of(part)]
     if more:

@@ -55,7 +55,7 @@ class Calibration(Shown):
         )
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row for each of the three means."""
+        """Return a table row for each mean: labels and judge together, labels alone, judge alone."""
         return [
             ("labels and judge", f"{self.mean:.3f}", interval_text(self.low, self.high)),
             ("labels alone", f"{self.classical_mean:.3f}", interval_text(self.classical_low, self.classical_high)),
@@ -63,12 +63,12 @@ class Calibration(Shown):
         ]
 
     def lines(self) -> list[str]:
-        """Return a line for each of the three means."""
+        """Return a line of text for each mean: labels and judge together, labels alone, judge alone."""
         return [" ".join(cells).rstrip() for cells in self.cells()]
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
-        """What a reader should know: how many samples are left out."""
+        """Caveats for the reader: the number of samples that are left out."""
         return [f"{self.left_out} samples without a score or a label are left out."] if self.left_out else []
 
 
@@ -82,12 +82,13 @@ def calibrate(
 ) -> Calibration:
     """Estimate the mean human label with prediction-powered inference.
 
-    The judge's mean over all samples is corrected by the human labels of some. The correction is weighted: a judge that
-    agrees with the labels narrows the interval, a poor one has no effect.
+    The human labels of some samples correct the judge's mean over all samples. The correction is weighted: a judge that
+    agrees with the labels narrows the interval, and a poor judge has no effect.
 
-    The interval is Student's t interval of the corrections and two invented ones, the greatest and the least possible.
-    Without them, labels that are nearly all equal seem certain. Coverage at 95%, simulated with 100 binary labels,
-    2,000 scores, means from 0.3 to 0.99 and judges that are right 70 to 97% of the time: 92% or more.
+    The interval is Student's t interval of the corrections and two invented corrections, the greatest and the least
+    possible. Without the invented corrections, the interval would be too narrow if nearly all labels are equal.
+    Coverage at 95%, simulated with 100 binary labels, 2,000 scores, means from 0.3 to 0.99 and judges that are right 70
+    to 97% of the time: 92% or more.
 
     Args:
         labelled: pairs of a human label and the judge's score of the same sample; at least 20, drawn at random from
@@ -95,12 +96,12 @@ def calibrate(
         unlabelled: the judge's scores of the other samples, at least 2.
         level: confidence level of the intervals, between 0 and 1.
         scale: the lowest and the highest possible label, such as (1, 5). The judge's scores may have another scale.
-        clusters: unit of each labelled and of each other sample, such as `report.scores(metric).units[id]`; None if all
-            are independent.
+        clusters: two sequences with the independent unit of each labelled and of each unlabelled sample, such as
+            `report.scores(metric).units[id]`; None if all samples are independent.
 
     Returns:
         The estimate with its interval, beside the means of the labels and of the judge alone. The interval of the
-        labels alone is that of `Report.summary`.
+        labels alone is computed as in `Report.summary`.
 
     Raises:
         ConfigError: if there are too few samples, the level or a label is out of range, or a value is not a number.

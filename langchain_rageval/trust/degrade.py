@@ -32,7 +32,7 @@ _READS = ("answer", "contexts")
 
 
 class Degrade(Traced[Any, Variants]):
-    """Runnable from a sample to its worse variants by name; build it with `degrade(writer)`."""
+    """Runnable that returns worse variants of a sample, by name of the variant; build it with `degrade(writer)`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 

@@ -1,4 +1,4 @@
-"""Examination: how one judge step is tested by probes, which are requests with known right verdicts."""
+"""Examination: test one judge step with probes (requests with known right verdicts)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class RecordingJudge(Judge):
 
     @classmethod
     def of_judge(cls, judge: Judge, log: ReplyLog, *, cached: bool) -> RecordingJudge:
-        """Build a recording copy of a judge, with the same knowledge of the endpoint's capabilities.
+        """Build a recording copy of a judge, which shares the judge's knowledge of the endpoint's capabilities.
 
         Args:
             judge: the judge to copy.
@@ -131,10 +131,10 @@ class Examination:
     Attributes:
         build: returns the step for a judge, or for embeddings, and a labelled item.
         read_verdicts: returns one verdict for each label of the item from the state after the step.
-        extra_state: returns what the step reads from the state besides the sample.
+        extra_state: returns the values that the step reads from the state besides the sample.
         reverse: True if the items have chunks or lists of statements whose order should not matter.
         padded: True if the items have chunks, to which an irrelevant sentence can be added.
-        chance: share of right verdicts by guessing; None stands for that of the best constant answer.
+        chance: share of right verdicts by guessing; None stands for the share of the best constant answer.
     """
 
     build: Callable[[Any, LabelledItem], Stage[State]]
@@ -164,7 +164,7 @@ def reverse_item(item: LabelledItem) -> LabelledItem:
 
 
 def reverse_order(item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
-    """Return values in the order of an item's labels in that of the reversed item's labels, or back."""
+    """Convert values from the order of an item's labels to the order of the reversed item's labels, or back."""
     count = len(item.statements)
     if not item.contexts:
         return [*values[:count][::-1], *values[count:][::-1]]
@@ -198,7 +198,7 @@ def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
 
 
 def holds_term(text: str, term: str) -> bool:
-    """Return True if a text holds all parts of a term, joined by " + ", in one of the wordings joined by "/"."""
+    """Return True if a text holds a term: all parts joined by " + ", each in one of the wordings joined by "/"."""
     stems = stems_of(text)
     return all(any(stems_of(wording) <= stems for wording in part.split("/")) for part in term.split(" + "))
 
@@ -460,7 +460,7 @@ def list_probes(item: LabelledItem, repeats: int) -> Iterator[Probe]:
 
 
 def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
-    """Send a probe to the judge and read the verdicts; each of several equal probes gets its own reply.
+    """Send a probe to the judge and return the verdicts; repeats of a probe do not share a reply.
 
     Args:
         probe: the request.
@@ -468,7 +468,7 @@ def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
         run: supplies concurrency, retries and the usage meter.
 
     Raises:
-        ConfigError: if the judge lacks something that the step needs.
+        ConfigError: if the judge does not meet a requirement of the step.
     """
     examination, item, log = EXAMINATIONS[probe.item.step], probe.varied_item, ReplyLog()
     if isinstance(subject, Judge):

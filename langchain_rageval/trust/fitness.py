@@ -1,4 +1,4 @@
-"""Fitness: verdicts on a judge from the statistics of its steps, and on a metric from its steps."""
+"""Fitness of a judge: a verdict for each judge step from its statistics, and for each metric from its steps."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ _ORDER: tuple[Fitness, ...] = get_args(Fitness)
 
 @dataclass(frozen=True)
 class FitnessThresholds:
-    """Thresholds for the lower end of a share's 95% interval.
+    """Thresholds of one share, such as the right rate, for the lower end of its 95% interval.
 
     Attributes:
-        name: what the share counts, as in the reasons.
-        fit: the judge is "fit" from here on.
-        care: the judge is "fit with care" from here on.
+        name: name of the share, as the reasons give it.
+        fit: lowest value at which the judge is "fit".
+        care: lowest value at which the judge is "fit with care".
     """
 
     name: str
@@ -92,7 +92,7 @@ VALID_AT_ONCE = FitnessThresholds("replies valid at once", 0.8, 0.0)
 
 
 def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
-    """Return the worst verdict on the statistics of a step and its reasons, worst first."""
+    """Return the verdict on a step, which is the worst verdict on any statistic, and its reasons, worst first."""
     citations, found = step.citations, list[tuple[Fitness, str]]()
     for thresholds, share in (
         (RIGHT, step.plain if step.plain.of else step.right),
@@ -118,7 +118,10 @@ def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
 
 
 def assess_metric(steps: Mapping[str, tuple[Fitness, Sequence[str]]], metric: str) -> tuple[Fitness, str]:
-    """Return the worst verdict among a metric's steps, and the reasons; a step without statistics is "cannot tell"."""
+    """Return the verdict on a metric (the worst of its steps) and the reasons.
+
+    A step without statistics is "cannot tell".
+    """
     none = {step: _NO_EMBEDDINGS if step == EMBEDDING_STEP else _NO_ITEMS for step in STEPS_OF[metric]}
     verdicts = {step: steps.get(step, ("cannot tell", [reason])) for step, reason in none.items()}
     worst = min((level for level, _ in verdicts.values()), key=_ORDER.index)
@@ -162,13 +165,13 @@ def _first_chunk_bias(citations: Citations) -> str:
 
 
 def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baselines, usage: Usage) -> StepQualification:
-    """Return the statistics of a step, with the conclusion whether the judge is fit for it, and why.
+    """Return the statistics of a step, with the verdict whether the judge is fit for the step, and the reasons.
 
     Args:
-        step: its name.
-        results: results of all its probes (test requests), in any order.
-        baselines: name of a baseline to the ids of items, to whether it gets each scored label right.
-        usage: model usage of all its probes.
+        step: name of the step.
+        results: results of all probes (test requests) of the step, in any order.
+        baselines: name of a baseline to a mapping: id of an item to whether the baseline gets each scored label right.
+        usage: model usage of all probes of the step.
     """
     reached = [result for result in results if not result.lost]
     answered = [result for result in reached if not result.error]

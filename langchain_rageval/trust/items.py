@@ -1,9 +1,10 @@
 """Labelled items: requests to a judge with the right verdicts, most of them in pairs that differ in one detail.
 
-Each language has a file per document world, `<world>.<language>.yaml`, with chunks of documents and items that refer to
-them, and `singles.<language>.jsonl`, items with their own texts. `labelled_items/README.md` describes the form.
+Each language has files `<world>.<language>.yaml`, one for each set of documents, with chunks and with items that refer
+to the chunks. The file `singles.<language>.jsonl` holds items with their own texts. `labelled_items/README.md`
+describes the form.
 
-A judge of rules that decides by surface features of the items, and understands nothing, is here too.
+The module also holds a baseline judge: rules that decide by surface features of the items, without understanding.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class LabelledItem(InputModel):
             the parent question; for `review_follow_up` the question in a form that needs no earlier turns.
         statements: the statements of the answer that the step receives, or the statements, facts or needs of a
             conversation.
-        turns: numbers of the turns of `statements`.
+        turns: number of the conversation turn of each of `statements`.
         terms: terms that a reply must name, or must not name. Words joined by " + " must be together in one statement;
             of words joined by "/" one suffices.
         history: earlier turns of the conversation, the oldest first.
@@ -145,10 +146,11 @@ def labelled_items(language: str) -> tuple[LabelledItem, ...]:
 
 
 def load_items(path: str | Path) -> list[LabelledItem]:
-    """Return the labelled items of a user's file, JSON Lines or YAML, in the form that `labelled_items` has.
+    """Return the labelled items of a user's file, JSON Lines or YAML, written like the files in `labelled_items`.
 
     Raises:
-        ConfigError: if the file cannot be read, or a record is not in the form; the message names its place.
+        ConfigError: if the file cannot be read, or a record has another form; the message names the place of the
+            record.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -164,10 +166,10 @@ def load_items(path: str | Path) -> list[LabelledItem]:
 
 
 def read_items(records: Iterable[Mapping[str, Any] | LabelledItem], source: str) -> list[LabelledItem]:
-    """Return labelled items, of which records are expanded; `source` names them in errors.
+    """Return labelled items; a mapping is expanded to one item or a pair. Errors name the input by `source`.
 
     Raises:
-        ConfigError: if a record is not in the form, or two items have one name.
+        ConfigError: if a record has another form, or two items have the same name.
     """
     items: list[LabelledItem] = []
     for place, record in enumerate(records, 1):
@@ -179,11 +181,11 @@ def read_items(records: Iterable[Mapping[str, Any] | LabelledItem], source: str)
 
 
 def expand_record(record: Mapping[str, Any], world: Mapping[str, Any] | None = None) -> Iterator[LabelledItem]:
-    """Yield the labelled item of a record, or both items of a pair: each has the common fields and those of its member.
+    """Yield the labelled item of a record, or both items of a pair, each with the common fields and its own fields.
 
     Args:
-        record: an item in the form in which items are written.
-        world: its documents: `chunks` by name, and `padding`; None for an item with its own texts.
+        record: an item or a pair, as item files contain it.
+        world: documents of the item: `chunks` by name, and `padding`; None for an item with its own texts.
     """
     common = {name: value for name, value in record.items() if name not in _MEMBERS}
     if not any(member in record for member in _MEMBERS):
@@ -259,7 +261,7 @@ _HEDGE = re.compile(
 
 
 class Element(NamedTuple):
-    """What one label of an item is about, with the texts that a reader would compare it with."""
+    """Text that one label is about, such as a statement, with the texts that a reader would compare with it."""
 
     text: str
     question: str
@@ -267,7 +269,7 @@ class Element(NamedTuple):
 
 
 def elements_of(item: LabelledItem) -> list[Element]:
-    """Return the element of each label of an item, in order; `source` holds sentences."""
+    """Return the element (labelled text) of each label of an item, in order; `source` holds sentences."""
     sentences = NumberedContexts.of(item.contexts).sentences
     turns = [turn.text for turn in item.history]
     said = [*turns, *([item.question] if turns or item.turns else []), *([item.answer] if item.answer else [])]
@@ -292,7 +294,7 @@ def elements_of(item: LabelledItem) -> list[Element]:
 
 
 def surface_features(item: LabelledItem) -> list[dict[str, float]]:
-    """Return 25 surface features of each element of an item: lengths, overlaps, digits, negations and positions."""
+    """Return 25 surface features of each labelled text: lengths, overlaps, digits, negations and positions."""
     elements = elements_of(item)
     rows = [_features(element) for element in elements]
     for place, row in enumerate(rows):
@@ -340,15 +342,15 @@ def _rules() -> dict[str, dict[str, list[Any]]]:
 
 
 def rule_half(pair: str) -> int:
-    """Return 0 or 1: the half of the pairs that a pair belongs to when rules are tuned."""
+    """Return 0 or 1: the half to which a pair belongs when rules are tuned on one half of the pairs."""
     return crc32(pair.encode()) % 2
 
 
 def rule_verdicts(item: LabelledItem, language: str) -> list[str]:
-    """Return the verdicts of a judge of surface rules, which were tuned on the half without this pair.
+    """Return the verdicts of the baseline judge; its surface rules were tuned on the half without this pair.
 
     `tests/benchmarks/rule_judge.py` tunes them. A rule is a tree of [feature, threshold, tree up to it, tree above it],
-    whose leaves are verdicts. "" if there are no rules for the step.
+    whose leaves are verdicts. A verdict is "" if there are no rules for the step.
     """
     trees = _rules().get(language, _rules()["en"]).get(item.step, ["", ""])
     return [follow_rule(trees[1 - rule_half(item.pair)], features) for features in surface_features(item)]

@@ -63,10 +63,10 @@ def answer_sheets(
         max_concurrency: maximum number of questions at a time.
 
     Returns:
-        A sheet for each model and sample, grouped by model, as input for `evaluate` and `leaderboard`. Its id is the
-        sample's id, "@" and the model's name; the name is also in `metadata["model"]`. If a model failed, `answer` is
-        None, `metadata["error"]` holds the error, and a warning is logged. `evaluate` counts such a
-        sheet as a failure with that error, unless all sheets lack an answer.
+        A sheet (a sample with the model's answer) for each model and sample, grouped by model, as input for `evaluate`
+        and `leaderboard`. The id of a sheet is the sample's id, "@" and the model's name. The name is also in
+        `metadata["model"]`. If a model failed, `answer` is None, `metadata["error"]` holds the error, and a warning is
+        logged. `evaluate` counts such a sheet as a failure with that error, unless all sheets lack an answer.
 
     Raises:
         ConfigError: if `models` is not a mapping from names to Runnables, or `max_concurrency` is not a whole number
@@ -160,14 +160,14 @@ class Standing:
         model: name of the model.
         place: rank by the mean, from 1; tied models have different places.
         mean: mean of the metric over the scored samples; None if there are none.
-        low: lower end of the 95% interval of the mean; None as in `Report.summary`.
+        low: lower end of the 95% interval of the mean; None where `Report.summary` has none.
         high: upper end of the 95% interval of the mean.
         scored: number of samples with a value.
         unscored: number of samples to which the metric does not apply.
         failed: number of samples whose score failed.
         grades: criterion to its mean raw grade; empty unless the metric is a rubric.
-        difference: mean difference to the model one place above, own value minus the other's, over the questions that
-            both have a value for; None for the first model, and if there is no such question.
+        difference: mean of the own value minus the value of the model one place above, over the questions for which
+            both models have a value; None for the first model, and if there is no such question.
         difference_low: lower end of the 95% interval of the difference.
         difference_high: upper end of the 95% interval of the difference.
         pairs: number of questions that the difference is based on.

@@ -46,11 +46,12 @@ class _Replies(BaseCallbackHandler):
 def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
     """Find out what a judge's endpoint can do, with at most five small requests.
 
-    The requests ask whether a short text supports a statement. The second one has a schema that the endpoint has not
-    seen, and the third one has it again: if it is hardly faster, a schema for each request costs nothing.
+    The requests ask whether a short text supports a statement. The second request has a schema that the endpoint has
+    not seen, and the third request repeats this schema. If the third is hardly faster than the second, a new schema for
+    each request costs nothing.
 
     Args:
-        judge: the judge; of a jury the first member.
+        judge: the judge; of a jury, only the first member is tested.
         timeout: seconds for one request.
 
     Raises:

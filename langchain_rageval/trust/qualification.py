@@ -59,7 +59,7 @@ class Proportion:
 
     @classmethod
     def of_units(cls, values: Iterable[tuple[float, Hashable]]) -> Proportion:
-        """Return the mean of values from 0 to 1, each with its unit, as a proportion."""
+        """Return the mean of pairs (value from 0 to 1, independent unit) as a proportion."""
         pairs = list(values)
         if not pairs:
             return cls(0, 0, None, None, None)
@@ -115,10 +115,10 @@ class Citations:
 
 @dataclass(frozen=True)
 class StepQualification(Renamed):
-    """Statistics of one step. Proportions that do not apply to it have no value.
+    """Statistics of a judge on one judge step. A proportion that does not apply to the step has no value.
 
     Attributes:
-        step: its name.
+        step: name of the step.
         verdict: "fit", "fit with care", "unfit" or "cannot tell"; the worst verdict on any of the statistics.
         reasons: the statistics that decided the verdict, worst first.
         output_mode: way of requesting structured output that gave most valid replies, such as "json_schema"; None for
@@ -131,12 +131,13 @@ class StepQualification(Renamed):
         hard: right rate on the hard items, most of which are minimal pairs; without a value if there are none.
         right_by_kind: kind of item, such as "table", to the share of its labelled verdicts that are right; without a
             value if no item of the kind was answered.
-        constant: share of the hard verdicts, from 0 to 1, that the best constant answer gets right, or for embeddings a
-            guess; of all verdicts if no item is hard, as the next two.
-        word_overlap: share that word overlap gets right: the offline judge, or the hashing embeddings.
-        rules: share that rules about lengths, overlaps, numbers and negations get right.
-        lead: baseline to how much more often than it the judge is right on the hard items: the difference and its 95%
-            interval, whose unit is the pair.
+        constant: share of the hard verdicts, from 0 to 1, that the best constant answer gets right (for embeddings, a
+            guess). If no item is hard, this and the next two shares are of all verdicts.
+        word_overlap: share of the same verdicts that word overlap gets right: the offline judge, or the hashing
+            embeddings.
+        rules: share of the same verdicts that rules about lengths, overlaps, numbers and negations get right.
+        lead: baseline to the judge's share of right verdicts on the hard items minus the share of the baseline: the
+            difference and its 95% interval, in which a pair of items is one unit.
         verdicts: verdict to its count among the labelled verdicts of the first repeat.
         flips: flip rate: share of the pairs of repeats that disagree, a mean over verdicts; without a value for a
             single repeat.
@@ -148,7 +149,7 @@ class StepQualification(Renamed):
         money: what the calls cost; None without prices, or if the model has no price or reports no tokens.
         seconds: total duration of the calls; concurrent calls are added up.
         lost: number of questions that ended with a transport error.
-        error: the first of these errors; "" if there is none.
+        error: the first of these transport errors; "" if there is none.
     """
 
     old_names: ClassVar = {"rung": "output_mode", "unread": "constant", "words": "word_overlap", "said": "verdicts"}
@@ -191,15 +192,15 @@ class Qualification:
 
     Attributes:
         judge: identity of the judge, and of the embeddings if they were examined.
-        language: of the labelled items.
+        language: language of the labelled items.
         layout: order of the parts of each request, such as "contexts_first"; for a jury whose judges differ, several.
         repeats: how often each unchanged item was run.
         steps: name of a step to its statistics.
-        verdict: metric to "fit", "fit with care", "unfit" or "cannot tell": the worst of its steps.
-        reasons: metric to the statistics behind its verdict.
+        verdict: metric to "fit", "fit with care", "unfit" or "cannot tell": the worst verdict on a step of the metric.
+        reasons: metric to the statistics that decided the verdict.
         notes: caveats for the reader.
         date: when the judge was examined (UTC), in ISO 8601; "" if it is unknown.
-        examined: name of a step to the digest of the judge and the prompts that were examined.
+        examined: name of a step to the digest of the examined judge and prompts.
     """
 
     judge: str
@@ -241,7 +242,7 @@ class Qualification:
 
     @property
     def cost_headings(self) -> Sequence[str]:
-        """Headings of the table of costs; the last one is money if that of a step is known."""
+        """Headings of the table of costs; the last heading is money if the money of a step is known."""
         return [*_COST_HEADINGS, "money"] if self._has_money else _COST_HEADINGS
 
     @property
@@ -313,10 +314,11 @@ def today() -> str:
 
 
 def write_agreement(path: str | Path, found: Agreement, metric: str, report: ReportData) -> None:
-    """Write an agreement as JSON, bound to the judge of the report.
+    """Write an agreement and the identity of the report's judge to a JSON file.
 
-    The judge is "fit" for the metric if the statistic of the kind of labels (kappa, weighted kappa, or else Spearman's
-    correlation) is at least 0.4 and its interval lies above 0, and "unfit" otherwise.
+    The judge is "fit" for the metric if one statistic is at least 0.4 and its interval lies above 0; otherwise the
+    judge is "unfit". The statistic is kappa for binary labels, else weighted kappa, or Spearman's correlation if
+    weighted kappa has no value.
     """
     names = ("kappa",) if found.kind == "binary" else ("weighted_kappa", "spearman")
     chosen = next((found[name] for name in names if found[name].value is not None), None)
@@ -337,12 +339,12 @@ def write_agreement(path: str | Path, found: Agreement, metric: str, report: Rep
 
 @dataclass(frozen=True)
 class ExaminedJudge:
-    """What a file of `rageval qualify --out` or `rageval agreement --out` says about a judge.
+    """Result of an earlier test of a judge, from a file of `rageval qualify --out` or `rageval agreement --out`.
 
     Attributes:
         path: the file.
         date: when the judge was examined, ISO 8601.
-        steps: name of a step to the digest of its judge and prompts.
+        steps: name of a judge step to the digest of the judge and the prompts.
         verdict: metric to "fit", "fit with care", "cannot tell" or "unfit".
     """
 
@@ -353,10 +355,10 @@ class ExaminedJudge:
 
     @classmethod
     def load(cls, path: str | Path) -> ExaminedJudge | None:
-        """Read a file; None if it does not exist.
+        """Read the result from a file; return None if the file does not exist.
 
         Raises:
-            ConfigError: if it is not such a file.
+            ConfigError: if the file has another content.
         """
         try:
             content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -370,13 +372,16 @@ class ExaminedJudge:
 
 
 def judge_gates(report: ReportData, metrics: Iterable[str], path: str | Path, named: str = "…") -> list[Gate]:
-    """Return a gate for each metric that asks a judge: passed if the file examined this judge with these prompts.
+    """Return a gate for each metric that uses a judge; it passes if the file holds a good result for this judge.
+
+    The file must show that this judge was examined with these prompts and is not "unfit" for the metric. Otherwise the
+    gate is undecided.
 
     Args:
         report: the run.
-        metrics: metrics of the other gates.
+        metrics: names of the metrics to check: those of the other gates.
         path: file of `rageval qualify --out` or `rageval agreement --out`.
-        named: name and options of the judge on the command line, for the command that a reason gives.
+        named: name and options of the judge on the command line, for the command that the reason of a gate suggests.
     """
     examined, known = ExaminedJudge.load(path), instruments_of(report)
     gates = []

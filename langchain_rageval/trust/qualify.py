@@ -34,7 +34,7 @@ LAYOUT_HEADINGS = ("step", "layout", "verdict", "right", "share", "interval", "v
 
 
 class LayoutComparison(dict[Layout, Qualification]):
-    """Mapping of a layout to the qualification of a judge with it, shown as one table of all steps.
+    """Mapping of a layout (order of the parts of a request) to a judge's qualification; shown as one table.
 
     The layouts are tried on the same labelled items. If the intervals of two layouts overlap, their shares of right
     verdicts may differ by chance.
@@ -129,18 +129,18 @@ def qualify_judge(
 ) -> Qualification | LayoutComparison:
     """Run the metrics' steps on labelled items and measure the judge's verdicts.
 
-    Every item is run `repeats` times; items with chunks or lists of statements of some steps once more in reverse
-    order, and items with chunks of some steps once more with an irrelevant sentence in each chunk. Repeats bypass the
-    model's cache. `docs/how-to/qualify-a-judge.md` gives calls and tokens. In the intervals, each pair of items counts
-    as one, with all of its verdicts.
+    Every item is run `repeats` times. For some steps, items with chunks or lists of statements are run once more in
+    reverse order. For some steps, items with chunks are run once more with an irrelevant sentence in each chunk.
+    Repeats bypass the model's cache. `docs/how-to/qualify-a-judge.md` gives calls and tokens. In the intervals, each
+    pair of items, with all of its verdicts, counts as one unit.
 
     Args:
         judge: a chat model, another Runnable, or a Judge with the options that you will use.
-        embeddings: examined too, for the metrics that compare texts by embeddings.
-        language: of the labelled items, "ru" or "en".
+        embeddings: embeddings to examine as well, for the metrics that compare texts by embeddings.
+        language: language of the labelled items, "ru" or "en".
         items: your own labelled items in place of the packaged ones: a JSON Lines or YAML file, or records; see
             `docs/how-to/qualify-a-judge.md`.
-        quick: run a third of the pairs of each step only.
+        quick: True to run only a third of the pairs of each step.
         repeats: how often each unchanged item is run.
         layouts: layouts to compare, such as `["contexts_first", "shared_instructions"]`; the items are run with
             each of them. None runs them with the judge's own layout.

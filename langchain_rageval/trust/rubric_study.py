@@ -40,10 +40,10 @@ class GradeMatch:
     """Agreement of a judge's grades with human grades.
 
     Attributes:
-        pairs: number of grades that both gave.
+        pairs: number of grades that both the judge and a human gave.
         exact: share of the pairs that are equal, from 0 to 1; None without pairs.
         within_one: share of the pairs that differ by at most 1, from 0 to 1; None without pairs.
-        kappa: Cohen's kappa with quadratic weights; None if all grades of both are equal.
+        kappa: Cohen's kappa with quadratic weights; None if all grades of judge and human are the same grade.
     """
 
     pairs: int
@@ -75,13 +75,13 @@ class StudyRow:
         spread: standard deviation of the values; None for fewer than two.
         scored: number of sheets with a value.
         failed: number of sheets whose score failed.
-        match: agreement of all grades with the labels; without pairs if the labels have another scale.
+        match: agreement of all grades with the labels; it has no pairs if the labels have another scale.
         by_criterion: criterion to the agreement of its grades.
         spearman: rank correlation of the values with the labels, over the sheets that have both; None for fewer than
             two sheets, and if either side is constant.
         models: model to the mean of its values, best first; empty if no sheet names its model.
-        stability: mean rank correlation (Kendall's tau-b) of the models' means with those of each other row; None for
-            a single row or model, and if the means are all equal.
+        stability: mean rank correlation (Kendall's tau-b) between the models' means in this row and in each other row;
+            None for a single row or model, and if the means are all equal.
         summary: counts, calls, tokens and seconds, as in `Report.summary`.
         cost: cost in the currency of the price; None without a price, or if the model reports no tokens.
     """
@@ -212,8 +212,9 @@ def rubric_study(
             the whole answer. A mapping is also averaged, with the rubric's weights, to a label of the whole answer.
         label_scale: lowest and highest grade of the labels. Grades are compared only for rubrics with the same scale,
             ranks for all.
-        **options: options of `evaluate`; with a `journal`, the same study does not pay for its scores again. `price`
-            maps names of judges, not of models, to prices of a million input tokens and a million output tokens.
+        **options: options of `evaluate`; with a `journal`, a repetition of the same study does not pay for the scores
+            again. `price` maps names of judges, not of models, to prices of a million input tokens and a million output
+            tokens.
 
     Returns:
         A row of statistics and costs for each judge and rubric, and the report with every grade.
