@@ -1,4 +1,4 @@
-"""Samples of a conversation: one for each answer of the assistant; and the last of each conversation."""
+"""Samples of a conversation, one for each answer of the assistant; and selection of each conversation's last sample."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _NO_QUESTION = "expected a conversation with a message of the user, got none: pa
 def samples_of(conversation: Any) -> list[Sample]:
     """Return a sample for each answer of the assistant in a conversation, with the turns before it as history.
 
-    Messages of the assistant in a row, without a call of a tool between them, are one answer. A message of the user
-    that is only an image or a file gives no sample; the history of later ones says "[image]" or "[file]" in its place.
-    A sample has the contexts that the messages after its question carry: documents in the artifacts of tools, else the
+    Consecutive messages of the assistant without a tool call between them are one answer. A message of the user that is
+    only an image or a file gives no sample; the history of later samples has "[image]" or "[file]" in its place. The
+    contexts of a sample come from the messages after its question: documents in the artifacts of tools, else the
     contexts that a message of the assistant lists, else the texts of tools. Messages of the system and a question
-    without an answer give no sample; the logger "langchain_rageval" gets a message about them.
+    without an answer give no sample; the log "langchain_rageval" gets a message about such cases.
 
     Args:
         conversation: messages of LangChain, OpenAI or Anthropic, (role, text) pairs or (question, answer) pairs, oldest
@@ -64,11 +64,12 @@ def samples_of(conversation: Any) -> list[Sample]:
 
     Returns:
         The samples, oldest first. Their `metadata` has `conversation`, the id of the conversation, and `turn`, the
-        number of the turn from 1. The id is that of the record or its thread; by default a hash of all turns but the
-        last answer, so that a changed answer keeps it. References of a record belong to its last sample.
+        number of the turn from 1. The id is the id of the record or of its thread. The default is a hash of all turns
+        except the last answer, so that a changed answer does not change the id. References of a record belong to its
+        last sample.
 
     Raises:
-        SampleError: if no message is the user's, or a field has the wrong type.
+        SampleError: if there is no message of the user, or a field has the wrong type.
     """
     return read_conversation(conversation, {})
 
@@ -127,7 +128,7 @@ def read_history(messages: Sequence[Any], question: str) -> list[dict[str, str]]
     """Return the turns in the messages of a chat before a question, as mappings of role and text, oldest first.
 
     Args:
-        messages: messages of LangChain, with or without the question and what follows it.
+        messages: messages of LangChain; they may include the question and later messages.
         question: the question, which is not part of its history.
     """
     found = exchanges(messages_in(list(messages)))
@@ -137,7 +138,7 @@ def read_history(messages: Sequence[Any], question: str) -> list[dict[str, str]]
 
 
 def turn_number(history: Sequence[Turn]) -> int:
-    """Return the number of a turn, from 1: one more than the questions in its history that have an answer."""
+    """Return the number of the turn after a history: 1 plus the number of answered questions in the history."""
     roles = [turn.role for turn in history]
     return 1 + sum(pair == ("user", "assistant") for pair in pairwise(roles))
 
@@ -248,14 +249,15 @@ def _with_shared(turn: Fields, metadata: Mapping[str, Any]) -> Fields:
 
 
 def last_turns(samples: Iterable[Sample]) -> list[Sample]:
-    """Return the last sample of each conversation, whose history, question and answer are the whole conversation.
+    """Return the last sample of each conversation; its history, question and answer are the whole conversation.
 
     Args:
         samples: samples in any order; `metadata.conversation` names the conversation of each, and `metadata.turn` the
-            turn. Without a turn, the later of two samples is the last one.
+            turn. If samples have no turn, the last sample in the input counts as the last one.
 
     Returns:
-        The samples in the order of the first sample of each conversation. A sample of no conversation is its own.
+        The samples in the order of the first sample of each conversation. A sample without a conversation is returned,
+        too.
 
     Raises:
         SampleError: if an item is not a Sample.

@@ -118,7 +118,7 @@ _COLLECTION_LINE = re.compile(r"\d+\t[^\t]*\S[^\t]*")
 
 
 def record_id(record: Mapping[Any, Any]) -> str | None:
-    """Return the id of a record, under `id`, `_id`, `doc_id`, `docid`, `docno`, `pid` or `chunk_id`; None if none."""
+    """Return the id of a record: `id`, `_id`, `doc_id`, `docid`, `docno`, `pid` or `chunk_id`; None if it has none."""
     values = (record.get(key) for key in _ID_KEYS)
     return next((str(value) for value in values if isinstance(value, str | int) and str(value).strip()), None)
 
@@ -135,7 +135,7 @@ def corpus_key(record: Mapping[Any, Any]) -> str | None:
 
 
 def titled(title: Any, text: str) -> str:
-    """Return a text under its title, which retrievers of BEIR and TREC index too; the text alone without a title."""
+    """Return a title and a text joined, as retrievers of BEIR and TREC index them; without a title, the text."""
     heading = str(title).strip() if title else ""
     return f"{heading}\n\n{text}" if heading and not text.startswith(heading) else text
 
@@ -166,7 +166,7 @@ def _read_trec(name: str, file: Path) -> Iterator[Document]:
 
 
 def collection_documents(file: Path) -> Iterator[tuple[str, str]] | None:
-    """Return ids and texts of a collection without a header: a number, a tab and a text in each line; None for a table.
+    """Return (id, text) pairs of a file whose lines are a number, a tab and a text; None for a table with a header.
 
     Collections of MS MARCO and TREC Deep Learning have this form.
     """
@@ -196,23 +196,23 @@ def load_documents(path: str | os.PathLike[str]) -> Iterator[Document]:
 
     `.txt`, `.md` and `.markdown` files are one document each. In `.jsonl`, `.ndjson` and `.json` files each record is a
     document, with its text under `text`, `page_content`, `content`, `contents`, `passage`, `текст` or
-    `содержание`, and its id under `id`, `_id` or `doc_id`; other fields become metadata. So is each row of a table in
-    `.csv`, `.tsv` or `.xlsx`; without such a column, the text holds all columns. Of a folder of a BEIR data set only
-    `corpus.jsonl` is read, each text under its title. `.trec`, `.trectext`, `.sgml` and `.sgm` files hold documents in
-    TREC's markup; a `.tsv` file without a header, such as the collection of MS MARCO, has an id and a text in each
-    line. LangChain's loaders read `.pdf` (a document for each page), `.html`, `.htm` and `.docx` (one each). Texts are
-    in UTF-8, UTF-16 or a single-byte encoding such as Windows-1251. Hidden and empty files are skipped. A symbolic link
-    within a folder is read only if it leads to a file in the same folder; linked folders are not entered. A warning in
-    the log "langchain_rageval" names each link that is not read, each unknown kind of file, each file or line that
-    cannot be read, and each encoding that is not UTF-8.
+    `содержание`, and its id under `id`, `_id` or `doc_id`; other fields become metadata. Each row of a table in `.csv`,
+    `.tsv` or `.xlsx` is a document, too; without a column of these names, its text holds all columns. Of a folder of a
+    BEIR data set only `corpus.jsonl` is read, each text under its title. `.trec`, `.trectext`, `.sgml` and `.sgm` files
+    hold documents in TREC's markup; a `.tsv` file without a header, such as the collection of MS MARCO, has an id and a
+    text in each line. LangChain's loaders read `.pdf` (a document for each page), `.html`, `.htm` and `.docx` (one
+    each). Texts are in UTF-8, UTF-16 or a single-byte encoding such as Windows-1251. Hidden and empty files are
+    skipped. A symbolic link within a folder is read only if it leads to a file in the same folder; linked folders are
+    not entered. A warning in the log "langchain_rageval" names each link that is not read, each unknown kind of file,
+    each file or line that cannot be read, and each encoding that is not UTF-8.
 
     Args:
         path: path of the file or folder.
 
     Returns:
         The documents, in the order of their paths, read one file at a time. `metadata["source"]` is the path within the
-        folder, or the name of the file. For a record it is its own source (`source` or `источник`), or else the path
-        and its place.
+        folder, or the name of the file. For a record, it is the record's own source (`source` or `источник`), or else
+        the path and the record's place in the file.
 
     Raises:
         ConfigError: at the call, if the path does not exist, is a single file of an unknown kind, or a file needs a

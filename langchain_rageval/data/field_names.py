@@ -1,4 +1,4 @@
-"""Names of the fields of a sample in other vocabularies; ids of documents and chunks."""
+"""Reading of sample fields under the names that other libraries use; ids of documents and chunks."""
 
 from __future__ import annotations
 
@@ -88,8 +88,9 @@ def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, 
             known names.
 
     Returns:
-        The fields found in `obj`. `metadata` is always present: it holds all values under unknown names, and values
-        under known names whose field was read from a name of higher precedence.
+        The fields found in `obj`. `metadata` is always present. It holds all values under unknown names. If two names
+        stand for one field, the field has the value of the name with higher precedence, and `metadata` holds the other
+        value.
 
     Raises:
         SampleError: if `obj` has no fields at all, or has a str where a list of str is expected.
@@ -183,10 +184,10 @@ def read_run(run: Any, example: Any = None) -> dict[str, Any]:
 
     Args:
         run: source of the answer and the contexts; the contexts come from its outputs, otherwise from its retrievers.
-        example: source of the question, the references and the id; the run provides those that the example lacks.
+        example: source of the question, the references and the id; the run provides the values that the example lacks.
 
     Returns:
-        The fields found, as by `read_fields`; metadata of the example takes precedence.
+        The fields, as `read_fields` returns them; metadata of the example takes precedence over metadata of the run.
     """
     from_run, _ = _read(_without_none(_values(run)), {})
     from_example = _read(_without_none(_values(example)), {})[0] if example is not None else {"metadata": {}}
@@ -196,7 +197,7 @@ def read_run(run: Any, example: Any = None) -> dict[str, Any]:
 
 
 def plain_items(items: Iterable[Any]) -> list[Any]:
-    """Return items as built-in types: messages and other objects as mappings of their attributes."""
+    """Return items converted to built-in types: a message or other object becomes a mapping of its attributes."""
     return [_plain(item) for item in items]
 
 
@@ -268,7 +269,7 @@ def _spellings(values: Iterable[str], meanings: Mapping[str, str]) -> dict[str, 
 
 
 def metadata_name(name: str) -> str:
-    """Return the name under which the metadata of a sample has the value of an unknown name."""
+    """Return the name in `Sample.metadata` for a name that is no field: "source" for its spellings, else unchanged."""
     return "source" if known_name(name) == "source" else name
 
 
@@ -339,7 +340,7 @@ def _is_chat_history(name: str, value: Any) -> bool:
 
 
 def conversation_fields(messages: Sequence[Any]) -> dict[str, Any]:
-    """Return the fields of the last question of a conversation, with its answer, its contexts and its history."""
+    """Return the sample fields of a conversation's last question: question, history, answer and contexts."""
     turns = exchanges(messages)
     return (turns[-1] if turns else MessageExchange(None, messages, ())).fields()
 
@@ -358,7 +359,7 @@ def _nested_fields(field: str, name: str, mapping: Mapping[str, Any]) -> dict[st
 
 
 def as_sample_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields as `Sample` takes them, with the ids of documents if all documents have ids."""
+    """Convert fields to the types that `Sample` accepts, and add the ids of documents if all documents have ids."""
     result = {field: _normalized_value(field, value) for field, value in fields.items() if value is not None}
     for field, id_field in _IDS_OF.items():
         documents = fields.get(field)

@@ -1,6 +1,6 @@
-"""Records whose fields are not at the top, or have other meanings: exports of programs and rows of data sets.
+"""Records of other programs and data sets, in which fields are nested or have other meanings.
 
-`flatten_record` converts each to a mapping with the names of `NAMES`. Records are recognised by their keys; the
+`flatten_record` converts each record to a mapping with the names of `NAMES`. Records are recognised by their keys; the
 libraries are not imported.
 """
 
@@ -69,16 +69,17 @@ def _has(record: Record, path: str) -> bool:
 
 
 def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row of a table with lists and mappings in place of the texts that contain them.
+    """Return a row of a table in which cells with the text of a list or mapping are decoded.
 
-    All are decoded in a record of another program, else those under names whose fields hold lists or several fields.
+    In a record of another program, all such cells are decoded. In any other row, a cell is decoded only if its column
+    may hold a list, or a mapping of several fields.
 
     Args:
         row: name of a column to its cell.
         fields: fields of `Sample` mapped to names of columns.
 
     Raises:
-        SampleError: if a cell begins like a list of texts but is none, for example because it was cut off.
+        SampleError: if a cell begins like a list of texts but is not a list, for example because the text was cut off.
     """
     nested = {name: parse_literal(cell.strip()) for name, cell in row.items() if _may_be_literal(cell)}
     decoded = {name: cell if nested.get(name) is None else nested[name] for name, cell in row.items()}
@@ -169,14 +170,14 @@ def _reader(fields: Mapping[str, str | Callable[[Record], Any]], left_out: str =
 
 
 def is_example(record: Record) -> bool:
-    """Return True for an example of a LangSmith data set as a mapping, whose outputs are the reference."""
+    """Return True for a mapping that is an example of a LangSmith data set; its outputs are then the reference."""
     metadata = record.get("metadata")
     keys = record.keys() | (metadata.keys() & {"dataset_split"} if isinstance(metadata, Mapping) else set())
     return "inputs" in record and not keys & (RUN_KEYS - {"source_run_id"}) and bool(keys & EXAMPLE_KEYS)
 
 
 def from_serialized(value: Mapping[Any, Any]) -> Mapping[Any, Any] | None:
-    """Return the fields of an object that `langchain_core.load.dumpd` wrote, such as a Document; None for others."""
+    """Return the fields of an object, such as a Document, that `langchain_core.load.dumpd` wrote; else None."""
     kwargs, path = value.get("kwargs"), value.get("id")
     if value.get("lc") != 1 or not isinstance(kwargs, Mapping) or not isinstance(path, list) or not path:
         return None
@@ -486,15 +487,15 @@ _MARKS = frozenset(
 
 
 def check_outputs_are_clear(record: Any, mapped: Collection[str]) -> None:
-    """Check that a record of a file says whether its outputs are the answer or the reference.
+    """Check that the outputs of a record are clearly either the answer or the reference.
 
     Args:
         record: a record of a file.
         mapped: names and dotted paths that the user assigned to fields.
 
     Raises:
-        SampleError: if both are possible, as in `{"inputs": …, "outputs": …}`, which LangSmith's runs and data sets
-            have in common.
+        SampleError: if both are possible, as in `{"inputs": …, "outputs": …}`: LangSmith's runs and data sets both have
+            this form.
     """
     if not isinstance(record, Mapping) or not {"inputs", "outputs"} <= record.keys() or is_example(record):
         return

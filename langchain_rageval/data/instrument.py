@@ -1,4 +1,4 @@
-"""Instrument: what found the facts of a score, and what counted them, as digests and as readable data."""
+"""Instrument: the configuration that produced a score (judges, prompts, formula), as digests and as readable data."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ _DIGESTS = {"prompts", "own_prompt", "schema", "code", "calls", "attributes", "s
 
 @dataclass(frozen=True)
 class Instrument:
-    """Configuration that gave a score. Two scores with equal, known parts were made alike.
+    """Configuration that produced a score, in two parts: how facts are found, and how the number is computed.
+
+    Two scores with equal, known parts were produced in the same way.
 
     Attributes:
         digests: digests of the two parts, as in `Score.instrument`.
-        found_by: what decides which facts are found: judges with their models, prompts, options of the steps; None if
-            it is unknown, or not stored.
-        counted_by: what decides the number: the reducer and the options of the metric; None as above.
-        unknown: why a part cannot be identified, and the remedy; "" if both are known.
+        found_by: part that decides which facts are found: judges with their models, prompts, options of the steps; None
+            if the part is unknown or not stored.
+        counted_by: part that decides the number: the function that computes the number from the facts, and the options
+            of the metric; None if the part is unknown or not stored.
+        unknown: reason why a part cannot be identified, and the remedy; "" if both parts are known.
     """
 
     digests: str
@@ -44,16 +47,16 @@ class Instrument:
 
     @classmethod
     def of(cls, found_by: Part | None, counted_by: Part | None, unknown: str = "") -> Instrument:
-        """Return the instrument of two parts; None is an unknown part."""
+        """Build the instrument from its two parts; None stands for an unknown part."""
         return cls(join_digests(_digest(found_by), _digest(counted_by)), found_by, counted_by, unknown)
 
     @property
     def judges(self) -> list[str]:
-        """Names of the models that judge, without their classes and settings; the class of a model without a name."""
+        """Names of the judges' models, without classes and settings; for a model without a name, its class."""
         return list(dict.fromkeys(_judges(self.found_by)))
 
     def differences(self, other: Instrument) -> list[str]:
-        """Return in words how this instrument differs from another, as far as both are recorded."""
+        """Return the differences from another instrument in words, as far as both instruments are stored."""
         parts = ((self.found_by, other.found_by), (self.counted_by, other.counted_by))
         return [words for own, its in parts for words in differences(own, its)]
 
@@ -71,11 +74,11 @@ class Instrument:
 
 @dataclass(frozen=True)
 class Provenance:
-    """Readable parts of the instruments of a report.
+    """Readable parts of the instruments (configurations that produced the scores) of a report.
 
     Attributes:
         parts: the parts by digest.
-        unknown: why a part cannot be identified, by metric name.
+        unknown: name of a metric to the reason why a part of its instrument cannot be identified.
     """
 
     parts: dict[str, Part] = field(default_factory=dict)
@@ -83,7 +86,7 @@ class Provenance:
 
     @classmethod
     def load(cls, data: Any) -> Provenance:
-        """Return what `as_json` gave; empty for anything else, such as the file of an earlier version."""
+        """Build a Provenance from the data of `as_json`; empty for other data, such as of an earlier version."""
         stored = data if isinstance(data, Mapping) else {}
         parts, unknown = (stored.get(name) for name in ("parts", "unknown"))
         return cls(
@@ -99,38 +102,41 @@ class Provenance:
         return Provenance(self.parts | other.parts, self.unknown | other.unknown)
 
     def with_instrument(self, metric: str, instrument: Instrument) -> Provenance:
-        """Return a copy with the instrument of a metric added."""
+        """Return a copy to which the parts of a metric's instrument are added."""
         pairs = zip(split_digests(instrument.digests), (instrument.found_by, instrument.counted_by), strict=True)
         known = {digest: part for digest, part in pairs if part is not None}
         unknown = {metric: instrument.unknown} if instrument.unknown else {}
         return Provenance(self.parts | known, self.unknown | unknown)
 
     def with_counting(self, metric: str, instrument: Instrument) -> Provenance:
-        """Return a copy with the part of an instrument that counts; the reason is kept if that part is known."""
+        """Return a copy to which only `counted_by` of a metric's instrument is added.
+
+        If `counted_by` is unknown, the instrument's reason is added, too.
+        """
         reason = "" if instrument.counted_by is not None else instrument.unknown
         counting = replace(instrument, found_by=None, unknown=reason)
         return self.with_instrument(metric, counting)
 
     def instrument(self, metric: str, digests: str) -> Instrument:
-        """Return the instrument of a score of a metric, as far as it is stored."""
+        """Return the instrument of a metric's score from the score's digests, as far as the parts are stored."""
         found, counted = split_digests(digests)
         reason = self.unknown.get(metric, "it was not recorded") if UNKNOWN in (found, counted) else ""
         return Instrument(digests, self.parts.get(found), self.parts.get(counted), reason)
 
 
 def join_digests(found_by: str, counted_by: str) -> str:
-    """Return the digests of both parts as one text."""
+    """Return the digests of both parts of an instrument as one text, "<found_by>.<counted_by>"."""
     return f"{found_by}.{counted_by}"
 
 
 def split_digests(instrument: str) -> tuple[str, str]:
-    """Return the digests of the two parts of an instrument; "unknown" twice for the single hash of version 0.1.0."""
+    """Return the digests of both parts of an instrument; for the single hash of version 0.1.0, "unknown" twice."""
     found, dot, counted = instrument.partition(".")
     return (found, counted) if dot else (UNKNOWN, UNKNOWN)
 
 
 def step_digests(part: Any) -> dict[str, str]:
-    """Return a digest of judge and prompts by name of each step in a part; language and attempts do not count."""
+    """Return step name to a digest of the step's judge and prompts; language and attempts do not affect the digest."""
     found: dict[str, str] = {}
     if isinstance(part, Mapping) and _has_name(part) and "judge" in part:
         asked = {"judge": _without_retries(part["judge"]), **{key: part.get(key) for key in ("prompts", "own_prompt")}}
@@ -149,7 +155,7 @@ def _without_retries(judge: Any) -> Any:
 
 
 def differences(one: Part | None, other: Part | None) -> list[str]:
-    """Return the differences of two parts in words; at most five, then their number.
+    """Return the differences of two parts in words: at most five, then the number of further differences.
 
     Args:
         one: part of the candidate; None if it is not stored.
@@ -163,7 +169,7 @@ def differences(one: Part | None, other: Part | None) -> list[str]:
 
 
 def without_code(part: Any) -> Any:
-    """Return a part without what identifies code and versions: two equal ones differ in nothing else."""
+    """Return a part without the values that identify code and versions, to compare everything else."""
     if isinstance(part, Mapping):
         return {name: without_code(item) for name, item in part.items() if name not in _CODE}
     return [*map(without_code, part)] if isinstance(part, list) else part

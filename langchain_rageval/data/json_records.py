@@ -17,7 +17,7 @@ OWN_HEADS = ("rageval_report", "rageval_testset")
 
 
 def line_records(lines: Iterable[str]) -> Records:
-    """Yield the JSON values of lines that are not blank; a SampleError for a line that is not JSON."""
+    """Yield the JSON value of each line that is not blank, or a SampleError for a line that is not JSON."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -34,7 +34,7 @@ def line_records(lines: Iterable[str]) -> Records:
 
 
 def is_own_head(record: Any) -> bool:
-    """Return True for a line of a report or a test set that describes the run."""
+    """Return True for the header line of a report or test set of this package, which describes the run."""
     return isinstance(record, Mapping) and any([*record] == [head] for head in OWN_HEADS)
 
 
@@ -63,7 +63,7 @@ def records_of_json(path: Path, is_head: IsHead) -> Records:
     """Yield the records of a JSON file: a list, an object with one list, columns, one record, or JSON lines.
 
     Raises:
-        ConfigError: if the file is not JSON, or it is unclear what its records are.
+        ConfigError: if the file is not JSON, or it is unclear which values are the records.
     """
     text = "".join(read_lines(path))
     try:

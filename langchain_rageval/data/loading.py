@@ -42,7 +42,7 @@ _NUMBERED = re.compile(r"(.+)-[1-9][0-9]*", re.DOTALL)
 
 
 class DuplicateIdError(SampleError):
-    """Two samples with different questions have one id; unlike other sample errors, it ends a run."""
+    """Error for two samples with different questions and the same id; unlike other sample errors, it ends a run."""
 
 
 class _Hashes:
@@ -62,7 +62,7 @@ class _Hashes:
 
 
 class SampleIds:
-    """Ids of the samples read so far, as hashes."""
+    """Hashes of the ids of the samples read so far, which keep ids distinct."""
 
     def __init__(self) -> None:
         self._seen = _Hashes()  # ids, and pairs of an id and its question unless the id is the hash of the question
@@ -97,7 +97,7 @@ class SampleIds:
 
         Args:
             sample: the next sample.
-            place: where it was found, for the error.
+            place: place of the sample in its input, for the error message.
 
         Raises:
             DuplicateIdError: if an earlier sample has the same id and another question.
@@ -118,31 +118,32 @@ def _identity(sample: Sample) -> Hashable:
 
 
 def describe_clash(sample: Sample) -> str:
-    """Return the statement that the id of a sample is also that of an earlier one with another question."""
+    """Return the error text for a sample whose id an earlier sample with another question has."""
     return f"two different samples have the id {sample.id!r}"
 
 
 def describe_place(index: int, sample: Sample) -> str:
-    """Return the place of a sample in its file, or else its row number and index, and its question."""
+    """Return text with a sample's question and its place in the file, or else its row number and index."""
     place = vars(sample).get(_PLACE) or f"row {index + 1} (index {index})"
     return f"{place}, question {sample.question!r}"
 
 
 def parse_record(record: Any, fields: Mapping[str, str] | None = None) -> Sample:
-    """Return the sample in a record that a user gives, as `Sample.parse`.
+    """Return the sample in a record of the user, like `Sample.parse`, but check the outputs of the record first.
 
     Raises:
-        SampleError: also if it is unclear whether the outputs of the record are the answer or the reference.
+        SampleError: as by `Sample.parse`, or if the outputs of the record may be the answer or the reference.
     """
     check_outputs_are_clear(record, (fields or {}).values())
     return Sample.parse(record, fields)
 
 
 def original_ids(samples: Sequence[tuple[str, Hashable]]) -> list[str]:
-    """Return for each sample the id without a number that `SampleIds` appended; repeats of a sample share it.
+    """Return each sample's id without the number that `SampleIds` appended; repeats of a sample share this id.
 
     Args:
-        samples: id and question of each sample, or what else tells samples with one id apart.
+        samples: pairs of the id and the question of each sample; in place of the question, any value that tells apart
+            samples with one id.
     """
     known = set(samples)
 
@@ -183,9 +184,9 @@ def load_samples(
             `.trec` or `.run` file, or with `qrels` a file of any other suffix, is a TREC run: one sample per topic,
             with the document ids by descending score and, for equal scores, by descending id, as in trec_eval.
         fields: fields of `Sample` mapped to the name or dotted path of their value in the file.
-        on_error: "raise" to stop at the first record that is not a valid sample, or has the id of a sample with another
-            question; "skip" to omit invalid records and to number such an id, as in `a-2`, each with a warning of the
-            logger "langchain_rageval".
+        on_error: "raise" to stop at the first record that is invalid, or that has the id of a sample with another
+            question. "skip" to omit an invalid record, and to number a repeated id, as in `a-2`; the logger
+            "langchain_rageval" warns of each case.
         qrels: file of relevance judgments for a TREC run. A topic that is only in this file becomes a sample with no
             retrieved documents; a topic without judgments is omitted, with a warning.
         topics: questions of a TREC run: a mapping of topic id to text, or a file with one line `id<TAB>text` per topic.
@@ -195,7 +196,8 @@ def load_samples(
 
     Returns:
         Iterator over the samples in file order. Files are read line by line; `.json` files, workbooks and TREC runs at
-        once. At the end, the logger "langchain_rageval" gets a message of level INFO about which name was read as what.
+        once. At the end, a message of level INFO in the log "langchain_rageval" lists which name was read as which
+        field.
 
     Raises:
         ConfigError: at the call, if an argument is invalid or the file cannot be used; during iteration, if the content
@@ -212,7 +214,10 @@ def load_samples(
 def valid_samples(
     items: Iterable[Sample | SampleError], *, skips: bool, skipped: list[SampleError] | None = None
 ) -> Iterator[Sample]:
-    """Yield the samples of `read_samples`; raise the first error, or log it and add it to `skipped`."""
+    """Yield the valid samples of `read_samples`; raise the first error or, with `skips`, log all errors.
+
+    Logged errors are added to `skipped`.
+    """
     for item in items:
         if isinstance(item, Sample):
             yield item
@@ -244,7 +249,7 @@ def read_samples(
         each_turn: as in `load_samples`.
         number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
             yield an error.
-        notice: function that receives the message about which name was read as what.
+        notice: function that receives the message which name was read as which field.
     """
     fields = fields or {}
     check_fields(fields)
@@ -354,13 +359,14 @@ T = TypeVar("T")
 
 
 def join_chunks(items: Iterable[tuple[T, Any]]) -> Iterator[tuple[T, Any]]:
-    """Yield items; adjacent samples that differ only in their single context, as rows of a table of chunks, become one.
+    """Yield items; join adjacent samples that differ only in their single context, such as rows of a table of chunks.
 
-    Ranks, scores and ids of the chunks may differ, too. A joined sample has the place of the first one, and
-    `metadata["rows"]` is their number; a value of the metadata that differs is the list of all.
+    Ranks, scores and ids of the chunks may differ, too. A joined sample has the place of the first sample, and
+    `metadata["rows"]` is the number of joined samples. If a value of the metadata differs, the joined sample has the
+    list of all values.
 
     Args:
-        items: places and samples; anything else is yielded unchanged.
+        items: pairs of a place and a sample; a pair with any other value is yielded unchanged.
     """
     held: list[tuple[T, Any]] = []
     for place, item in items:

@@ -1,4 +1,4 @@
-"""Messages of conversations in the forms of LangChain, OpenAI, Anthropic, ragas and DeepEval, and what they hold.
+"""Reading of conversation messages in the forms of LangChain, OpenAI, Anthropic, ragas and DeepEval.
 
 Messages, documents and their parts are recognised by their attributes or keys, without importing any library.
 """
@@ -49,11 +49,11 @@ _LINE_OF_SPEAKER = re.compile(
 
 
 class MessageExchange(NamedTuple):
-    """Message of the user and what follows it until the next one.
+    """Message of the user, with the messages that follow until the user's next message.
 
     Attributes:
         question: message of the user.
-        following: messages after it: of the assistant and of tools.
+        following: later messages of the assistant and of tools.
         history: turns before the question, as mappings of role and text, oldest first.
     """
 
@@ -63,7 +63,7 @@ class MessageExchange(NamedTuple):
 
     @property
     def has_answer(self) -> bool:
-        """True if the assistant wrote a text."""
+        """True if the assistant wrote a text after the question."""
         return any(map(_is_spoken, self.following))
 
     def fields(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def exchanges(messages: Sequence[Any]) -> list[MessageExchange]:
     """Return the exchanges of a conversation, oldest first; `[]` if the user wrote nothing.
 
     Args:
-        messages: messages as `messages_in` returns them. What the assistant wrote before the first question is in the
+        messages: messages as `messages_in` returns them. Messages of the assistant before the first question are in the
             history of the first exchange.
     """
     starts = [place for place, message in enumerate(messages) if role_of(message) == "human"]
@@ -96,7 +96,7 @@ def exchanges(messages: Sequence[Any]) -> list[MessageExchange]:
 
 
 def read_turns(value: Any) -> Any:
-    """Return the turns in a chat history as mappings of role and text; return what is no chat history unchanged.
+    """Return the turns in a chat history as mappings of role and text; return any other value unchanged.
 
     Args:
         value: list of messages, of turns, of (role, text) pairs or of (question, answer) pairs, an object with such a
@@ -131,7 +131,7 @@ def unwrap_text(value: Any) -> Any:
 
 
 def get(value: Any, name: str) -> Any:
-    """Return the item of a mapping or the attribute of another object; None if there is none."""
+    """Return the item of a mapping, or the attribute of another object, with this name; None if there is none."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
@@ -159,7 +159,7 @@ def role_of(value: Any) -> str | None:
 
 
 def media_of(message: Any) -> str:
-    """Return what a message without a text consists of, as "[image]" or "[image] [file]"; "" if there is nothing."""
+    """Return the kinds of media in a message without a text, such as "[image]" or "[image] [file]"; "" if none."""
     content = get(message, "content")
     kinds = [get(block, "type") for block in content] if isinstance(content, list | tuple) else []
     return " ".join(f"[{_MEDIA[kind]}]" for kind in kinds if kind in _MEDIA)
@@ -297,7 +297,7 @@ def _chunks(text: str) -> list[Any]:
 
 
 def one_text(item: Any) -> str | None:
-    """Return the text of a mapping that has one under the keys of chunks; None for any other value."""
+    """Return the text of a chunk that is a mapping, such as `{"text": …}`; None unless there is exactly one text."""
     texts = [item[key] for key in _CHUNK_TEXTS if isinstance(item.get(key), str)] if isinstance(item, Mapping) else []
     return texts[0] if len(texts) == 1 else None
 

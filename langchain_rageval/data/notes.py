@@ -1,4 +1,4 @@
-"""Notes: remarks about a run, a comparison or a gate, as facts from which the text of each language is made."""
+"""Notes: remarks about a run, a comparison or a gate, stored as facts and rendered as text in each language."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FILES = ("notes.yaml", "reasons.yaml")
 
 
 class Note(str):
-    """Remark for a reader: its English text, and the facts that the text is made of.
+    """Remark for a reader: an English text, and the facts from which the text is rendered in other languages.
 
     Args:
         code: what the remark is about, such as "budget-spent"; a key of `notes.yaml` or `reasons.yaml`.
-        metric: name of the metric that it is about; "" for a run as a whole.
-        fields: numbers, texts, other notes or lists of these, by the names that the template has in braces.
+        metric: name of the metric that the note is about; "" for a run as a whole.
+        fields: name of a placeholder of the template to its value: a number, a text, another note or a list of these.
 
     Attributes:
         code, metric, fields: the arguments. Compare notes by their code, not by their text.
@@ -53,7 +53,7 @@ class Note(str):
         return bool(_templates().get(self.code, {}).get("important"))
 
     def in_language(self, language: str) -> str:
-        """Return the text in a language; in English if there is no translation."""
+        """Return the text of the note in a language; in English if there is no translation."""
         known = self.code in _templates()
         return _render(self.code, language, {"metric": self.metric, **self.fields}) if known else str(self)
 
@@ -64,7 +64,7 @@ class Note(str):
 
 
 def note_of(value: Any) -> str:
-    """Return a note from JSON data; a text, as earlier versions wrote, stays a text."""
+    """Return the note from the data of `Note.to_json`; a text, as earlier versions wrote, stays a text."""
     return _from_json(value) if isinstance(value, Mapping) else str(value)
 
 
@@ -74,19 +74,19 @@ def code_of(note: str) -> str:
 
 
 def is_important(note: str) -> bool:
-    """Return True if a note limits what the scores mean; a plain text counts as important, because it is unknown."""
+    """Return True if a note limits what the scores mean; a plain text counts as important."""
     return not isinstance(note, Note) or note.is_important
 
 
 def translate(text: str, language: str) -> str:
-    """Return a note, or the constant text of one without fields, in a language; other texts unchanged."""
+    """Return the translation of a note, or of the text of a note without fields; any other text unchanged."""
     if not isinstance(text, Note) and (code := _codes_by_text().get(text)) is not None:
         return _render(code, language, {})
     return text.in_language(language) if isinstance(text, Note) else text
 
 
 def explain(text: str, *parts: str, end: str = ".") -> str:
-    """Return a reason of a score: notes and texts, in Russian if a text is Russian, else in English.
+    """Join notes and texts to the reason of a score, in Russian if `text` is Russian, else in English.
 
     Args:
         text: text that decides the language, such as the question.

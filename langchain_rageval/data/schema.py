@@ -79,7 +79,7 @@ def without_surrogates(value: Any, depth: int = 0) -> Any:
 
     Args:
         value: a string, a container of any depth, or any other value, which is returned unchanged.
-        depth: number of levels above the value.
+        depth: number of containers around the value; 0 for the outermost value.
 
     Returns:
         The same data, with tuples as lists and mappings as dicts.
@@ -171,13 +171,13 @@ class Sample(InputModel):
 
     Attributes:
         id: stable name of the sample, which pairs it with the same sample in another report; by default a hash of the
-            question and its history, so that a changed answer keeps it. Where samples are read together, from a list,
-            a file or an iterator, the second and later ones with one id and one question get `-2`, `-3` after it.
+            question and its history, so that a changed answer keeps it. If several samples in a list, file or iterator
+            have the same id and question, `-2`, `-3` and so on are appended to the ids of the second and later samples.
         question: text of the question; the only required field.
         history: messages of the user and the assistant before the question, oldest first; `[]` if there are none.
         answer: text of the system's answer; None if it is missing. A blank answer is a value.
-        contexts: chunks that the model which wrote the answer has read, in that order; `[]` if the retriever found
-            nothing, None if they are unknown.
+        contexts: chunks that the answering model has read, in the order of reading; `[]` if the retriever found
+            nothing, None if the chunks are unknown.
         retrieved: chunks as the retrievers returned them, if they differ from `contexts`, as before a reranker; None
             otherwise. Not the `retrieved_contexts` of ragas, which are `contexts` here.
         references: correct answers, one or several; `[]` if none is known.
@@ -242,7 +242,7 @@ class Sample(InputModel):
 
     @property
     def language_text(self) -> str:
-        """Text that decides the language of prompts and reasons: the question, of a conversation all of its turns."""
+        """Text that decides the language of prompts and reasons: the question or, in a conversation, all turns."""
         if not self.history:
             return self.question
         return "\n".join([*(turn.text for turn in self.history), self.question, self.answer or ""])
@@ -265,17 +265,17 @@ class Sample(InputModel):
 
 
 def default_id(question: str, history: Sequence[Turn] = ()) -> str:
-    """Return the id of a sample that was given none: a hash of its question and of its history, if it has one."""
+    """Return the default id of a sample: a hash of its question and of its history, if it has one."""
     return id_of(question, [encode_turn(turn) for turn in history])
 
 
 def encode_turn(turn: Turn) -> str:
-    """Return a turn as text, for `id_of`."""
+    """Return a turn as text, in the form that `id_of` takes."""
     return json.dumps([turn.role, turn.text])
 
 
 def id_of(question: str, encoded_history: Sequence[str]) -> str:
-    """Return the default id of a sample whose turns were encoded before, as those of a long conversation are once."""
+    """Return the default id of a sample from encoded turns; a long conversation is then encoded only once."""
     history = f', "history": [{", ".join(encoded_history)}]' if encoded_history else ""
     content = f'{{"question": {json.dumps(question)}{history}}}'
     return short_digest(content)
@@ -304,22 +304,23 @@ def _sample_error(values: Mapping[str, Any], error: ValidationError) -> SampleEr
 
 
 class Finding(_FrozenModel):
-    """Item that a score was computed from, with its verdict.
+    """Judged item that a score was computed from, such as a statement, with the verdict on the item.
 
     Immutable.
 
     Attributes:
         kind: kind of the item: "statement", "reference_statement", "context", "sentence", "criterion", "question",
-            "entity", "aspect", "agreement" of votes, "extraction" for what was wrong with the list of statements, or
-            "standalone_question" for the question of a conversation as it was judged, or "turn" for what a turn of a
-            conversation says.
+            "entity", "aspect", "agreement" of votes, "extraction" for a problem with the list of statements,
+            "standalone_question" for the question of a conversation in the form that was judged, or "turn" for the
+            content of a turn of a conversation.
         number: number of the item in the prompt, from 1.
         text: the item itself, such as the statement.
         verdict: the judge's verdict or the computed result, such as "supported", "useful" or a grade.
         reason: the judge's explanation; "" if it gave none.
         cites: numbers of the context sentences that support the verdict, as "chunk.sentence", such as "2.3"; `[]` if
-            none were cited. Of an "extra" statement, numbers of the reference statements that it contains. Of the kind
-            "turn", the number of the turn itself and of those that decide, such as "2".
+            none were cited. For an "extra" statement: numbers of the reference statements that it contains. For the
+            kind "turn": the number of the turn itself and the numbers of the turns that decide the verdict, such as
+            "2".
         probabilities: probability of each possible verdict, which add up to 1; empty if they are unknown. See
             `Judge(model, probabilities=True)`.
     """
@@ -338,7 +339,7 @@ class Finding(_FrozenModel):
         return self.probabilities.get(self.verdict, 0.0) if self.probabilities else None
 
     def probability_of(self, verdict: str) -> float:
-        """Return the probability of a verdict; without probabilities 1 for the given verdict, 0 for any other."""
+        """Return the probability of a verdict; without probabilities, 1 for the finding's verdict, else 0."""
         return self.probabilities.get(verdict, 0.0) if self.probabilities else float(verdict == self.verdict)
 
 
@@ -349,10 +350,10 @@ class Failure(_FrozenModel):
 
     Attributes:
         error: class name of the exception.
-        message: message of the exception, without API keys, and without its middle part beyond 2,000 characters.
+        message: message of the exception, without API keys; beyond 2,000 characters, the middle part is left out.
         step: name of the step in which it occurred, such as "verify_statements"; None if it occurred outside a step.
-        raw_output: last reply of the judge if no reply was valid, without its middle part beyond 10,000 characters;
-            None otherwise.
+        raw_output: last reply of the judge if no reply was valid; beyond 10,000 characters, the middle part is left
+            out. None otherwise.
     """
 
     error: _CleanText
@@ -439,10 +440,11 @@ class Score(_FrozenModel):
         failure: error that prevented a value; None if there was none.
         usage: calls, tokens and seconds paid for this score. Calls shared by several metrics are counted in the score
             whose metric started them.
-        instrument: digests of what found the facts and of what counted them, "<found_by>.<counted_by>"; each of 16
-            hexadecimal digits, or "unknown". Version 0.1.0 wrote a single hash.
-        range: lowest and highest possible value, each None if there is none; None if they are 0 and 1, or unknown, as
-            in files of version 0.1.0.
+        instrument: digests of the configuration that found the facts and of the configuration that computed the number,
+            "<found_by>.<counted_by>"; each digest has 16 hexadecimal digits, or is "unknown". Version 0.1.0 wrote a
+            single hash.
+        range: lowest and highest possible value, each None if there is no such limit. `range` itself is None if the
+            limits are 0 and 1, or unknown, as in files of version 0.1.0.
         answers: answers of the user's steps by their keys, as values of JSON, from which `Report.rescore` computes the
             score again; `{}` if the metric has none.
     """
@@ -470,12 +472,12 @@ class Score(_FrozenModel):
 
     @property
     def found_by(self) -> str:
-        """Digest of what decides which facts are found: judges, prompts, options of the steps, or "unknown"."""
+        """Digest of the configuration that finds the facts (judges, prompts, options of the steps), or "unknown"."""
         return split_digests(self.instrument)[0]
 
     @property
     def counted_by(self) -> str:
-        """Digest of what decides the number: the reducer and the options of the metric, or "unknown"."""
+        """Digest of the configuration that computes the number (function and options of the metric), or "unknown"."""
         return split_digests(self.instrument)[1]
 
     def __float__(self) -> float:
@@ -538,8 +540,8 @@ class Row(_FrozenModel):
         audit: scores that the strong judge of an audit gave the sample, by metric name; empty if it was not audited.
         time: when the last score was finished, UTC, to the second; None if it is unknown.
         tags: tags of the production callback, such as the version of the application.
-        asked: names of the scores whose models were asked anew, so that nothing came from a journal or a cache; empty
-            if it is unknown, as in files of earlier versions.
+        asked: names of the scores that come only from new model calls, not from a journal or a cache; empty if this is
+            unknown, as in files of earlier versions.
     """
 
     index: int = Field(ge=0)

@@ -49,8 +49,8 @@ def number_to_text(value: Any) -> Any:
 def parse_literal(text: str) -> Any:
     """Return the list or mapping in a text, as JSON or as Python prints it; None if there is none.
 
-    Calls such as `Document(page_content='…')` become mappings of their keyword arguments. Texts without commas between
-    them are the items of a numpy array.
+    Calls such as `Document(page_content='…')` become mappings of their keyword arguments. Quoted texts without commas
+    between them are read as the items of a numpy array.
     """
     try:
         return json.loads(text)
@@ -118,9 +118,9 @@ _SURE = 8  # bytes beyond ASCII that are valid UTF-8 by chance in no text of ano
 
 
 def read_lines(path: Path, *, strict: bool = True, name: str | None = None) -> Iterator[str]:
-    """Yield the lines of a text file with their ends; see `decode_lines` for the encodings, to which UTF-16 is added.
+    """Yield the lines of a text file with their line ends; the encoding is UTF-16 or as in `decode_lines`.
 
-    Messages call the file by `name`, else by its own name.
+    Messages use `name` as the name of the file; by default, the file's own name.
 
     Raises:
         ConfigError: if the text cannot be decoded.
@@ -135,7 +135,7 @@ def read_lines(path: Path, *, strict: bool = True, name: str | None = None) -> I
 
 
 def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> Iterator[str]:
-    """Decode lines as UTF-8, or if the first line beyond ASCII is not, in the encoding that its letters suggest.
+    """Decode lines as UTF-8; if the first line beyond ASCII is no UTF-8, in the encoding that its letters suggest.
 
     A warning in the log "langchain_rageval" names an encoding other than UTF-8.
 
@@ -177,7 +177,7 @@ def decode_lines(lines: Iterable[bytes], name: str, *, strict: bool = True) -> I
 
 
 def wide_encoding(head: bytes) -> str | None:
-    """Return the encoding of a file that begins with these bytes if it is UTF-16 or UTF-32, else None."""
+    """Return the encoding of a file from its first bytes if the encoding is UTF-16 or UTF-32, else None."""
     for mark, encoding in _WIDE:
         if head.startswith(mark):
             return encoding
@@ -263,7 +263,7 @@ def table_records(path: Path, is_head: IsHead) -> Records:
         is_head: function that recognises a column by its name.
 
     Raises:
-        ConfigError: if the file cannot be read, or two columns have the same name and it is the name of a field.
+        ConfigError: if the file cannot be read, or two columns have the same name and this name stands for a field.
     """
     if path.suffix.lower() in WORKBOOKS:
         yield from _workbook_records(path, is_head)
@@ -303,9 +303,10 @@ def _cells_of_any_length() -> Iterator[None]:
 
 
 def find_delimiter(lines: Sequence[str], is_head: IsHead = lambda _: False) -> str:
-    """Return the delimiter of a CSV file by its first lines: the one that gives a header, else the most columns.
+    """Return the delimiter that gives the first lines of a CSV file a known header, or else the most columns.
 
-    `csv.Sniffer` counts characters of all cells and takes commas and spaces of texts for delimiters.
+    `csv.Sniffer` is not used: it counts the characters of all cells and mistakes commas and spaces in texts for
+    delimiters.
     """
 
     def fitness(delimiter: str) -> tuple[bool, bool, int]:

@@ -1,7 +1,7 @@
 """Reader of TREC files: runs of a retriever and relevance judgments (qrels).
 
 A run has six columns: topic, Q0, document, rank, score and run name. Judgments have four: topic, 0, document and grade.
-Both are interpreted as trec_eval does.
+Both are interpreted as in trec_eval.
 """
 
 from __future__ import annotations

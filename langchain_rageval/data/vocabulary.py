@@ -72,11 +72,11 @@ _NUMBERED = re.compile(r"(.*?)[\s_.\-№#]*(\d+)", re.DOTALL)
 
 
 class Reading(NamedTuple):
-    """Meaning of names that depends on the other names of a record.
+    """Meaning of field names in the records of one library, for names that have another meaning elsewhere.
 
     Attributes:
-        library: the library that uses the names so.
-        fields: name to field, where it differs from `FIELDS_BY_NAME`.
+        library: name of the library.
+        fields: name to field of `Sample`, for names whose field differs from `FIELDS_BY_NAME`.
     """
 
     library: str
@@ -100,7 +100,7 @@ _BY_FOLDED = {folded(name): name for name in FIELDS_BY_NAME} | {folded(name): "s
 
 @lru_cache(maxsize=4096)
 def known_name(name: str) -> str | None:
-    """Return the name in `FIELDS_BY_NAME` that a name means, in any letter case and spelling, or None.
+    """Return the name in `FIELDS_BY_NAME` that equals a name in any letter case and spelling, or None.
 
     "Источник" means "source", a name of metadata.
     """
@@ -110,8 +110,8 @@ def known_name(name: str) -> str | None:
 def likely_field(name: str, value: Any) -> str | None:
     """Return the field that an unknown name seems to mean, such as "answer" for `llm_answer`; None if it means none.
 
-    Texts may be answers and references; lists may be references and contexts. A name of a model alone, such as `gpt4`,
-    means an answer if a sentence stands there, and a word such as `gold` a reference if several words do.
+    Texts may be answers and references; lists may be references and contexts. The name of a model, such as `gpt4`,
+    means an answer if the value is a sentence. A word such as `gold` means a reference if the value has several words.
     """
     if not isinstance(value, str | list):
         return None
@@ -155,14 +155,14 @@ def numbered_name(name: str) -> tuple[str, int] | None:
 
 
 def reading_of(names: Collection[str], mapped: Collection[str]) -> Reading:
-    """Return the field of each name in a record whose meaning depends on the other names in the record.
+    """Return the meaning of names in a record that depends on the other names in the record.
 
     Args:
-        names: known names of the record and all its unknown names, also of missing values.
+        names: all names in the record, known and unknown, including names of missing values.
         mapped: names that the user assigned to a field.
 
     Raises:
-        SampleError: if a name has two meanings; the message gives both, and the way to choose.
+        SampleError: if a name has two meanings; the message gives both meanings, and the way to choose.
     """
     return _reading_of(frozenset(names), frozenset(mapped))
 
@@ -194,7 +194,7 @@ def two_readings(name: str, path: str, *readings: tuple[str, str]) -> SampleErro
     Args:
         name: the name.
         path: the name or dotted path to map.
-        readings: field and meaning of each reading.
+        readings: pair of a field and a meaning, for each meaning of the name.
     """
     meanings = " or ".join(
         f"{meaning} (fields={{{field!r}: {path!r}}}; in the shell, --fields {field}={path})"
