@@ -66,8 +66,8 @@ class RagEvalCallback(ChainEvents):
     the turns in order. If a run has no steps, the callback sees only the metadata, not the configurable values.
 
     Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. A run is not
-    scored if it raises, is cancelled, or its stream is abandoned. The callback recognizes an abandoned synchronous
-    stream by open steps other than models.
+    scored if it raises, if it is cancelled, or if its stream is abandoned. The callback recognizes an abandoned
+    synchronous stream by open steps other than models.
 
     The chain never waits for scoring and never sees its errors. Scoring runs in daemon threads through the judge's sync
     methods, outside the chain's traces. Each process scores its own runs. A process should not fork while its very
@@ -75,7 +75,8 @@ class RagEvalCallback(ChainEvents):
     to 5 s for pending runs. To wait longer or not at all, call `flush` or `close` before exit.
 
     Args:
-        metrics: metrics, as for `evaluate`. A metric is left out for a run that lacks one of its fields.
+        metrics: metrics, as for `evaluate`. If a run lacks a field that a metric reads, the run is not scored by this
+            metric.
         sample_rate: fraction of the runs to score, from 0 to 1. A hash of the conversation's id selects all turns of a
             conversation together. For other runs, a hash of the run id decides. Every process decides alike.
         sinks: callables that take a Row for each scored run, such as `JsonlSink(path)`; `sample.metadata["run_id"]`

@@ -35,7 +35,7 @@ _TOLERANCE = 1e-9  # for sums that differ only by rounding
 class PairedDifference:
     """Mean of paired differences, with an interval and a p-value that never contradict each other.
 
-    The interval contains 0 exactly if the p-value is at least 1 minus the confidence level.
+    The interval contains 0 if and only if the p-value is at least 1 minus the confidence level.
 
     Attributes:
         mean: observed mean of the differences.
@@ -286,8 +286,7 @@ class UnpairedDifference:
         baseline: weighted mean of the baseline.
         low: lower end of the confidence interval of candidate minus baseline.
         high: upper end of the confidence interval.
-        p_value: two-sided p-value of "the means are equal"; below 1 minus the level exactly if the interval does not
-            contain 0.
+        p_value: two-sided p-value of "the means are equal"; below 1 - `level` if and only if the interval excludes 0.
     """
 
     candidate: float

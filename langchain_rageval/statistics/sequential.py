@@ -201,7 +201,7 @@ def _change_in(values: NDArray[np.float64], error: float) -> int | None:
 
 
 def spread_of_groups(groups: Sequence[Sequence[float]], parts: int = 1) -> float:
-    """Return the standard deviation between group means that chance does not explain; 0.0 if chance does (p > 0.001).
+    """Return how much group means differ beyond chance, as a standard deviation; 0.0 if not significantly (p > 0.001).
 
     Args:
         groups: independent values of each group, such as the values of each day. The values are centred: their mean is
@@ -228,7 +228,7 @@ _MOST_STAKED = 0.75  # of the capital that the worst value could lose
 
 
 class DriftDetector:
-    """Sequential test of "the mean is not below that of the baseline".
+    """Sequential test of the hypothesis that the mean is not below the mean of a baseline; raises an alarm if it is.
 
     The method is betting (a Shiryaev–Roberts e-detector). A bettor bets that values are below the baseline, and gains
     in the long run only if this is true. One new bettor starts in every period, such as a day. The alarm is raised when
@@ -278,7 +278,7 @@ class DriftDetector:
     def add(self, value: float, part: Hashable = None, period: Hashable = None) -> bool:
         """Add the next value; return True if the alarm has been raised, now or before.
 
-        A value is ignored if the baseline lacks the slice `part`. A new `period` starts a new bettor.
+        Ignores values of slices (`part`) that the baseline lacks.
 
         Raises:
             ValueError: if the value is outside [0, 1].
