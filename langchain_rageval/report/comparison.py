@@ -49,8 +49,8 @@ class Comparison(Analysis[MetricComparison]):
         require: what `check` and `gates` require by default.
         missing_metrics: metrics that only the baseline has.
         left_out: metrics for which the run left out scores, because the scores did not fit the budget.
-        nothing_compared: True if no metric has a pair of values; False if the reason is that the candidate lost its
-            scores.
+        nothing_compared: True if no metric could be compared. A metric whose scores the candidate lost counts as
+            compared.
         judge_shift: mapping of a metric to the shift of its judge, measured on unchanged rows that the judge scored
             again.
         moved: mapping of an undecided metric to its possible verdicts, if the difference is corrected by either end of
@@ -267,10 +267,10 @@ def _confirmed(metric: MetricComparison, found: Corrected, margin: float) -> boo
 
 
 def check_require(require: Any, margin: float) -> Require:
-    """Return a requirement after checking that it is valid, such as "no worse".
+    """Return a requirement if it is valid.
 
     Raises:
-        ConfigError: if the requirement is unknown, or is "no worse" without a margin, or if the margin is not a number
+        ConfigError: if the requirement is unknown, or is "no worse" without a margin; or if the margin is not a number
             of at least 0.
     """
     check_margin(margin)
@@ -284,7 +284,7 @@ def check_require(require: Any, margin: float) -> Require:
 
 
 def requirement_of(require: Require, margin: float) -> str:
-    """Return the requirement of a comparison's gate as text, such as "no worse" with the margin."""
+    """Return the requirement of a gate as text, such as "no worse" with the margin."""
     within = f" by more than {margin:g}" if margin else ""
     if require == "confirmed":
         return f"confirmed by people's labels{within}"

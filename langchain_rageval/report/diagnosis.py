@@ -7,8 +7,8 @@ cause; fewer metrics distinguish fewer causes.
 
 A fact counts once, for the earliest cause. A statement that the references share is not an addition of the answer. A
 made-up statement is blamed on the retriever if the retriever found nothing that was needed. A fact counts as lost
-between retriever and model if no context holds it, but a retrieved chunk that the model did not read does. Such a chunk
-is named by the reference, by id or text, or else contains all words of the fact.
+between retriever and model if no context holds it, but a retrieved chunk that the model did not read does. A chunk
+holds a fact if the reference names the chunk, by id or text, or if the chunk contains all words of the fact.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DiagnosedRow:
         index: place of the sample in the input.
         id: id of the sample.
         cause: the cause that explains most statements.
-        findings: the statements that the cause explains.
+        findings: the statements, with verdicts, that the cause explains.
     """
 
     index: int

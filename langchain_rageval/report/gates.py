@@ -331,10 +331,10 @@ def check_gates(gates: Sequence[Gate], threshold: float | None = None) -> None:
 def decided_gates(
     decisions: Mapping[str, Decision], thresholds: Collection[str], requirement: str, allow: Collection[str]
 ) -> dict[str, Gate]:
-    """Return a gate for each decision about a comparison with a baseline, by metric; for runs with `until=`.
+    """Return a gate by metric for each decision of a run with `until=` that is about a comparison with a baseline.
 
     Args:
-        decisions: the decisions by their key.
+        decisions: decisions by metric name; the name may end with `AGAINST_BASELINE`.
         thresholds: names of metrics with a threshold; the decisions under these names concern the threshold, not the
             baseline.
         requirement: the requirement as text.

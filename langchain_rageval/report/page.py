@@ -175,7 +175,7 @@ class Page:
 
     @cached_property
     def summary(self) -> Summary:
-        """Mapping of metric names to summaries."""
+        """Mapping of metric names to summaries: mean, interval and counts."""
         return summarise(self.report.rows)
 
     @cached_property
@@ -269,7 +269,7 @@ class Page:
 
     @property
     def period_names(self) -> Sequence[str]:
-        """Names of the periods to which the samples belong; () for a run without periods."""
+        """Names of the periods, such as days, to which the samples belong; () for a run without periods."""
         return ()
 
     @property

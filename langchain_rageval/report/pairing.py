@@ -85,8 +85,8 @@ class SharedMetrics(NamedTuple):
 
     Attributes:
         directions: mapping of each common metric to "higher" or "lower", whichever is better.
-        judges: mapping of each common metric to the names of its judges, as text; "" if no name is recorded.
-        notes: notes on different judge configurations, and on metrics of one run only.
+        judges: mapping of each common metric to the names of its judges; "" if unknown.
+        notes: notes on differing configurations, and on metrics of one run only.
         missing: names of metrics that only the baseline has.
     """
 

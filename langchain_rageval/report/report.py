@@ -136,9 +136,9 @@ class Report(ReportData):
 
     @property
     def usage(self) -> Usage:
-        """Usage of the whole run: calls, tokens, seconds and, with `price=`, money.
+        """Calls, tokens, seconds and, with `price=`, money of the whole run.
 
-        It includes all scores, audits, tests of the judges (`canaries`) and rows scored again.
+        Includes audits, `canaries` and rows scored again.
         """
         parts = [*(metric.usage for metric in self.audit.values()), *([self.canaries.usage] if self.canaries else [])]
         return sum([*parts, self.asked_again], self.summary().usage)
@@ -352,7 +352,7 @@ class Report(ReportData):
                 for `cluster` or `reweight`, the baseline is not a report, or options contradict each other.
         """
         if rare_losses is not None:
-            raise ConfigError("rare_losses= is no option any more: a loss that no pair shows is always allowed for")
+            raise ConfigError("rare_losses= was removed: compare always allows for a loss that no pair shows")
         if not isinstance(baseline, Report):
             raise ConfigError(f"compare takes a report, got {type(baseline).__name__}; Report.load reads one")
         if reweight is not None and paired:
@@ -360,7 +360,7 @@ class Report(ReportData):
         if require == "confirmed" and labels is None:
             raise ConfigError('require="confirmed" needs labels=...: pass a sheet of both reports that people labelled')
         if labels is not None and not paired:
-            raise ConfigError("labels= are of pairs: they do not fit paired=False")
+            raise ConfigError("labels= needs paired samples: remove labels= or paired=False")
         known = (self.provenance, baseline.provenance)
         rows, again = (self.rows, baseline.rows), () if anchors is None else anchors.rows
         if paired:
@@ -547,7 +547,7 @@ class Report(ReportData):
             baseline: a run over the same samples to compare with; the page then lists the samples that changed.
             margin: margin of the comparison; see `compare`.
             allow_different_instruments: see `compare`.
-            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+            language: language of the page's own texts, "en" or "ru"; by default the language of most questions.
             gates: gates of the run to show at the top of the page, see the method `gates`.
             comparison: an existing comparison with the baseline, for example with `labels`.
 

@@ -60,7 +60,7 @@ def trend(
         baseline: a run that is as good as it should be, over any samples; None raises no alarm.
         by: "day" or "week" (UTC), or the name of a tag, such as "version".
         margin: accepted loss of a mean, in the units of the metric, at least 0.
-        error: probability of finding a change without a change, between 0 and 1; also the probability that the
+        error: probability of finding a change if there is none, between 0 and 1; also the probability that the
             baseline's mean is lower than assumed.
         adjust: property of the samples that defines slices, such as "language" or "metadata.topic".
         since: time, such as "2025-03-01" (UTC), from which rows are watched; for example the time when the cause of an

@@ -134,7 +134,7 @@ class Trend(Analysis[Summary]):
 
         Args:
             path: path of the file.
-            language: language of the page's own texts, "en" or "ru"; by default that of most questions.
+            language: language of the page's own texts, "en" or "ru"; by default the language of most questions.
 
         Raises:
             ConfigError: if jinja2 is not installed, or the language is invalid.
@@ -246,7 +246,7 @@ class TrendChart:
 
     @property
     def lines(self) -> Sequence[tuple[TrendPoint, TrendPoint]]:
-        """Pairs of points that a line joins."""
+        """Pairs of neighbouring points to join by a line."""
         return list(pairwise(self.points))
 
 
@@ -375,8 +375,8 @@ class TrendPage(Page):
 
     Attributes:
         trend: the trend.
-        worst: mapping of each period to its worst samples. `report` holds the worst samples of all periods, the last
-            period first.
+        worst: mapping of each period to its worst samples. The attribute `report` holds these samples of all periods,
+            the last period first.
     """
 
     trend: Trend

@@ -310,7 +310,7 @@ def test_what_has_no_score_has_no_instrument():
 @each(
     ("baseline", "options", "problem"),
     [
-        (values(0.5), {"rare_losses": True}, "rare_losses= is no option any more: a loss that no pair shows is always"),
+        (values(0.5), {"rare_losses": True}, "rare_losses= was removed: compare always allows for a loss"),
         (values(0.5, direction="lower"), {"allow_different_instruments": True}, "disagree on whether higher is better"),
         *(
             (values(0.5), {"margin": m}, "number of at least 0")

@@ -95,7 +95,7 @@ def test_fewer_than_twenty_labelled_pairs_say_nothing():
         ({"labels": {"q-1": 1.0}}, "no sample has a label of both answers: write a sheet of both reports"),
         ({"labels": {}, "metric": "recall"}, "labels of 'recall': the reports have faithfulness"),
         ({"labels": ({"q-1": 4.0}, {"q-1": 0.0})}, "labels lie on the scale from -1 to 1, got 4"),
-        ({"labels": {}, "paired": False}, "labels= are of pairs"),
+        ({"labels": {}, "paired": False}, "labels= needs paired samples"),
         ({"require": "confirmed"}, 'require="confirmed" needs labels='),
     ],
 )
