@@ -16,7 +16,7 @@ from langchain_rageval._internal.cached import PerProcess
 
 
 def leaves_folder(path: Path, folder: Path) -> bool:
-    """Return True if a path within a folder leads out of it through a symbolic link.
+    """Return True if a symbolic link in a path leads out of a folder.
 
     Args:
         path: path of a file or folder that starts with `folder`; it need not exist.
@@ -80,7 +80,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class SqliteFile:
-    """SQLite file that is opened on first use, closed before a fork, and reopened after it.
+    """SQLite file that is opened on first use, closed before a fork, and reopened after the fork.
 
     Committed data survives a crash of the process, though not always one of the machine.
 

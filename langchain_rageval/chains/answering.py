@@ -1,7 +1,7 @@
 """Answering: send the questions of samples to a user's RAG chain, and store its answers in a journal.
 
-The settings, data and models of a chain may be anywhere, so nobody can see from outside whether the chain would still
-give the same answers. A journal therefore belongs to one run. Its answers are used again only if the caller states that
+The settings, data and models of a chain may be anywhere. The package therefore cannot detect whether the chain would
+still give the same answers. A journal belongs to one run, and its answers are used again only if the caller states that
 it is the same run.
 """
 

@@ -101,8 +101,8 @@ def input_builder(chain: Runnable[Any, Any], added: Collection[str] = ()) -> Cal
     If the chain takes a text, the input is a text. Otherwise it is a mapping. The question is stored under each name in
     the input schema that stands for a question. If there is no such name, it is stored under the only name of the
     schema. It is also stored under `question` and `input` unless the schema excludes them. A list of messages in the
-    schema gets the history and the question as messages. A chat history gets the history; if the schema is open and has
-    no name for it, it is stored under `chat_history`.
+    schema gets the history and the question as messages. A chat history in the schema gets the history. If the schema
+    is open and has no name for a history, the name is `chat_history`.
 
     Args:
         chain: the user's chain.

@@ -1,4 +1,4 @@
-"""`answered_by` and `scored_by`: Runnables that let a chain answer samples and score them with metrics."""
+"""`answered_by` and `scored_by`: Runnables in which a chain answers samples, and metrics score the answers."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ class Endpoint:
         return self._lower(mode)
 
     def record_reply(self, message: BaseMessage) -> None:
-        """Detect from a reply, valid or not, which kind of server the endpoint is."""
+        """Detect from a reply, valid or not, whether the server is one that builds a grammar for each request."""
         if not self.capabilities.grammar and self._family.name == "BaseChatOpenAI":
             self.capabilities.grammar = is_from_grammar_server(message)
 

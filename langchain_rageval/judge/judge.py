@@ -215,7 +215,8 @@ _OPTIONS = ("language", "mode", "attempts", "draws", "layout", "max_statements",
 def prompt_language(judge: Judge, text: str) -> str:
     """Return the language of the prompts that a judge uses for a text.
 
-    This is the language of the user's prompts, or else of the option `language`, or else of the text.
+    This is the language of the user's prompts. Without prompts of the user, it is the option `language`, or, with
+    "auto", the language of the text.
     """
     if judge.prompts is not None:
         return judge.prompts.common.language
@@ -268,7 +269,7 @@ def _check_options(judge: Judge) -> None:
 
 @dataclass(frozen=True)
 class Voter:
-    """One vote on a verdict: a judge, and which repetition of the request (draw) it answers.
+    """One vote on a verdict: the judge that votes, and the repetition of the request (draw) that it answers.
 
     Attributes:
         judge: the judge that votes.
@@ -280,9 +281,9 @@ class Voter:
 
 
 def voters_of(judge: Judge) -> list[Voter]:
-    """Return the votes that decide a verdict by majority: `draws` votes of each member, an odd number in all.
+    """Return the votes that decide a verdict by majority: `draws` votes of each jury member, an odd number in all.
 
-    If a judge is several members of a jury, each membership has its own draws.
+    A judge that is a member of the jury several times gets new draws for each membership.
     """
     members = judge.members
     if len(members) == 1:

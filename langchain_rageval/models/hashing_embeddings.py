@@ -34,7 +34,7 @@ class HashingEmbeddings(Embeddings):
         return [self._embed(text) for text in texts]
 
     def embed_query(self, text: str) -> list[float]:
-        """Return the unit vector of one text; a zero vector if it is blank."""
+        """Return the unit vector of one text; a zero vector if the text is blank."""
         return self._embed(text)
 
     def _embed(self, text: str) -> list[float]:

@@ -45,36 +45,39 @@ class OfflineJudge(BaseChatModel):
     As a judge:
 
     - Statements are the sentences of the text, without questions, evasions and marks of citations such as `[1]`.
-    - A statement is compared with the one or two sentences that share most stems with it. If they contain at least 60%
-      of its stems, it is supported, or contradicted if its numbers are others. Otherwise it is absent. Statements of
-      answer and reference are compared one to one by the same measure.
+    - A statement is compared with the one or two sentences that share most stems with it. If these sentences contain at
+      least 60% of its stems, the statement is supported, or contradicted if the sentences lack a number of the
+      statement. Otherwise the statement is absent. Statements of answer and reference are compared one to one by the
+      same measure.
     - A sentence is needed if it contains at least 40% of the question's stems. A chunk is useful if it contains at
       least 40% of the answer's stems, or of the question's stems if there is no answer. The relevance grade of a chunk
       is the share of the question's stems that it contains.
     - The questions generated from an answer are the sentences of the answer with a question mark added.
     - A question of a conversation with at most three words, or with a word such as "it" or "this", gets the last name
       that the conversation mentioned before, in brackets. Any other question stays as it is.
-    - Aspects: conciseness (at most three sentences for one of the question), correctness (no numbers that the contexts
-      lack) and coherence (no repeated sentence). No other aspect applies.
+    - Aspects: conciseness (at most three sentences for each sentence of the question), correctness (no number that the
+      contexts lack) and coherence (no repeated sentence). Any other aspect does not hold.
     - Entities are numbers, and capitalized words within a sentence. An entity is found if all its stems occur in one
       sentence.
     - A text abstains if it contains no statement. Contexts answer a question if one sentence contains 60% of its stems.
-    - Rubric criteria: correctness is the share of the answer's stems that occur in the reference, or else in the
-      contexts (the lowest grade for an evasion, or for a number that is missing there); completeness is the share of
-      the reference's stems, or else of the question's, that occur in the answer; readability is the share of distinct
-      pairs of neighbouring words. Any other criterion is graded as correctness.
-    - In conversations, statements contradict each other if they share 60% of the stems of the shorter one, and their
-      numbers differ or one is negated; sentences in the first person are facts of the user, asked again by a
-      question that overlaps; questions and wishes are needs, met if the next turn of the assistant states something.
+    - Rubric criteria: correctness is the share of the answer's stems that occur in the reference (without a reference,
+      in the contexts), with the lowest grade for an evasion or for a number missing there. Completeness is the share of
+      the reference's stems (without a reference, of the question's stems) that occur in the answer. Readability is the
+      share of distinct pairs of neighbouring words. Any other criterion is graded as correctness.
+    - In conversations, two statements contradict each other if they share 60% of the stems of the shorter statement,
+      and their numbers differ or one statement is negated. The user's sentences in the first person are facts; the
+      assistant asks for a fact again if its question overlaps with the fact. The user's questions and wishes are needs;
+      a need is met if the assistant's next turn contains a statement.
 
-    As a writer it asks what is known about a phrase of the passage, how that phrase is connected with, changed by or
-    similar to another phrase (reasoning, conditional, multi_context), which number belongs to the phrase (numbers), or
-    what will become of it in a year that no passage names (unanswerable). Styles and personas add fixed words, leave
-    some out or swap letters; a follow-up replaces the first phrase of its question by a pronoun. Its answer is the one
-    or two sentences that share most with the question; without passages it knows nothing. As a critic it accepts a
-    question as standalone if it contains no words such as "this" or "in the text", and as answerable if 60% of its
-    stems and all its numbers occur in the passages; a question is broader than another if it has new stems, deeper if
-    it also newly asks why or how. It writes Russian about Russian passages, English about all others.
+    As a writer, the model asks what is known about a phrase of the passage, how the phrase is connected with, changed
+    by or similar to another phrase (reasoning, conditional, multi_context), which number belongs to the phrase
+    (numbers), or what will become of it in a year that no passage names (unanswerable). Styles and personas add fixed
+    words, leave some out or swap letters; a follow-up replaces the first phrase of its question by a pronoun. The
+    answer is the one or two sentences that share most with the question; without passages there is no answer. As a
+    critic, the model accepts a question as standalone if it contains no words such as "this" or "in the text", and as
+    answerable if 60% of its stems and all its numbers occur in the passages; A question is broader than another if it
+    has new stems, and deeper if it also newly asks why or how. Questions about Russian passages are in Russian, all
+    other questions in English.
 
     A step of the user is answered by its own `offline` function. Without that function, the answer is invented: it fits
     the schema and has no meaning. The report then has a note that names the step.

@@ -47,7 +47,7 @@ class Budget:
     """Upper bounds on the cost of a run; None for no bound.
 
     Args:
-        calls: number of chat model calls, retries included. Calls that your own Runnables make internally are not
+        calls: number of chat model calls, including retries. Calls that your own Runnables make internally are not
             counted.
         tokens: number of input and output tokens; estimated as characters / 4 for models that report no tokens.
         embeddings: number of texts sent to be embedded.

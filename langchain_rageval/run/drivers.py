@@ -341,8 +341,8 @@ async def _aembed(embeddings: Embeddings, texts: Sequence[str], run: Run, config
 async def agather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """Await coroutines concurrently and return their results, in order.
 
-    If a coroutine fails, the others still run to their end; the first error is then raised. `asyncio.gather`, in
-    contrast, may leave coroutines running.
+    If a coroutine fails, the other coroutines still run to their end; the first error is then raised. `asyncio.gather`,
+    in contrast, may leave coroutines running.
     """
     awaitables = list(awaitables)
     if len(awaitables) == 1:

@@ -64,7 +64,7 @@ class EmbeddingQueue:
 
         Args:
             texts: the texts.
-            charge: function that charges the given number of new texts, which nobody requested before. If it raises, no
+            charge: function that charges the number of new texts, which no caller requested before. If it raises, no
                 text is added.
 
         Returns:

@@ -135,7 +135,7 @@ class Ledger:
 
     A lease covers many calls, so that a process sends one message for all of them. A granted amount counts as spent
     until the process reports its actual cost. The calls therefore never exceed the budget; the tokens exceed it only by
-    those of calls under way. The grant of a process that died remains spent.
+    the tokens of calls under way. The granted cost of a process that died still counts as spent.
 
     Args:
         budget: bounds on the cost of all processes; None for no bounds.
@@ -333,7 +333,7 @@ class Governor:
         Args:
             slot: slot of the call.
             error: error that reports the rejection.
-            longest: maximum number of seconds to wait, even if the endpoint asks for more.
+            longest: maximum number of seconds to wait, whatever the endpoint requests.
         """
         requests, tokens = limits_in(headers_of(error))
         usage = self._meter.usage

@@ -50,7 +50,7 @@ class Journal:
         return None if row is None else str(row[0])
 
     def put(self, key: str, value: str) -> None:
-        """Store a result. After this method returns, the result survives a crash of the process.
+        """Store a result. Once this method has returned, the result survives a crash of the process.
 
         Raises:
             JournalError: if the file cannot be written, for example because the disk is full.

@@ -19,7 +19,7 @@ class Progress:
     Args:
         total: number of rows; None if unknown.
         meter: usage meter of the run; None if calls and tokens are not counted.
-        unit: plural noun for the rows.
+        unit: plural noun for the rows, such as "samples".
         outcome: function that returns the text to show in place of the number of failures; None shows the number.
     """
 
@@ -36,7 +36,7 @@ class Progress:
         self._state = ""
 
     def show(self, state: str) -> None:
-        """Show after the counts what the run waits for, such as the state of a batch."""
+        """Show after the counts what the run is waiting for, such as the state of a batch."""
         if state != self._state:
             self._state = state
             self.refresh()
@@ -143,7 +143,7 @@ def show_progress(
         total: number of rows; None if unknown.
         meter: usage meter of the run; None if calls and tokens are not counted.
         show: False displays nothing.
-        unit: plural noun for the rows.
+        unit: plural noun for the rows, such as "samples".
         outcome: function that returns the text to show in place of the number of failures; None shows the number.
 
     Yields:

@@ -39,7 +39,8 @@ class Call:
         sync_only: True if the model has no native async methods.
         first_error: transport error of a first try that the caller has already made. The driver then starts with the
             retries.
-        rate_limiter: rate limiter to acquire before each try. Waiting for it does not count as time of the model.
+        rate_limiter: rate limiter to acquire before each try. The time spent waiting does not count as time of the
+            model.
         schema: JSON schema that the reply must follow.
         gates: concurrency limits of the model itself, acquired before a slot of the run.
         retries_server_errors: False to raise a server error (HTTP 5xx) at once, so that the caller can find its cause.
@@ -136,7 +137,7 @@ class Locked:
 
 @dataclass(frozen=True, slots=True)
 class SendOnce:
-    """Request to send a model request without retries. An error is raised inside the operation."""
+    """Request to send a model request only once, without retries. An error is raised inside the operation."""
 
     request: ModelRequest
 

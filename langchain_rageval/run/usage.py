@@ -52,7 +52,7 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class PriceList:
-    """Prices by model name; the name "" holds the price of every other model."""
+    """Prices by model name; the empty name "" holds the price of every other model."""
 
     prices: Mapping[str, Price]
 

@@ -193,7 +193,7 @@ class ReplyStore:
                 self.journal.put(f"reply:{request_id}", "")
 
     def claim(self, request_id: str, owner: str) -> bool:
-        """Charge a reply to `owner` if nobody has been charged yet; return True if `owner` is the one charged."""
+        """Charge a reply to `owner` unless it is charged to another owner; return True if `owner` is charged."""
         with self._lock:
             reply = self.get(request_id)
             if reply is not None and reply.owner is None:
@@ -230,7 +230,9 @@ Substitute = Callable[[Any, "Recorder"], Any]
 
 
 class Recorder:
-    """Stored replies of a run, and its unanswered requests, which are collected for the next batches (a wave).
+    """Stored replies of a run, and its unanswered requests.
+
+    The unanswered requests are collected and sent in batches. One round of batches is called a wave.
 
     Args:
         store: replies to the requests of earlier waves.

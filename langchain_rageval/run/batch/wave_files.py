@@ -23,10 +23,10 @@ _LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 
 @dataclass(frozen=True)
 class WaveFile:
-    """Files of requests that wait for replies: one wave, that is all requests of one round.
+    """Files with the requests of one round (wave), which wait for replies.
 
     Attributes:
-        number: number of the wave, from 1.
+        number: number of the round, from 1.
         paths: path of the file for each model; the file of the judge comes first.
         owners: sample and metric that each request belongs to, by custom id.
     """
@@ -74,10 +74,10 @@ class FileWaves:
         """Do nothing: `rageval replies` reads the replies."""
 
     def send(self) -> bool:
-        """Write the collected requests to files.
+        """Write the collected requests to files; return False if there are none.
 
         Raises:
-            WaveWritten: if there were requests, after they were written.
+            WaveWritten: after requests were written.
             ConfigError: if the file cannot be written.
         """
         requests = self._recorder.take_wave()
