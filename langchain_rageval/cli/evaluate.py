@@ -309,7 +309,7 @@ def run_ci(options: argparse.Namespace) -> int:
     if not options.fail_under and options.baseline is None:
         raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")
     if options.labels and options.baseline is None:
-        raise ConfigError("--labels are of two reports: add --baseline REPORT")
+        raise ConfigError("--labels needs two reports to compare: add --baseline REPORT")
     if options.out == PIPE:
         raise ConfigError("rageval ci writes the report to a file; name it with --out FILE")
     if options.questions:

@@ -149,7 +149,7 @@ def _show_qualification(qualification: Qualification, *, written: str | None) ->
 def run_label(options: argparse.Namespace) -> int:
     """Draw samples, write the CSV file or the HTML page for labelling, and print the next step."""
     if not options.html and (options.scale or options.instruction):
-        raise ConfigError("--scale and --instruction belong to the page: add --html")
+        raise ConfigError("--scale and --instruction apply only to the HTML page: add --html")
     check_writable("--html", options.html, options.report)
     baseline = Report.load(options.baseline) if options.baseline else None
     report = Report.load(options.report, lazy=True)

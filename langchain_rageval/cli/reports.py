@@ -198,7 +198,7 @@ def run_runs(options: argparse.Namespace) -> int:
     folder = Path(options.folder)
     thresholds = parse_numbers(options.fail_under, "--fail-under")
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is not a folder; name the one with the reports")
+        raise ConfigError(f"{folder} is not a folder; name the folder with the reports")
     runs, damaged = _stored_runs(folder, thresholds)
     found = sorted(runs, key=lambda one: (one.finished, one.name), reverse=True)
     if damaged and not found:

@@ -141,7 +141,7 @@ def _model(options: argparse.Namespace, name: str, temperature: float) -> Judge:
 def check_documents(path: str) -> None:
     """Raise ConfigError if the path is neither a file nor a folder."""
     if not Path(path).exists():
-        raise ConfigError(f"{path} is not there: name a file or a folder of documents")
+        raise ConfigError(f"{path} does not exist: name a file or a folder of documents")
 
 
 def testset_object(testset: Testset) -> dict[str, Any]:

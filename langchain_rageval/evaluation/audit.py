@@ -64,7 +64,7 @@ class Audit:
                 left_out += names_of(metric)
         if not audited:
             raise ConfigError(
-                f"nothing to audit: {', '.join(left_out)} ask no judge that another could replace; leave out audit="
+                f"nothing to audit: {', '.join(left_out)} use no judge that can be replaced; leave out audit="
             )
         return audited, left_out
 

@@ -242,7 +242,7 @@ def check_unique(names: Sequence[str]) -> None:
     """Raise ConfigError if two metrics have the same name."""
     if len(set(names)) < len(names):
         repeated = sorted(name for name, count in Counter(names).items() if count > 1)
-        raise ConfigError(f"two metrics are named {repeated}; give one of them another with name=...")
+        raise ConfigError(f"two metrics are named {repeated}; give one of them another name with name=...")
 
 
 async def iterate_samples(samples: Any) -> AsyncIterator[Any]:

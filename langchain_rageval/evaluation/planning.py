@@ -235,7 +235,7 @@ def plan(
     needed = None if no_worse is None else pairs_to_show(no_worse)
     for option, value, kind in (("until", until, Until), ("batch", batch, Batch), ("audit", audit, Audit)):
         if value is not None and not isinstance(value, kind):
-            raise ConfigError(f"{option} of plan is what evaluate takes, got {type(value).__name__}")
+            raise ConfigError(f"{option} of plan must be a value that evaluate takes, got {type(value).__name__}")
     flat = flatten_metrics(metrics)
     strong = audit.metrics(flat)[0] if audit is not None else []
     names, audited = ([name for metric in part for name in names_of(metric)] for part in (flat, strong))

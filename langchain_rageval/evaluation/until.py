@@ -116,8 +116,8 @@ class Decided:
             known = {bounds.instrument, *(score.instrument for score in baseline.scores(name).values())}
             if len(known) > 1 and not any("unknown" in instrument or not instrument for instrument in known):
                 raise ConfigError(
-                    f"another instrument (judge, prompts, options or version) scored {name} in the baseline: the "
-                    "difference cannot be attributed to the systems; score both alike"
+                    f"another judge, prompts, options or version scored {name} in the baseline: the "
+                    "difference cannot be attributed to the systems; score both in the same way"
                 )
         return list(shared), baseline.rows
 
@@ -560,7 +560,7 @@ def _bounds_of(metrics: Sequence[AnyMetric], audited: Collection[str], share: fl
         part = parts.get(name)
         low, high = getattr(part, "range", (0.0, 1.0))
         if not (isfinite(low) and isfinite(high)):
-            raise ConfigError(f"until= needs metrics with a finite range; that of {name} is {low:g} to {high:g}")
+            raise ConfigError(f"until= needs metrics with a finite range; the range of {name} is {low:g} to {high:g}")
         direction: Direction = getattr(part, "direction", "higher")
         instrument = str(getattr(part, "instrument", "unknown"))
         reads_answer = "answer" in getattr(part, "reads", {"answer"})

@@ -106,7 +106,7 @@ def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0
         raise ConfigError(f"least_probability must be a number from 0 to 1, such as 0.9, got {number!r}")
     last = Judge.of(strong)
     if len(last.members) > 1 or last.draws > 1:
-        raise ConfigError("the strong judge of a cascade is one judge with draws=1: its word is final")
+        raise ConfigError("the strong judge of a cascade must be one judge with draws=1: its answer is final")
     return _cascade_of(Judge.of(cheap), last, float(number))
 
 

@@ -323,9 +323,7 @@ class Governor:
         breaker = self._breaker(endpoint)
         breaker.called = True
         if breaker.cause is not None:
-            raise JudgeUnavailable(
-                "the judge failed again and again without one valid reply, and is not called any more"
-            )
+            raise JudgeUnavailable("the judge failed repeatedly without a valid reply, so it is not called any more")
 
     def record_rejection(self, slot: Slot, error: Exception, longest: float = inf) -> None:
         """Record that an endpoint rejected a call because of too many calls, and apply the rate limits in its headers.

@@ -255,7 +255,7 @@ def check_options(options: Mapping[str, object]) -> None:
         if not is_valid:
             raise ConfigError(f"{name} must be {what}, got {options[name]!r}")
     if journal is None and (version is not None or options.get("resume") or options.get("retry_failed")):
-        raise ConfigError("version, resume and retry_failed say which answers of a journal are used: name the journal")
+        raise ConfigError("version, resume and retry_failed need a journal: name its file")
 
 
 def build_run(options: CallOptions, budget: Budget | None = None) -> Run:

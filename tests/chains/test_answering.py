@@ -232,9 +232,7 @@ def test_wrong_options_are_errors_before_the_chain_is_asked():
     for unstated in ({"version": "1"}, {"resume": True}, {"retry_failed": True}):
         with pytest.raises(ConfigError) as invalid:
             TESTSET.run(chain.ask, **unstated)
-        assert str(invalid.value) == (
-            "version, resume and retry_failed say which answers of a journal are used: name the journal"
-        )
+        assert str(invalid.value) == "version, resume and retry_failed need a journal: name its file"
     assert chain.asked == []
 
 

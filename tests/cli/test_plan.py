@@ -270,7 +270,7 @@ def test_the_plan_of_a_generation_shows_the_price(rageval, tmp_path):
 def test_a_plan_of_documents_that_are_not_there_is_refused(rageval, tmp_path):
     code, out, err = rageval("plan", tmp_path / "nowhere", "--generate")
     assert (code, out) == (2, "")
-    assert f"{tmp_path / 'nowhere'} is not there: name a file or a folder of documents" in err
+    assert f"{tmp_path / 'nowhere'} does not exist: name a file or a folder of documents" in err
 
 
 def test_a_plan_of_a_folder_without_generate_names_the_option(rageval, tmp_path):

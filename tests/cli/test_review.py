@@ -121,7 +121,7 @@ def test_options_of_the_page_are_refused_without_it(rageval, report, tmp_path, m
     for words in (["--scale", 0, 3], ["--instruction", "Fine?"]):
         code, _, err = rageval("label", report, *words)
         assert code == 2
-        assert "--scale and --instruction belong to the page: add --html" in err
+        assert "--scale and --instruction apply only to the HTML page: add --html" in err
     assert not (tmp_path / "labels.csv").exists()
     code, _, err = rageval("label", report, "--html", "--scale", 0, 30)
     assert code == 2

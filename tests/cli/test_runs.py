@@ -116,5 +116,5 @@ def test_a_folder_without_reports_is_refused(rageval, tmp_path):
     assert rageval("runs", tmp_path / "none") == (
         2,
         "",
-        f"rageval: {tmp_path}/none is not a folder; name the one with the reports\n",
+        f"rageval: {tmp_path}/none is not a folder; name the folder with the reports\n",
     )

@@ -318,9 +318,7 @@ def test_metrics_without_a_judge_are_named_and_not_audited():
     assert "Not audited, because no other judge can be put in: exact_match." in report.notes
     with pytest.raises(ConfigError) as raised:
         evaluate(items, exact_match(), audit=Audit(OfflineJudge()), progress=False)
-    assert str(raised.value) == (
-        "nothing to audit: exact_match ask no judge that another could replace; leave out audit="
-    )
+    assert str(raised.value) == "nothing to audit: exact_match use no judge that can be replaced; leave out audit="
 
 
 class Entails(BaseCrossEncoder):

@@ -126,8 +126,8 @@ def test_a_baseline_of_another_judge_is_refused():
     with pytest.raises(ConfigError) as raised:
         evaluate(texts, other, until=Decided.against(baseline), progress=False)
     assert str(raised.value) == (
-        "another instrument (judge, prompts, options or version) scored faithfulness in the baseline: the difference "
-        "cannot be attributed to the systems; score both alike"
+        "another judge, prompts, options or version scored faithfulness in the baseline: the difference "
+        "cannot be attributed to the systems; score both in the same way"
     )
 
 

@@ -221,7 +221,7 @@ def test_the_least_probability_is_one(number):
 def test_the_strong_judge_has_one_vote(strong):
     with pytest.raises(ConfigError) as raised:
         cascade(OfflineJudge(), strong)
-    assert str(raised.value) == "the strong judge of a cascade is one judge with draws=1: its word is final"
+    assert str(raised.value) == "the strong judge of a cascade must be one judge with draws=1: its answer is final"
 
 
 def test_a_cascade_can_be_pickled():

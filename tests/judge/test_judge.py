@@ -126,7 +126,7 @@ def test_prompts_are_in_the_questions_language_unless_the_user_chose_one(languag
 def test_a_language_without_prompts_is_refused_unless_the_user_brings_them():
     with pytest.raises(ConfigError) as caught:
         Judge(scripted(), language="russian")
-    message = "language must be one of auto, en, it, ko, ru, zh, got 'russian'; for another, pass prompts=..."
+    message = "language must be one of auto, en, it, ko, ru, zh, got 'russian'; for another language, pass prompts="
     assert str(caught.value) == message
     own = PromptSet.default("ru")
     assert Judge(scripted(), language="tt", prompts=own).prompt_set("Нәрсә?") is own

@@ -130,7 +130,7 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
     """
     last = last_wave(journal)
     if last is None:
-        raise ConfigError(f"{journal.path} has no wave of requests; write one with `rageval requests --journal`")
+        raise ConfigError(f"{journal.path} holds no requests; write them with `rageval requests --journal`")
     waves = [_wave(journal, number) for number in range(last.number, 0, -1)]
     named, places, replies = " and ".join(map(str, paths)), dict[str, str](), dict[str, StoredReply]()
     for place, line in (located for path in paths for located in _lines(path)):
@@ -197,7 +197,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}; pass the output of the batch") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not a text in UTF-8; pass the output of the batch") from None
+        raise ConfigError(f"{path} is not UTF-8 text; pass the output of the batch") from None
     return ((f"{path}, line {number}", line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
 
