@@ -189,9 +189,9 @@ class RunTrees:
         return run_id.int in self._nodes
 
     def root_that_awaits_thread(self, parent_id: UUID | None) -> RootRun | None:
-        """Return the root of the parent's tree if its conversation id is still unknown and this step may show it.
+        """Return the root of the tree of `parent_id` if the tree's conversation id is still unknown, otherwise None.
 
-        Otherwise return None.
+        The step that is starting may then show the conversation id.
         """
         node = self._nodes.get(parent_id.int) if parent_id else None
         return node.root if node is not None and node.root is not None and node.root.awaits_thread else None

@@ -542,7 +542,7 @@ class SequentialRun:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for the report."""
+        """Notes for the report about the stopping rule."""
         if not self._questions:
             return []
         decisions = [f"{name} {decision}" for name, decision in self.decisions.items()]

@@ -297,9 +297,9 @@ class Endpoint:
     def lower_if_ignored(self, mode: RequestMode, message: BaseMessage) -> RequestMode | None:
         """Return the mode to try after a complete reply that does not fit the schema; None to ask in the same mode.
 
-        Before the first valid reply, such a reply may show that the server accepts the requested format and ignores it.
-        One reply is enough if a server that follows the format cannot produce it; otherwise two replies are needed. The
-        output mode is then not tried again.
+        Before the first valid reply, such a reply may show that the server ignores the requested output format. One
+        reply proves this if a server that follows the format could not produce the reply. Otherwise two replies are
+        needed. The output mode is then not tried again.
         """
         if mode.rung in self.capabilities.unusable:  # another question has found out
             return self.first_mode

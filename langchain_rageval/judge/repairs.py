@@ -330,7 +330,7 @@ def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:
 
 
 def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str = "") -> Any:
-    """Return a value in the spelling that a schema asks for; keep a value that differs in more than spelling.
+    """Return a value in the spelling that a schema requires. If more than the spelling differs, keep the value.
 
     Args:
         value: the decoded value.

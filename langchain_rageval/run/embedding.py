@@ -196,7 +196,10 @@ class EmbeddingQueues:
             return self._queues.setdefault(id(embeddings), EmbeddingQueue(embeddings))
 
     def alike(self) -> list[tuple[Embeddings, int]]:
-        """Return embeddings objects that gave one vector to three or more different texts, with the number of texts."""
+        """Return each embeddings object that embeds all texts alike, with the number of texts.
+
+        Every text so far had the same vector, and there were at least three different texts.
+        """
         with self._lock:
             return [(one.embeddings, one.alike) for one in self._queues.values() if one.alike >= _LEAST_ALIKE]
 

@@ -195,7 +195,7 @@ class UsageMeter:
                 meter._events[event] += times
 
     def add_all_of(self, other: UsageMeter) -> None:
-        """Add the counts of another meter."""
+        """Add the counts of another meter to this meter."""
         self.add(unpriced=other.unpriced, **other._counts)
         for event, times in other.events.items():
             self.count(event, times)

@@ -146,7 +146,7 @@ class Waves:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Notes for the report."""
+        """Notes for the report about the batches that were sent."""
         providers = sorted({api.provider for api in self._recorder.apis.values()})
         if self.number:
             live = self._recorder.sent_live
