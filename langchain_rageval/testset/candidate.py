@@ -180,7 +180,7 @@ class Candidate(InputModel):
         return self.passages[0].text
 
     def shown(self, nearest: Sequence[Passage] = ()) -> list[dict[str, Any]]:
-        """Return the passages, then `nearest`, as prompts show them: number (from 1) and text of each passage."""
+        """Return the passages, followed by `nearest`, for a prompt: a number (from 1) and the text of each passage."""
         return [{"passage": number, "text": one.text} for number, one in enumerate([*self.passages, *nearest], 1)]
 
     def replace(self, **changes: object) -> Self:

@@ -246,12 +246,12 @@ def compose(parts: Iterable[Any]) -> Branch:
 
 
 def parts_of(branch: Branch) -> list[Evolution | UserStep]:
-    """Return the parts of a branch in order; none for `simple`."""
+    """Return the evolutions and user steps of a branch in order; an empty list for `simple`."""
     return _grouped(_flatten(branch))
 
 
 def kinds_of(part: Runnable[Any, Any]) -> tuple[Kind, ...]:
-    """Return the kinds of evolution in a branch or one of its parts, also behind wrappers such as `with_retry`."""
+    """Return the kinds of evolution in a branch or one of its steps, also behind wrappers such as `with_retry`."""
     part = inner_runnable(part.step if isinstance(part, UserStep) else part)
     return part.kinds if isinstance(part, Evolution | EvolutionSequence) else ()
 
@@ -262,7 +262,7 @@ def adds_passage(branch: Branch) -> bool:
 
 
 def is_searched(branch: Branch) -> bool:
-    """Return True if a branch writes unanswerable questions, for which the whole corpus is searched."""
+    """Return True if a branch of evolutions writes unanswerable questions, for which the whole corpus is searched."""
     return not all(kind.answerable for kind in kinds_of(branch))
 
 
@@ -461,7 +461,10 @@ def normalize_shares(distribution: Any) -> dict[Branch, float]:
 
 
 def branch_of_names(names: str, own: Mapping[str, Evolution] = MappingProxyType({})) -> Branch | None:
-    """Return the branch for names joined by "+"; None if a name is neither a packaged evolution nor in `own`."""
+    """Return the branch (sequence of evolutions) for a text such as "reasoning+conditional".
+
+    None if a name is neither a packaged evolution nor in `own`.
+    """
     parts = [own.get(name.strip(), EVOLUTIONS.get(name.strip())) for name in names.split("+")]
     return None if None in parts else compose(parts)
 

@@ -217,8 +217,8 @@ class TestsetGenerator(GeneratorSettings):
     def plan(self, documents: Any, size: int | None = None, *, seed: int | None = None) -> GenerationPlan:
         """Return what `generate` is expected to cost, without calling a model.
 
-        The expected cost assumes that nothing is rejected; the greatest cost, that every row uses all its attempts.
-        The journal is not considered.
+        The expected cost assumes that nothing is rejected. The greatest cost assumes that every row uses all its
+        attempts. The journal is not considered.
 
         Args:
             documents: as for `generate`.
@@ -226,8 +226,8 @@ class TestsetGenerator(GeneratorSettings):
             seed: random seed; by default the `seed` of the generator.
 
         Returns:
-            Mapping of step name to calls, tokens and, with `price`, money, with a total; similar to the plan of an
-            evaluation. The step names are the keys of `testset.usage_by_step`.
+            Mapping of step name to calls, tokens and, with `price`, money. `total` is the cost of all steps. The step
+            names are the keys of `testset.usage_by_step`.
 
         Raises:
             ConfigError: if the documents hold no text.

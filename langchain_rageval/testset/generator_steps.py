@@ -87,7 +87,7 @@ def steps_before(settings: GeneratorSettings, docstore: Docstore | None) -> list
 
 
 def steps_of_branch(settings: GeneratorSettings, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
-    """Return the steps of a branch: one for each evolution with its filters, and the user steps."""
+    """Return the steps of a branch (sequence of evolutions): each evolution with its filters, and the user steps."""
     services = _services(settings, docstore)
     return [part.with_services(services) for part in parts_of(branch)]
 

@@ -79,7 +79,7 @@ def blank_objection(answer: Any) -> str | None:
 
 
 def objection_to_question(state: Candidate, *, strict: bool = True) -> Callable[[Any], str | Objection | None]:
-    """Return a function from a reply with a question to the problem with that question, or None."""
+    """Return a function that checks the question in a model's reply and returns the problem with it, or None."""
     return lambda reply: blank_objection(reply) or question_objection(reply.question, state.passages, strict=strict)
 
 
