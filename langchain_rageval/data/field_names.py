@@ -197,7 +197,7 @@ def read_run(run: Any, example: Any = None) -> dict[str, Any]:
 
 
 def plain_items(items: Iterable[Any]) -> list[Any]:
-    """Return items converted to built-in types: a message or other object becomes a mapping of its attributes."""
+    """Convert items to built-in types: a message or another object becomes a mapping of its attributes."""
     return [_plain(item) for item in items]
 
 

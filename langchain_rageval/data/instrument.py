@@ -155,7 +155,7 @@ def _without_retries(judge: Any) -> Any:
 
 
 def differences(one: Part | None, other: Part | None) -> list[str]:
-    """Return the differences of two parts in words: at most five, then the number of further differences.
+    """Return the differences of two instruments' parts in words: at most five, then the number of further ones.
 
     Args:
         one: part of the candidate; None if it is not stored.
@@ -169,7 +169,7 @@ def differences(one: Part | None, other: Part | None) -> list[str]:
 
 
 def without_code(part: Any) -> Any:
-    """Return a part without the values that identify code and versions, to compare everything else."""
+    """Return a part of an instrument without the values that identify code and versions."""
     if isinstance(part, Mapping):
         return {name: without_code(item) for name, item in part.items() if name not in _CODE}
     return [*map(without_code, part)] if isinstance(part, list) else part
