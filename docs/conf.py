@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 import docstrings
 import generated_pages
+import search_language
 
 import langchain_rageval
 
@@ -71,6 +72,7 @@ def setup(app: Sphinx) -> None:
     app.add_html_math_renderer("mathml", (write_inline_formula, None), (write_formula, None))
     app.connect("autodoc-process-docstring", docstrings.translate_docstring, priority=100)
     app.add_config_value("repository", "", "env", [str])
+    app.add_search_language(search_language.SearchEnglishAndRussian)
     app.connect("source-read", generated_pages.link_sources)
     app.connect("html-page-context", name_language)
     generated_pages.write_pages(Path(app.srcdir))

@@ -1,54 +1,65 @@
 /* Order of the search results: pages of jobs first, then reference, examples and history.
 
    Sphinx finds only pages that have every word of a question. Here a page scores for each word that it has, more for a rare one,
-   and for the words with which people look for it. */
+   for the words with which people look for it, for the share of the words that it has, and for the language. */
 "use strict";
 
 const KEYWORDS = {
-  "tutorials/first-steps": "file csv excel json table columns install installation start demo score resume crash journal setup begin beginner quickstart tutorial clone pip spreadsheet sheet xlsx parquet import upload format fields question ground truth column names name heading headings encoding continue interrupted killed stopped",
-  "how-to/run-your-chain": "chain agent agents langgraph graph lcel retriever questions ask application app rag pipeline endpoint api http rest call bot llamaindex haystack answer collect function object callable",
-  "how-to/conversations": "chat chats history conversation conversations turns turn multi messages thread chatbot bot dialogue dialog message assistant memory followup session whatsapp telegram",
-  "how-to/compare-runs": "compare two runs prompts versions better worse difference ab comparison improved improvement improve change real chance regress deploy which prompt version embedding before after sample size",
-  "how-to/ci-gate": "ci github gitlab actions merge pull request gate threshold baseline regression build fail failing pipeline block release deploy comment pr branch jenkins stop bad merging exit code allow",
-  "how-to/gigachat": "gigachat certificate scope credentials sber сбер token ssl proxy corporate yandexgpt yandex key oauth russian 401 unauthorized company server",
-  "how-to/vllm": "vllm llama llamacpp ollama local open model server sglang self hosted own gpu lmstudio litellm openai anthropic claude azure mistral qwen weak small laptop internet private endpoint probe yandexgpt connection refused port localhost gpt",
-  "how-to/production": "production monitor monitoring online live callback fastapi streaming sampling server users log logs traffic service latency real django flask web async alert sample watch",
-  "how-to/test-set": "generate test set questions synthetic documents testset dataset create make generation generator golden pdf word docx html invent goldens",
-  "how-to/qualify-a-judge": "judge good trust human own labelled items labels label people agreement kappa qualify reliable believe wrong annotate annotation annotators annotator accuracy evaluate evaluator grader correct trustworthy calibrate calibration krippendorff gold versus check says error errors mistake mistakes",
-  "how-to/keep-a-test-set-alive": "review refresh update user users adopt edit extend diff merge change changed old outdated stale reviewer approve logs tickets support version versions save remove delete check colleague colleagues expert experts human customers customer",
-  "how-to/steer-a-test-set": "persona personas style styles evolution evolutions focus multi hop table numbers harder difficult hard difficulty typo typos topic topics only tone kind kinds types complex reasoning multihop two combine documents single level levels different diverse variety",
-  "how-to/rank-on-generated-sets": "ranking ids chunks splitter span chunk chunking size retriever top k embeddings embedding search hybrid",
-  "how-to/audit-a-cheap-judge": "audit cheap strong cascade probabilities logprobs cheaper save two judges second gpt compare",
-  "how-to/cost-and-budget": "cost price budget tokens money limit spend calls expensive pay paying much rate slow fast faster speed concurrency dollars dollar bill estimate 429 throttle quota cache cheaper usd spent stop timeout timeouts",
-  "how-to/evaluate": "python report dataframe pandas unscored failure low zero nan why cause reason result results null notebook jupyter async explain bad worst failed wrong score diagnose diagnosis error sentence sentences evidence html page timeout 401 403 unauthorized forbidden",
-  "how-to/rubric": "rubric grade grades leaderboard models criteria stars star scale likert points score criterion rank ranking 5 10 style tone",
-  "how-to/chains": "langsmith mlflow guard route langgraph lcel runnable node guardrail block answer hallucinated experiment tracking dataset databricks hallucinations",
+  "tutorials/first-steps": "file csv excel json table columns install installation start demo score resume crash journal setup begin beginner quickstart tutorial clone pip spreadsheet sheet xlsx parquet import upload format fields question ground truth column names name heading headings encoding continue interrupted killed stopped checkpoint delimiter separator utf mapping map rename own data exit code getting started example options preset jsonl",
+  "how-to/run-your-chain": "chain agent agents langgraph graph lcel retriever questions ask application app rag pipeline endpoint api http rest call bot llamaindex haystack answer collect function object callable цепочка агент tool tools invoke context wrap wrapper inputs outputs collected langchain adapter module retrieved documents",
+  "how-to/conversations": "chat chats history conversation conversations turns turn multi messages thread chatbot bot dialogue dialog message assistant memory followup session whatsapp telegram dialogs multiturn conversational bots chatbots coreference",
+  "how-to/compare-runs": "compare two runs prompts versions better worse difference ab comparison improved improvement improve change real chance regress deploy which prompt version embedding before after sample size significant significance paired delta detectable minimum regression regressed winner model models",
+  "how-to/ci-gate": "ci github gitlab actions merge pull request gate threshold baseline regression build fail failing pipeline block release deploy comment pr branch jenkins stop bad merging exit code allow minimum detectable undecided junit markdown summary artifact workflow yaml job secret missing fails status check",
+  "how-to/gigachat": "gigachat certificate scope credentials sber сбер token ssl proxy corporate yandexgpt yandex key oauth russian 401 unauthorized company server verify verification gigachain минцифры authorization 429 base url auth",
+  "how-to/vllm": "vllm llama llamacpp ollama local open model server sglang self hosted own gpu lmstudio litellm openai anthropic claude azure mistral qwen weak small laptop internet private endpoint probe yandexgpt connection refused port localhost gpt локальная модель сервер яндекс docker base url schema guided json truncated max tokens parse output error timeout tgi",
+  "how-to/production": "production monitor monitoring online live callback fastapi streaming sampling server users log logs traffic service latency real django flask web async alert sample watch overhead thread threads background extract redact pii fork workers gunicorn uvicorn rotate sqlite",
+  "how-to/test-set": "generate test set questions synthetic documents testset dataset create make generation generator golden pdf word docx html invent goldens rejected reject filter folder few rows qa pairs knowledge base corpus critic writer",
+  "how-to/qualify-a-judge": "judge good trust human own labelled items labels label people agreement kappa qualify reliable believe wrong annotate annotation annotators annotator accuracy evaluate evaluator grader correct trustworthy calibrate calibration krippendorff gold versus check says error errors mistake mistakes судья люди разметка согласие каппа доверять надёжность lenient strict biased bias generous harsh benchmark cohen inter rater raters labeling labelling ground truth validate validation meta",
+  "how-to/keep-a-test-set-alive": "review refresh update user users adopt edit extend diff merge change changed old outdated stale reviewer approve logs tickets support version versions save remove delete check colleague colleagues expert experts human customers customer эксперты проверка людьми approval curate curated annotators edited deleted real questions history versioning",
+  "how-to/steer-a-test-set": "persona personas style styles evolution evolutions focus multi hop table numbers harder difficult hard difficulty typo typos topic topics only tone kind kinds types complex reasoning multihop two combine documents single level levels different diverse variety evolve scenario scenarios audience spelling tables unanswerable negative conversational",
+  "how-to/rank-on-generated-sets": "ranking ids chunks splitter span chunk chunking size retriever top k embeddings embedding search hybrid mismatch match zero relevant passages hit",
+  "how-to/audit-a-cheap-judge": "audit cheap strong cascade probabilities logprobs cheaper save two judges second gpt compare smaller larger unsure confidence escalate",
+  "how-to/cost-and-budget": "cost price budget tokens money limit spend calls expensive pay paying much rate slow fast faster speed concurrency dollars dollar bill estimate 429 throttle quota cache cheaper usd spent stop timeout timeouts requests parallel throughput retries retry forecast limits caching time long hours",
+  "how-to/evaluate": "python report dataframe pandas unscored failure low zero nan why cause reason result results null notebook jupyter async explain bad worst failed wrong score diagnose diagnosis error sentence sentences evidence html page timeout 401 403 unauthorized forbidden debug inspect rows save load explanation missing value lowest samples csv export",
+  "how-to/rubric": "rubric grade grades leaderboard models criteria stars star scale likert points score criterion rank ranking 5 10 style tone рубрика баллы шкала custom geval g eval pairwise arena",
+  "how-to/chains": "langsmith mlflow guard route langgraph lcel runnable node guardrail block answer hallucinated experiment tracking dataset databricks hallucinations middleware self correct regenerate tracing evaluator evaluators",
   "how-to/ray": "ray cluster workers parallel distributed scale million large big",
   "how-to/arrow": "spark dask duckdb arrow pandas pyspark polars parquet warehouse sql large big",
-  "how-to/pytest": "pytest test tests unit scripted assert fixture unittest mock",
-  "how-to/own-metric": "own custom metric function write define add new length regex business rule step",
-  "how-to/own-language": "language prompt translate german own prompts chinese french spanish korean italian translation edit wording change instruction",
+  "how-to/pytest": "pytest test tests unit scripted assert fixture unittest mock assertion assertions fake stub dummy regression offline",
+  "how-to/own-metric": "own custom metric function write define add new length regex business rule step python score implement plugin extend register decorator",
+  "how-to/own-language": "language prompt translate german own prompts chinese french spanish korean italian translation edit wording change instruction промпт язык перевод template templates override locale japanese polish turkish ukrainian",
   "how-to/migrating": "ragas deepeval migrate migration trulens switch move replace difference langfuse openevals compare phoenix coming instead",
-  "how-to/stop-early": "stop early sequential enough fewer less many few",
-  "how-to/batch": "batch half offline cluster airgapped night airgap internet without network file overnight discount api apis save",
-  "how-to/dashboards": "grafana prometheus langfuse dashboard opentelemetry chart charts export trace traces tracing phoenix datadog otel",
-  "how-to/trend": "trend drift alarm time week alert drop drops degrade quality over changed history falling graph weekly daily night nightly",
-  "reference/metrics": "metrics metric choose choosing which groundedness faithfulness hallucination formula recall precision relevance list available hallucinate hallucinated hallucinations correctness similarity f1 score meaning definition formulas what measure measures match source sources support supported ground truth reference should correct compare detect groundtruth",
-  "reference/edge-cases": "empty blank refusal missing none no answer know refuse null skipped says knows unanswerable string does",
-  "reference/ranking-metrics": "ndcg mrr map ranking recall trec reranker rerank retriever retrieval search rank hit rate order",
+  "how-to/stop-early": "stop early sequential enough fewer less many few peeking until decided precise save",
+  "how-to/batch": "batch half offline cluster airgapped night airgap internet without network file overnight discount api apis save anthropic openai jsonl requests replies queue asynchronous cheap",
+  "how-to/dashboards": "grafana prometheus langfuse dashboard opentelemetry chart charts export trace traces tracing phoenix datadog otel графана дашборд metrics scrape panel spans span langsmith monitor visualize",
+  "how-to/trend": "trend drift alarm time week alert drop drops degrade quality over changed history falling graph weekly daily night nightly тренд динамика дрейф weeks days degradation decline regression baseline change point anomaly cusum",
+  "reference/metrics": "metrics metric choose choosing which groundedness faithfulness hallucination formula recall precision relevance list available hallucinate hallucinated hallucinations correctness similarity f1 score meaning definition formulas what measure measures match source sources support supported ground truth reference should correct compare detect groundtruth метрики формула список полнота точность достоверность релевантность means range explained interpret interpretation noise relevancy abstention",
+  "reference/edge-cases": "empty blank refusal missing none no answer know refuse null skipped says knows unanswerable string does whitespace nulls lists contexts field unscored",
+  "reference/ranking-metrics": "ndcg mrr map ranking recall trec reranker rerank retriever retrieval search rank hit rate order k precision ранжирование hits reciprocal average position",
   "reference/claim-metrics": "claim claims ragchecker hallucination hallucinated hallucinations fact facts fine grained",
-  "explanation/intervals": "interval intervals confidence significance significant statistics sure error bars uncertainty p value noise many enough size bootstrap variance",
-  "explanation/how-a-judge-is-asked": "prompt prompts json schema mode repair structured output invalid parse broken injection reply instruction",
-  "explanation/provenance": "reproducible hash version instrument configuration same result deterministic seed reproduce",
-  "project/versions": "version versions security telemetry dependencies deprecated upgrade privacy data sent leak supported python stable breaking license anywhere send confidential",
-  "ru/first-steps": "файл таблица начало установка",
-  "ru/ci": "проверка ci",
+  "explanation/intervals": "interval intervals confidence significance significant statistics sure error bars uncertainty p value noise many enough size bootstrap variance ci margin repeats cluster clustered small sample precise",
+  "explanation/how-a-judge-is-asked": "prompt prompts json schema mode repair structured output invalid parse broken injection reply instruction malformed markdown fences jailbreak attack tool calling function retries fix fixed",
+  "explanation/provenance": "reproducible hash version instrument configuration same result deterministic seed reproduce temperature rerun stable fingerprint changed",
+  "project/versions": "version versions security telemetry dependencies deprecated upgrade privacy data sent leak supported python stable breaking license anywhere send confidential compatibility compatible requirements langchain pydantic gdpr private analytics",
+  "ru/index": "документация руководство содержание",
+  "ru/first-steps": "файл таблица начало начать установка установить скачать демо демонстрация быстрый старт csv excel эксель столбец колонка заголовок формат поля кодировка оценить ответы отчёт html запуск запустить pip ключ пример данные загрузить открыть колонки русские продолжить прервался журнал",
+  "ru/gigachat": "гигачат gigachat сбер токен ключ сертификат минцифры ssl доступ область авторизация 401 429 лимит подключение подключить адрес прокси модель корпоративный соединение ошибка сервер модели переменная окружения таймаут api судья слабее",
+  "ru/own-documents": "документы вопросы генерация сгенерировать создать составить тестовый набор тест датасет синтетические эталон pdf папка персона стиль эволюция обновить изменились ретривер поиск диагноз чанк фрагменты сложные эволюции персоны разнообразие выборка отклонены неотвечаемые цепочка агент ответы причина",
+  "ru/own-metric": "своя собственная метрика написать добавить создать функция критерий правило пользовательская кастомная оценка критерии промпт шаг класс python",
+  "ru/cheap-judge": "дешёвый сильный аудит каскад вероятность логарифм экономия дешевле два судья модель слабая маленькая большая проверяет перепроверить уверенность",
+  "ru/conversations": "диалог чат реплика история многоходовый бот переписка сообщения уточняющий беседа ассистент мессенджер вопрос каждый ход местоимение",
+  "ru/conversation-metrics": "диалог целиком противоречие противоречит переспрашивает забывает память решены разговор сессия весь чат бот ассистент диалоги многоходовый метрика",
+  "ru/ci": "ci gitlab github пайплайн конвейер сборка порог мерж слияние проверка регрессия упала падает релиз блокировать junit pytest тест baseline код завершения ошибка exit красный зелёный коммит ветка автоматическая",
+  "ru/production": "мониторинг прод продакшен рабочая система онлайн callback колбэк сервер нагрузка доля фон тревога алерт логи трафик задержка fastapi пользователи в реальном времени поток запросы процессы воркеры sink хранить sqlite",
+  "ru/questions": "оценка нет пустая ноль none nan посчиталась считается причина сбой неприменимо интервал доверительный значимость галлюцинации выдумывает врёт лучше хуже сравнить сравнение прогон разница сколько стоит цена стоимость деньги дорого бюджет токены пакет батч скидка медленно быстрее ускорить долго ragas deepeval отличие кластер сеть интернет офлайн данные конфиденциальность безопасность ошибается доверять погрешность статистика зависает скорость параллельно улучшилось ухудшилось модель отличается",
 };
 const LATER = [[/^project\/changelog/, 0.3], [/^reference\/cli/, 0.6], [/^reference\/api/, 0.5], [/notebooks/, 0.6]];
 const COMMON = ["use", "need", "want", "get", "take", "let", "tell", "put", "should", "say", "one", "my", "without", "sever", "someth", "work", "have"]; // stems of words that
 // any question may have
 const KEYWORD = 16;
 const MOST = 15; // of one word
+const CYRILLIC = /[а-яё]/i;
+const OWN_LANGUAGE = 1.5; // share of pages in the language of the question
 
 var Scorer = {
   objNameMatch: 11,
@@ -69,7 +80,10 @@ Search._performSearch = (query, terms, excluded, highlighted, objectTerms) => {
   const keywords = docnames.map((page) => (KEYWORDS[page] || "").split(" ").map((word) => stemmer.stemWord(word)));
   const sums = new Map();
   const best = new Map();
-  for (const term of [...terms].filter((word) => !COMMON.includes(word))) {
+  const covered = new Map();
+  const numbers = [...objectTerms].filter((word) => /^\d{3}$/.test(word)); // status codes: Sphinx leaves numbers out
+  const asked = [...terms, ...numbers].filter((word) => !COMMON.includes(word));
+  for (const term of asked) {
     const own = new Map();
     const objects = new Set([...objectTerms].filter((word) => stemmer.stemWord(word) === term));
     for (const item of searchEveryWord(term, new Set([term]), excluded, highlighted, objects)) {
@@ -82,12 +96,16 @@ Search._performSearch = (query, terms, excluded, highlighted, objectTerms) => {
       if (!best.has(page)) best.set(page, [page, titles[place], "", null, 0, filenames[place], "title"]);
     });
     const rarity = Math.log(1 + docnames.length / Math.max(1, own.size));
-    own.forEach((points, page) => sums.set(page, (sums.get(page) || 0) + points * rarity));
+    own.forEach((points, page) => {
+      sums.set(page, (sums.get(page) || 0) + points * rarity);
+      covered.set(page, (covered.get(page) || 0) + 1 / asked.length);
+    });
   }
   const results = [...sums].map(([page, points]) => {
-    const share = LATER.reduce((product, [pattern, own]) => (pattern.test(page) ? product * own : product), 1);
+    const language = CYRILLIC.test(query) === page.startsWith("ru/") ? OWN_LANGUAGE : 1;
+    const share = LATER.reduce((product, [pattern, own]) => (pattern.test(page) ? product * own : product), language);
     const item = [...best.get(page)];
-    item[4] = points * share;
+    item[4] = points * share * (0.5 + covered.get(page) / 2);
     return item;
   });
   return results.sort((one, other) => one[4] - other[4]);
