@@ -303,7 +303,10 @@ def _cells_of_any_length() -> Iterator[None]:
 
 
 def find_delimiter(lines: Sequence[str], is_head: IsHead = lambda _: False) -> str:
-    """Return the delimiter that gives the first lines of a CSV file a known header, or else the most columns.
+    """Return the delimiter of a CSV file.
+
+    The delimiter is the one with which the first lines contain a known header, or else the one that gives the most
+    columns.
 
     `csv.Sniffer` is not used: it counts the characters of all cells and mistakes commas and spaces in texts for
     delimiters.
