@@ -51,7 +51,7 @@ class Label(InputModel):
     """The right verdicts for one statement, chunk, sentence, term, criterion or answer of a labelled item.
 
     Attributes:
-        accepted: the verdicts that are right; empty if the verdict on this element is not scored.
+        accepted: the verdicts that are right; empty if the judge's verdict on this statement, chunk etc. is not scored.
         evidence: numbers of chunks or sentences, such as "2" or "2.3", of which a right verdict must cite one; empty if
             no citation is required.
         number: number of the labelled sentence, such as "2.3"; "" if the label is not about a sentence.

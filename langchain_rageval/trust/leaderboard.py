@@ -166,8 +166,8 @@ class Standing:
         unscored: number of samples to which the metric does not apply.
         failed: number of samples whose score failed.
         grades: criterion to its mean raw grade; empty unless the metric is a rubric.
-        difference: mean of the own value minus the value of the model one place above, over the questions for which
-            both models have a value; None for the first model, and if there is no such question.
+        difference: mean difference (value of this model minus value of the model one place above) over the questions
+            for which both models have a value; None for the first model, and if there is no such question.
         difference_low: lower end of the 95% interval of the difference.
         difference_high: upper end of the 95% interval of the difference.
         pairs: number of questions that the difference is based on.
