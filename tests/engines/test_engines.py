@@ -15,7 +15,7 @@ from helpers.engines import KEY, LLAMA_SERVER, need
 from helpers.offline import offline, rag_samples, says_the_same
 from langchain_openai import ChatOpenAI
 
-from langchain_rageval import Judge, RetryPolicy, context_precision, evaluate, faithfulness, load_judge
+from langchain_rageval import Judge, RetryPolicy, context_precision, evaluate, faithfulness, load_judge, probe_judge
 from langchain_rageval.errors import ConfigError
 
 pytestmark = [need("tokenizers", "gguf"), pytest.mark.timeout(900)]
@@ -63,6 +63,12 @@ class TestInThisProcess:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
         assert (run.returncode, run.stdout) == (0, "6 rows\n"), run.stderr[-2000:]
+
+    @need("llama_cpp", "starlette_context", "sse_starlette", "pydantic_settings")
+    def test_its_server_is_probed(self, gguf_file, engine_server):
+        command = ("{python}", "-m", "llama_cpp.server", "--model", str(gguf_file), "--n_ctx", "8192")
+        found = probe_judge(Judge(client(engine_server(*command, "--port", "{port}"), "tiny")), timeout=300)
+        assert (found.mode, found.narrowed, found.log_probabilities) == ("function_calling", False, True)
 
     def test_a_file_that_is_no_model_is_named(self, tmp_path):
         path = tmp_path / "empty.gguf"
@@ -119,6 +125,15 @@ class TestLiteLLMProxy:
         report = evaluate(samples, faithfulness(judge), **ONCE)
         assert all(says_the_same(row.scores["faithfulness"], row.sample) for row in report.rows)
         assert judge._endpoint.capabilities.mode.rung == ("json_schema" if mode == "auto" else mode)
+
+    def test_it_is_probed(self, openai_server, engine_server, tmp_path):
+        found = probe_judge(Judge(client(self.proxy(openai_server(offline), engine_server, tmp_path), "judge")))
+        assert (found.mode, found.narrowed, found.grammar, found.log_probabilities) == (
+            "json_schema",
+            True,
+            True,
+            False,
+        )
 
     def proxy(self, server, engine_server, folder):
         config = folder / "proxy.yaml"
