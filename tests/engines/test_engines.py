@@ -15,8 +15,9 @@ from helpers.engines import KEY, LLAMA_SERVER, need
 from helpers.offline import offline, rag_samples, says_the_same
 from langchain_openai import ChatOpenAI
 
-from langchain_rageval import Judge, RetryPolicy, context_precision, evaluate, faithfulness, load_judge, probe_judge
+from langchain_rageval import Judge, RetryPolicy, context_precision, evaluate, faithfulness, load_judge
 from langchain_rageval.errors import ConfigError
+from langchain_rageval.trust.probing import probe_judge
 
 pytestmark = [need("tokenizers", "gguf"), pytest.mark.timeout(900)]
 
