@@ -7,12 +7,13 @@ import dis
 import functools
 import hashlib
 import importlib.util
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from importlib.machinery import PathFinder
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -217,9 +218,29 @@ def distribution_of(module: str) -> str | None:
 
 @functools.cache
 def _distributions() -> dict[str, str]:
-    """Return the installed distribution of each top-level module, with its version."""
-    installed = packages_distributions()
-    return {top: ", ".join(sorted({f"{name} {version(name)}" for name in names})) for top, names in installed.items()}
+    """Return the installed distribution of each top-level module, with its version.
+
+    As `importlib.metadata.packages_distributions`, which takes a second where hundreds of distributions are installed.
+    """
+    owners: dict[str, set[str]] = {}
+    first: dict[str, str] = {}  # a name that is on the path twice is imported from the first place
+    for found in distributions():
+        metadata = found.read_text("METADATA") or found.read_text("PKG-INFO") or ""
+        fields = dict(re.findall(r"^(Name|Version):\s*(.*?)\s*$", metadata.partition("\n\n")[0], re.MULTILINE))
+        if fields.keys() == {"Name", "Version"}:
+            key = re.sub(r"[-_.]+", "-", fields["Name"]).lower()
+            named = first.setdefault(key, f"{fields['Name']} {fields['Version']}")
+            for top in _top_level_modules(found):
+                owners.setdefault(top, set()).add(named)
+    return {top: ", ".join(sorted(named)) for top, named in owners.items()}
+
+
+def _top_level_modules(found: Distribution) -> Set[str]:
+    if declared := (found.read_text("top_level.txt") or "").split():
+        return set(declared)
+    if (record := found.read_text("RECORD")) is None:
+        record = "".join(f"{file},\n" for file in found.files or ())
+    return set(re.findall(r"^([^/,.\n]+)(?:/[^,\n]*)?\.(?:[^/,\n]*\.)?(?:py|so|pyd),", record, re.MULTILINE))
 
 
 _CALLED = (

@@ -13,6 +13,7 @@ import types
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 
 import httpx
@@ -317,6 +318,15 @@ def test_an_upgrade_of_a_package_is_another_identity(monkeypatch):
     equal = {name for name, build in CONFIGURATIONS.items() if identity(build()) == installed[name]}
     own = {"globals", "closure", "defaults", "partial", "object", "method"}
     assert equal == {*own, "hashing embeddings", "exact match", "ROUGE"}
+
+
+def test_the_distribution_of_each_module_is_the_one_that_importlib_finds():
+    installed = {
+        top: ", ".join(sorted({f"{name} {version(name)}" for name in names}))
+        for top, names in packages_distributions().items()
+        if top.isidentifier()
+    }
+    assert code_identity._distributions().items() >= installed.items()
 
 
 def test_what_is_private_or_sent_in_a_header_stands_in_no_description():
