@@ -21,7 +21,13 @@ from langchain_rageval import (
 )
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["langchain_openai", "langchain_rageval.testset", "hypothesis"])  # not of tests/
+_CONTEXT.set_forkserver_preload(  # nothing of tests/, which is not on its path
+    [
+        *("langchain_openai", "openai.resources.chat.completions", "anyio._backends._asyncio", "pytest", "hypothesis"),
+        *("langchain_rageval.evaluation.api", "langchain_rageval.metrics.faithfulness", "langchain_rageval.testset"),
+        *("langchain_rageval.report.report", "razdel"),
+    ]
+)
 
 
 def started(task: Any, url: str, journal: Path, out: Path, *more: Any) -> ForkServerProcess:
