@@ -1,6 +1,7 @@
 """Ways in which an application, a judge, embeddings, a file or a budget is broken, by six gates: none lets one pass.
 
-Each way affects at least 40% of the samples. `EXEMPT` names the cells that a gate cannot see, with the reason.
+Each way affects at least 40% of the samples. `EXEMPT` names the cells that a gate cannot see, with the reason. Each way
+stands before two gates that can see it, in turn, so that each kind of way stands before each of its gates.
 """
 
 import json
@@ -297,6 +298,14 @@ DOORS: dict[str, Callable[[Bench, Way], bool]] = {
     "until": passes_until,
     "pytest": passes_pytest,
 }
+
+
+def doors_of(number: int, way: str) -> list[str]:
+    """Return the gates before which the way of a number stands: two of those that can see it."""
+    able = [door for door in DOORS if (way, door) not in EXEMPT]
+    return [able[place % len(able)] for place in (number, number + len(able) // 2)]
+
+
 QUICK = ("a refusal", "contexts without the gold chunk", "all supported", "lines that are no JSON")
 
 
@@ -338,5 +347,5 @@ def test_of_some_broken_runs_none_passes_any_gate(bench):
 @pytest.mark.parametrize("door", DOORS)
 def test_no_broken_run_passes_a_gate(bench, door):
     assert len(WAYS) >= 40
-    cells = [name for name in WAYS if (name, door) not in EXEMPT]
+    cells = [name for number, name in enumerate(WAYS) if door in doors_of(number, name)]
     assert [name for name in cells if is_green(bench, door, WAYS[name])] == []
