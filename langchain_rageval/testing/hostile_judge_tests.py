@@ -21,6 +21,7 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableLambda
 
+from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Failure, Row, Sample, Score
 from langchain_rageval.errors import message_of
 from langchain_rageval.evaluation.api import aevaluate, evaluate
@@ -269,7 +270,7 @@ class _Runs:
     judge: JudgeLike
     sample: Sample
 
-    @property
+    @cached_property
     def titles(self) -> list[str | None]:
         """Titles of the answer schemas that the metric requests for the sample, in order."""
         return list(dict.fromkeys(self.run("evaluate", "")[1].titles))
@@ -323,7 +324,7 @@ class _Runs:
 
     def is_independent(self, score: Score) -> bool:
         """Return True if a score of a suite equals that with valid replies: its metric may not use the hostile ones."""
-        valid = [*map(_content, self._valid_scores())]
+        valid = [*map(_content, self._valid_scores)]
         return len(valid) > 1 and _content(score) in valid
 
     def _hostile_judge(self, behaviour: str, *, title: str | None = None, marker: str = "") -> HostileJudge:
@@ -336,7 +337,7 @@ class _Runs:
                 f"{score.metric} {_outcome_in_words(score)}, although the judge gave no usable reply: that is a "
                 f"failure; {_CHECK_THE_REPLY}"
             )
-        elif allowed == "valid reply" and _content(score) not in map(_content, self._valid_scores()):
+        elif allowed == "valid reply" and _content(score) not in map(_content, self._valid_scores):
             yield (
                 f"{score.metric} {_outcome_in_words(score)} after an invalid reply, but another value or none after a "
                 f"valid one: content was guessed; {_CHECK_THE_REPLY}"
@@ -346,6 +347,7 @@ class _Runs:
         if score.value is not None and not low <= score.value <= high:
             yield f"{score.metric} {_outcome_in_words(score)}, outside of its range from {low:g} to {high:g}"
 
+    @cached_property
     def _valid_scores(self) -> list[Score]:
         return self.run("evaluate", "")[0].scores
 
