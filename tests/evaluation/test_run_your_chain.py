@@ -49,7 +49,10 @@ def test_every_python_block_runs(folder):
 
 
 def test_every_command_runs(folder, capsys):
-    commands = [shlex.split(line) for block in blocks("sh") for line in block.splitlines()]
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    (echo,) = (shlex.split(line) for line in lines if line.startswith("echo"))
+    (folder / echo[-1]).write_text(echo[1], encoding="utf-8")
+    commands = [shlex.split(line, comments=True) for line in lines if not line.startswith("echo")]
     assert [(words[:2], run([*words[1:]])) for words in commands] == [
         (["rageval", name], 0) for name in ("run", "evaluate", "run", "resume")
     ]
