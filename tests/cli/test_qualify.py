@@ -6,6 +6,7 @@ import pytest
 from helpers.each import each
 
 
+@pytest.mark.gate
 def test_it_shows_the_steps_the_cost_and_the_verdicts(rageval, tmp_path):
     out = tmp_path / "q.json"
     code, told, complaints = rageval("qualify", "--repeats", 1, "--quiet", "--out", out)

@@ -18,7 +18,7 @@ from langchain_rageval.data.schema import default_id
 from langchain_rageval.errors import RagevalError, SampleError
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-CASES = yaml.safe_load((FIXTURES / "records.yaml").read_text(encoding="utf-8"))
+CASES = yaml.load((FIXTURES / "records.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 RECORDS = [case for case in CASES if "record" in case]
 FILES = [case for case in CASES if "record" not in case]
 DOORS = ("dict", "jsonl", "json", "csv", "xlsx", "parquet")

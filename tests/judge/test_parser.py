@@ -27,7 +27,7 @@ from langchain_rageval.prompts.answer_schemas import Statements
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 CORPUS = FIXTURES / "wikieval_judge_outputs" / "ragas_raw_outputs.jsonl.gz"
-REPLIES = yaml.safe_load((FIXTURES / "replies.yaml").read_text(encoding="utf-8"))
+REPLIES = yaml.load((FIXTURES / "replies.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 
 class Verdict(BaseModel):

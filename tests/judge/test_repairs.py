@@ -33,7 +33,9 @@ from langchain_rageval.judge.repairs import (
 )
 from langchain_rageval.steps import AspectVerdict, ContextVerdicts, Statements, Verdicts
 
-REPLIES = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "replies.yaml").read_text(encoding="utf-8"))
+REPLIES = yaml.load(
+    (Path(__file__).parents[1] / "fixtures" / "replies.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

@@ -10,7 +10,9 @@ from helpers.scripted import classification, grades, scripted, statements, verdi
 from langchain_rageval import PromptSet, Sample, answer_correctness, context_precision, context_relevance, faithfulness
 from langchain_rageval.steps import NeededSentences
 
-CASES = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "hard_cases.yaml").read_text(encoding="utf-8"))
+CASES = yaml.load(
+    (Path(__file__).parents[1] / "fixtures" / "hard_cases.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
 EVERY = [(language, case) for language, cases in CASES.items() for case in cases]
 METRICS = {
     "faithfulness": faithfulness,

@@ -28,7 +28,9 @@ from langchain_rageval import (
 from langchain_rageval.models.offline_judge import answer_offline
 from langchain_rageval.steps.judge_step import JudgeStep
 
-STATED = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "offline_answers.yaml").read_text(encoding="utf-8"))
+STATED = yaml.load(
+    (Path(__file__).parents[1] / "fixtures" / "offline_answers.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
 metric = faithfulness(OfflineJudge())
 
 

@@ -16,7 +16,9 @@ from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.steps.judge_step import JudgeStep
 from langchain_rageval.testset.docstore import Docstore
 
-STATED = yaml.safe_load((Path(__file__).parents[1] / "fixtures" / "offline_answers.yaml").read_text(encoding="utf-8"))
+STATED = yaml.load(
+    (Path(__file__).parents[1] / "fixtures" / "offline_answers.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
+)
 BATH, HOUSE = STATED["texts"]["BATH"], STATED["texts"]["HOUSE"]
 QUESTION = "Что известно о теме «страховая премия»?"
 

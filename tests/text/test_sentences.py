@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from langchain_rageval.text.sentences import split_sentences
 
 DATA = Path(__file__).parents[1] / "fixtures"
-RUSSIAN = yaml.safe_load((DATA / "sentences_ru.yaml").read_text(encoding="utf-8"))
+RUSSIAN = yaml.load((DATA / "sentences_ru.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader)
 
 FRAGMENTS = [
     *("Слово", "слово", "г.", "т.д.", "1799", "А.", "Он", "St.", "Word", "好。", "？”", "한다.", "좋아요"),

@@ -10,6 +10,8 @@ from helpers.reports import row, scored
 from langchain_rageval import ConfigError, Judge, OfflineJudge, Report, agreement, evaluate, exact_match, faithfulness
 from langchain_rageval.data.instrument import step_digests
 from langchain_rageval.prompts.promptset import PromptSet
+from langchain_rageval.trust.fitness import STEPS_OF
+from langchain_rageval.trust.items import labelled_items
 from langchain_rageval.trust.qualification import ExaminedJudge, judge_gates, write_agreement
 from langchain_rageval.trust.qualify import qualify_judge
 
@@ -22,7 +24,8 @@ def report_by(judge):
 
 @pytest.fixture(scope="module")
 def qualification():
-    return qualify_judge(OfflineJudge(), language="en", quick=True, repeats=1, progress=False)
+    items = [item for item in labelled_items("en") if item.step in STEPS_OF["faithfulness"]]
+    return qualify_judge(OfflineJudge(), language="en", items=items, quick=True, repeats=1, progress=False)
 
 
 def test_a_qualification_is_bound_to_judge_and_prompts(qualification, tmp_path):

@@ -51,7 +51,7 @@ def qualified(judge, embeddings=None, language="en", **options):
 
 def graded(judge, **options):
     """Return the qualification of a judge by the items of `grade_contexts` alone, once each."""
-    return qualified(judge, items=items_of("grade_contexts"), **{"repeats": 1, **options})
+    return qualified(judge, **{"items": items_of("grade_contexts"), "repeats": 1, **options})
 
 
 @pytest.mark.gate
@@ -124,7 +124,8 @@ def test_slices_and_windows_do_not_count_as_repeated_requests():
 
 
 def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
-    found = graded(Judge(answering(lambda _: "I would rather not."), attempts=2))
+    items = items_of("grade_contexts")[:40]
+    found = graded(Judge(answering(lambda _: "I would rather not."), attempts=2), items=items)
     step = found.steps["grade_contexts"]
     assert (step.verdict, step.right.of, step.answered.hits, step.valid.hits, step.output_mode) == (
         "unfit",
@@ -133,16 +134,17 @@ def test_a_judge_that_never_answers_has_no_verdicts_and_is_unfit():
         0,
         None,
     )
-    assert f"questions answered 0 of {3 * len(items_of('grade_contexts'))}" in found.reasons[HARD]
+    assert f"questions answered 0 of {3 * len(items)}" in found.reasons[HARD]
 
 
 def test_repeats_bypass_the_cache_and_call_a_function_again():
     judge, choose = oracle(coins(1)).model_copy(update={"cache": InMemoryCache()}), coins(2)
-    flips = [graded(judge, repeats=2).steps["grade_contexts"].flips.value]
+    options = {"items": items_of("grade_contexts")[:80], "repeats": 2}
+    flips = [graded(judge, **options).steps["grade_contexts"].flips.value]
     calls = len(judge.asked)
-    flips.append(graded(judge, repeats=2).steps["grade_contexts"].flips.value)
+    flips.append(graded(judge, **options).steps["grade_contexts"].flips.value)
     assert len(judge.asked) - calls < calls / 2  # the first asks and the variants are there already
-    found = graded(lambda messages: json.dumps(answer(human_of(messages), choose)), repeats=2)
+    found = graded(lambda messages: json.dumps(answer(human_of(messages), choose)), **options)
     assert min(*flips, found.steps["grade_contexts"].flips.value) > 0.3
 
 
@@ -193,10 +195,10 @@ def test_extractions_that_invent_lose_or_merge_facts_are_not_right():
 
 def test_a_jury_and_several_draws_are_examined_as_one_judge_that_is_not_changed():
     model = oracle()
-    judge = Judge(model, draws=3)
-    found, drawn = graded(jury([oracle(), oracle(), oracle(coins(5))])), graded(judge)
-    for one in (found, drawn):
-        assert one.steps["grade_contexts"].calls == 3 * 3 * len(items_of("grade_contexts"))
+    judge, items = Judge(model, draws=3), items_of("grade_contexts")
+    found, drawn = graded(jury([oracle(), oracle(), oracle(coins(5))])), graded(judge, items=items[:40])
+    for one, asked in ((found, len(items)), (drawn, 40)):
+        assert one.steps["grade_contexts"].calls == 3 * 3 * asked
     assert (found.verdict[HARD], found.steps["grade_contexts"].valid.value) == ("fit", 1.0)
     assert drawn.steps["grade_contexts"].flips.value is None
     assert (judge.model, judge.draws, model.cache) == (model, 3, None)
