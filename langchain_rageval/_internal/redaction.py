@@ -339,7 +339,7 @@ def is_private_name(name: str) -> bool:
 def _kind_of(name: str, parent: _Kind) -> _Kind:
     """Return how to treat an attribute or option, given its name and how the object that holds it is treated."""
     plain_name = name.lstrip("_")
-    if parent == "secret" or is_secret_name(plain_name):
+    if parent == "secret" or (is_secret_name(plain_name) and plain_name != "auth_url"):  # the address of a token
         return "secret"
     if parent == "carried":
         return "plain" if _ORDINARY_HEADERS.fullmatch(plain_name) else "carried"

@@ -229,3 +229,10 @@ def test_words_in_the_key_of_an_object_stay_and_those_of_a_client_do_not(words):
 def test_a_key_that_does_not_consist_of_words_is_a_secret():
     for key in (SECRET, KEY, RANDOM, "hunter22", "QwErTyUiOp", "abcdefghij" * 3):
         assert find_secrets(Rule(key)) == {key}
+
+
+def test_the_address_of_a_token_stays_in_a_message_and_its_keys_do_not():
+    client = {"auth_url": "https://me:hunter22@host/api/v2/oauth?sig=abc12345", "credentials": "dGVzdDp0ZXN0"}
+    message = "refused (https://host/api/v2/oauth) for dGVzdDp0ZXN0"
+    assert redact_secrets(message, client) == "refused (https://host/api/v2/oauth) for ***"
+    assert {"hunter22", "abc12345", "dGVzdDp0ZXN0"} <= find_secrets(client)
