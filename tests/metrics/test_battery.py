@@ -194,9 +194,7 @@ def systems_of(build: Build) -> set[str]:
     return {messages[0].text for messages in judge.asked}
 
 
-@every_metric
-@each("text", HOSTILE.values(), ids=HOSTILE)
-async def test_hostile_content_stays_data_in_every_field(build, text):
+async def stays_data(build, text, systems):
     judge = recording_judge()
     metric, sample = build(judge), insert_everywhere(text)
     parsed = Sample(**sample)
@@ -208,7 +206,7 @@ async def test_hostile_content_stays_data_in_every_field(build, text):
     feedback = json.dumps(score.feedback(text), ensure_ascii=False, allow_nan=False)
     assert json.loads(feedback.encode("utf-8", "replace"))
 
-    assert systems_of(build) == {messages[0].text for messages in judge.asked}
+    assert systems == {messages[0].text for messages in judge.asked}
     for messages, inputs in zip(judge.asked, judge.inputs, strict=True):
         assert [message.type for message in messages] == ["system", "human"]
         assert text not in messages[0].text
@@ -221,6 +219,15 @@ async def test_hostile_content_stays_data_in_every_field(build, text):
         assert {number.split(".")[0] for number in numbers} <= {"1", "2", "3"}
     known = {number for messages in judge.asked for number in numbers_at_line_starts(messages)}
     assert {number for finding in score.findings for number in finding.cites} <= known
+
+
+@pytest.mark.parametrize(
+    "names", [pytest.param([*HOSTILE][::4], id="some"), pytest.param([*HOSTILE], id="all", marks=pytest.mark.gate)]
+)
+@every_metric
+async def test_hostile_content_stays_data_in_every_field(build, names):
+    texts = [HOSTILE[name] for name in names]
+    await each("text", texts, ids=names)(stays_data)(build=build, systems=systems_of(build))
 
 
 OFFLINE = [build(OfflineJudge()) for build in METRICS.values()]
