@@ -173,7 +173,7 @@ def _markers(answer: str, sample: Sample) -> Iterator[tuple[int, int, list[Citat
     for match in _SUPERSCRIPT.finditer(answer):
         if not _POWER.search(answer[max(0, match.start() - 4) : match.start()]):
             digits = match[0].translate(_DIGITS)
-            numbers = [digits] if int(digits) <= max(count, 9) else list(digits)
+            numbers = [digits] if int(digits) <= count else list(digits)
             found.append((*match.span(), [frozenset({int(number)}) for number in numbers]))
     names: dict[str, set[int]] = {}
     for number, name in enumerate(sample.context_ids or [], 1):

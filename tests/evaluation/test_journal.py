@@ -97,6 +97,7 @@ async def test_a_second_run_asks_nothing_and_scores_the_same(journal, door):
     assert len(first.asked) > 0
     assert second.asked == []
     assert values(before) == values(again) == values(undisturbed)
+    assert [*journal.parent.iterdir()] == [journal]  # closed: no -wal beside it
 
 
 def test_neither_place_nor_id_nor_metadata_matter_but_every_text_does(journal):

@@ -45,6 +45,8 @@ def test_too_few_samples_decide_nothing():
     (gate,) = found.gates()
     told = "faithfulness too few samples (5 and 100 samples): at least 6 are needed [too-few-pairs]"
     assert (gate.verdict, gate.reason) == ("undecided", told)
+    least = run("prod", shares(0, 6)).compare(run("dev", shares(90, 100)), paired=False)
+    assert least["faithfulness"].verdict == "worse"
 
 
 def chats(start, values, turns=3):
@@ -113,6 +115,11 @@ def test_languages_and_lengths_are_properties():
     assert shifts[0].distance == 1.0
     assert mix_shifts(russian, russian) == []
     assert mix_shifts([], english) == []
+    own, its = (
+        [row(n, scored(1.0), id=f"{n}", question="When?", metadata={"topic": topic}) for n, topic in enumerate(topics)]
+        for topics in ("a" * 15 + "c" * 35, "a" * 20 + "b" * 20 + "c" * 10)
+    )
+    assert [[*shift.shares] for shift in mix_shifts(own, its)] == [["c", "b", "a"]]
 
 
 def test_lost_coverage_is_a_problem():

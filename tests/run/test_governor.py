@@ -367,6 +367,14 @@ def test_a_task_that_fits_a_larger_lease_is_admitted_and_one_beyond_the_budget_i
     assert governor.exhausted
 
 
+def test_an_endpoint_that_has_answered_one_process_has_answered_all():
+    ledger, meter = Ledger(None, 4, 2), UsageMeter()
+    governors = [leased(ledger, "one", meter=meter, patience=0), leased(ledger, "two", patience=0)]
+    assert [governor.is_answered for governor in governors] == [False, False]
+    meter.add(calls=1, input_tokens=1)
+    assert [governor.is_answered for governor in governors] == [True, True]
+
+
 def test_slots_and_pace_are_shared_by_the_expected_workers_and_by_more_if_there_are_more(monkeypatch):
     ledger = Ledger(None, 10, 3)
     governors = [leased(ledger, str(number), limit=10, patience=0) for number in range(3)]

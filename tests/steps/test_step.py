@@ -302,6 +302,10 @@ def test_a_reducer_decides_numbers_or_everything():
     assert voted(*grades, reducer="majority")[0].grade == 2
     assert voted(*[Grade(reason="", grade=n) for n in (1, 2, 3)], reducer="majority")[0] is None
     assert voted(*grades, reducer=lambda votes: max(votes, key=lambda vote: vote.grade))[0].grade == 9
+    mean, majority = (Step(Grade, prompts=ONE, reads=("answer",), reducer=name) for name in ("mean", "majority"))
+    one, bench = ScriptedJudge(), jury([ScriptedJudge() for _ in range(3)])
+    assert mean(one).instrument == majority(one).instrument
+    assert mean(bench).instrument != majority(bench).instrument
     with pytest.raises(ConfigError, match="reducer of the votes gave int: return one Grade"):
         voted(*grades, reducer=len)
     with pytest.raises(ConfigError, match="reducer is"):

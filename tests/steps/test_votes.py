@@ -121,7 +121,7 @@ def test_optional_and_annotated_fields_decide_and_optional_texts_do_not():
         label: Annotated[Literal["a", "b"] | None, Field(description="d")]
         passed: bool | None = None
         grade: Annotated[int | None, Field(ge=1)] = None
-        note: Annotated[str | None, Field(max_length=9)] = None
+        note: Annotated[str, Field(max_length=9)] | None = None
 
     assert list(decided_fields(Answer)) == ["label", "passed", "grade"]
 

@@ -364,6 +364,7 @@ def test_a_question_that_a_model_answers_from_memory_is_rejected(memory, rejecte
     for threshold in (0.8, 1):
         made = closed_book_filter(scripted(DegradedAnswer(answer=memory)), threshold=threshold).invoke(known)
         assert made.rejected == rejected
+        assert kinds(made)[1:] == ([("closed_book", False)] if rejected else [])
     assert closed_book_filter(scripted()).invoke(known.replace(answerable=False)).rejected is None
     with pytest.raises(ConfigError, match=r"^threshold must be a number above 0 and at most 1, got 0$"):
         closed_book_filter(scripted(), threshold=0)

@@ -118,10 +118,13 @@ def test_a_question_about_numbers_starts_from_a_passage_with_numbers():
 
 def test_personas_are_proposed_from_passages_of_different_documents_with_one_call():
     writer = scripted(Personas(personas=["Новичок", " новичок ", "", "Знаток", "Лишний"]))
-    assert propose_personas(writer, documents(40, sources=20), n=2) == ["Новичок", "Знаток"]
+    given = [*documents(7, sources=7), *documents(40, sources=1)[7:]]
+    assert propose_personas(writer, given, n=2) == ["Новичок", "Знаток"]
     (inputs,) = writer.inputs
     assert inputs["count"] == 2
-    assert len(inputs["passages"]) == len({item["text"] for item in inputs["passages"]}) == 8
+    shown = {item["text"] for item in inputs["passages"]}
+    assert len(inputs["passages"]) == len(shown) == 8
+    assert shown >= {document.page_content for document in given[1:7]}  # each of another source than the 34 others
 
 
 def test_no_persona_is_requested_again_and_wrong_arguments_are_errors():

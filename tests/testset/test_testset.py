@@ -14,7 +14,7 @@ from langchain_core.runnables.passthrough import RunnableAssign
 from langsmith import Client
 
 from langchain_rageval import ConfigError, Sample, SampleError
-from langchain_rageval.testset import Testset, TestsetRow, Trial
+from langchain_rageval.testset import Candidate, Passage, Testset, TestsetRow, Trial
 
 ROW = TestsetRow(
     id="q1",
@@ -47,6 +47,10 @@ def test_a_notebook_shows_the_tree_with_everything_escaped():
     html = re.sub("</?bdi>", "", TESTSET._repr_html_())
     assert "✗ <b>seed</b> Что с баней? <em>Неясно &lt;b&gt;.</em>" in html
     assert "✓ <b>rewrite</b> Как застраховать баню?" in html
+    rejected = Candidate(passages=[Passage(id="p", text="Баня.", source="s", start=0, end=5)], question="Что?").reject(
+        "unclear"
+    )
+    assert "<b>unclear</b>" in re.sub("</?bdi>", "", Testset([ROW], rejected=[rejected])._repr_html_())
 
 
 def test_a_test_set_loaded_from_its_file_is_equal(tmp_path):
