@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import time
+from concurrent.futures import CancelledError
 from types import SimpleNamespace
 
 import pytest
@@ -590,7 +591,8 @@ def test_a_batch_is_submitted_five_times_unless_it_is_found(tmp_path):
 def test_the_progress_adds_up_the_batches_of_a_wave():
     states = {"a": [BatchState(False, 1, 1), BatchState(True, 2, 2)], "b": [BatchState(False, 1000, 3)] * 2}
     states["b"].append(BatchState(True, 1001, 4))
-    waves = Waves(None, None, 0.0, threading.Event(), None)
+    stopped = threading.Event()
+    waves = Waves(None, None, 0.0, stopped, None)
     waves.under_way = [SentBatch(key, "OpenAI", "http://judge", 2, 0.0, key) for key in "ab"]
     api, shown = SimpleNamespace(state=lambda key: states[key].pop(0), replies=lambda _: []), []
     waves.show = shown.append
@@ -600,3 +602,7 @@ def test_the_progress_adds_up_the_batches_of_a_wave():
         "earlier wave: 2 batches, 1,002 answered, 5 failed",
         "earlier wave: 2 batches, 1,003 answered, 6 failed",
     ]
+    stopped.set()
+    states["c"], waves.under_way = [BatchState(False, 0, 0)], [SentBatch("c", "OpenAI", "http://judge", 2, 0.0, "c")]
+    with pytest.raises(CancelledError):  # a stopped run asks for no second state
+        waves._wait({"c": api}, {})

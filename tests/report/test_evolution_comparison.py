@@ -1,5 +1,6 @@
 """`Report.by_evolution`: paired differences within trees between each evolution and the simple question."""
 
+from io import BytesIO
 from statistics import fmean
 
 import pytest
@@ -101,6 +102,8 @@ def test_the_figure_is_drawn_as_stored():
     for place in range(1, len(rows), 3):
         rows[place].scores["m2"] = failed("m2")
     assert_stored("plot_of_evolutions.txt", described(Report(rows).by_evolution().plot()))
+    odd = [row.model_copy(update={"scores": {"$\\oops$": scored(0.5, "$\\oops$")}}) for row in rows]
+    Report(odd).by_evolution().plot().savefig(BytesIO())  # the name is no formula
 
 
 def test_the_table_is_as_stored_also_of_a_report_in_a_file(tmp_path):

@@ -60,6 +60,7 @@ async def test_a_hundred_questions_are_answered_marked_or_counted_together(call)
     assert all(row.contexts == [DOCUMENTS[n]] and row.evidence for n, row in enumerate(testset.rows[:60]))
     assert {row.reference for row in testset.rows[60:]} == {"В документах этого нет."}
     assert writer.total == testset.usage.calls == 60 * 4 + 30 * 2
+    assert testset.usage.embedded == len(DOCUMENTS) + len(QUESTIONS)
 
 
 def test_questions_are_texts_samples_rows_or_a_file_and_others_are_rejected(tmp_path):
