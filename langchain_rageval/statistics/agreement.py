@@ -71,7 +71,9 @@ class Tables:
 
     @classmethod
     def of(cls, scores: Sequence[float], labels: Sequence[float]) -> Tables:
-        """Build a contingency table from pairs of score and label; above four million cells, merge adjacent values.
+        """Build one contingency table from pairs of a score and a label.
+
+        If the table would have more than four million cells, adjacent values are merged.
 
         Args:
             scores: score of each pair; at least one.
@@ -106,16 +108,16 @@ Statistic = Callable[[Tables], Floats]
 
 
 def statistic(name: str, scores: Sequence[float], labels: Sequence[float]) -> float | None:
-    """Return a statistic without its interval.
+    """Return a statistic of scores and labels, without its interval.
 
     Args:
-        name: "kappa", Cohen's agreement beyond chance (1960, doi:10.1177/001316446002000104), and "weighted_kappa" with
-            quadratic weights of disagreements (1968, doi:10.1037/h0026256); "krippendorff" and "krippendorff_ordinal",
-            his alpha ("Computing Krippendorff's Alpha-Reliability", 2011); "spearman" (1904, doi:10.2307/1412159) and
-            "kendall" (tau-b: 1945, doi:10.1093/biomet/33.3.239), correlations of ranks, and "pearson" (1895,
-            doi:10.1098/rspl.1895.0041); "auc", the probability that a positive sample scores higher than a negative
-            sample, with a tie counted as one half; it needs two distinct labels (Hanley and McNeil 1982,
-            doi:10.1148/radiology.143.1.7063747).
+        name: name of the statistic. "kappa", Cohen's agreement beyond chance (1960, doi:10.1177/001316446002000104),
+            and "weighted_kappa" with quadratic weights of disagreements (1968, doi:10.1037/h0026256); "krippendorff"
+            and "krippendorff_ordinal", his alpha ("Computing Krippendorff's Alpha-Reliability", 2011); "spearman"
+            (1904, doi:10.2307/1412159) and "kendall" (tau-b: 1945, doi:10.1093/biomet/33.3.239), correlations of ranks,
+            and "pearson" (1895, doi:10.1098/rspl.1895.0041); "auc", the probability that a positive sample scores
+            higher than a negative sample, with a tie counted as one half; it needs two distinct labels (Hanley and
+            McNeil 1982, doi:10.1148/radiology.143.1.7063747).
         scores: score of each pair; shape (n,).
         labels: label of each pair, in the same order; shape (n,).
 
@@ -176,7 +178,10 @@ def estimates(
     seed: int = 0,
     clusters: Sequence[Hashable] | None = None,
 ) -> dict[str, Estimate]:
-    """Estimate statistics of scores and labels, with percentile bootstrap intervals over the pairs, or their clusters.
+    """Estimate statistics of scores and labels, with bootstrap intervals.
+
+    The ends of an interval are percentiles of the statistic in resamples of the pairs of score and label, or of their
+    clusters.
 
     The bootstrap adds two artificial pairs to the observed pairs. In them, every combination of a score and a label is
     equally likely. Without them, full agreement in a few pairs, or labels that are nearly all equal, would make an

@@ -1,4 +1,4 @@
-"""Intervals of means of bounded values: from the values alone, or from few labels and many predictions."""
+"""Confidence intervals of means of bounded values: from the values alone, or from few labels and many predictions."""
 
 from __future__ import annotations
 
@@ -50,10 +50,11 @@ def student_t_quantile(level: float, freedom: float) -> float:
 
 
 def least_accepted(accepts: Callable[[float], bool], precision: float) -> float:
-    """Return the least number above 0 that a condition accepts, by bisection.
+    """Return the least number above 0 that fulfils a condition, by bisection.
 
     Args:
-        accepts: condition as a function. If a number fulfils it, every greater number must fulfil it too.
+        accepts: function that returns True if a number fulfils the condition. If it returns True for a number, it must
+            return True for every greater number.
         precision: largest error of the result, relative to the result.
     """
     low, high = 0.0, 1.0
@@ -189,13 +190,13 @@ _ROUNDING = 1e-12  # variance of equal numbers, as computed
 
 
 class PredictionPoweredMean(NamedTuple):
-    """Prediction-powered estimate of a mean label, with its interval; all within the scale of the labels.
+    """Estimate of a mean label from few labels and many predictions, with its confidence interval.
 
     Attributes:
-        mean: the estimate.
+        mean: the estimate, within the scale of the labels, as are `low` and `high`.
         low: lower end of the interval.
         high: upper end of the interval.
-        weight: weight of the predictions in the estimate, from 0 for useless predictions to 1.
+        weight: weight of the predictions in the estimate: 0 if they are useless, at most 1.
     """
 
     mean: float
@@ -244,12 +245,15 @@ def prediction_powered_mean(
         estimator of Liang and Zeger 1986, doi:10.1093/biomet/73.1.13.
     """
     if not labels or len(labels) != len(predictions):
-        raise ValueError(f"{len(labels)} labels and {len(predictions)} predictions of them: one of each is needed")
+        raise ValueError(
+            f"got {len(labels)} labels and {len(predictions)} predictions: pass at least one label, and a prediction "
+            "for each label"
+        )
     human, judge, more = (np.asarray(values, dtype=np.float64) for values in (labels, predictions, others))
     (lowest, highest), count = scale, len(labels) + 2
     if clusters is not None and (len(clusters[0]), len(clusters[1])) != (human.size, more.size):
         names = f"{len(clusters[0])} and {len(clusters[1])}"
-        raise ValueError(f"{names} clusters of {human.size} and {more.size} items")
+        raise ValueError(f"got {names} clusters for {human.size} and {more.size} items: pass one cluster for each item")
     least, greatest = _score_range(np.concatenate([judge, more]))
     if more.size:  # with weights that differ, the variance would depend on the origin of the predictions
         middle = float(more.mean())

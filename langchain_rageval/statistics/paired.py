@@ -1,4 +1,4 @@
-"""Comparison of the means of two runs: paired, over the same samples, or unpaired, over different samples."""
+"""Comparison of the means of two runs: paired (over the same samples) or unpaired (over different samples)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOLERANCE = 1e-9  # for sums that differ only by rounding
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Mean of paired differences, with an interval and a p-value that never contradict each other.
+    """Mean of paired differences, with a confidence interval and a p-value that agree with each other.
 
     The interval contains 0 if and only if the p-value is at least 1 minus the confidence level.
 
@@ -41,7 +41,7 @@ class PairedDifference:
         mean: observed mean of the differences.
         low: lower end of the confidence interval, at most `mean` and at least the lowest possible difference.
         high: upper end of the confidence interval, at least `mean` and at most the highest possible difference.
-        p_value: two-sided p-value of "the mean difference is 0", greater than 0, at most 1.
+        p_value: two-sided p-value of the hypothesis "the mean difference is 0"; greater than 0, at most 1.
     """
 
     mean: float
@@ -105,10 +105,10 @@ def paired_difference(
 def largest_loss(
     differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, span: float = 1.0, sign: int = 1
 ) -> float:
-    """Return the upper confidence bound (97.5%) of the mean loss, at least 0.
+    """Return the upper confidence bound (97.5%) of the mean loss of the candidate against the baseline, at least 0.
 
-    The bound allows for rare losses of the whole span that no pair shows, as `paired_difference` does with
-    `rare_losses`.
+    The bound allows for rare losses of the whole span, even if no pair shows such a loss. The method is that of
+    `paired_difference` with `rare_losses=True`.
 
     Args:
         differences: candidate minus baseline, one per pair; shape (n,).
@@ -121,7 +121,7 @@ def largest_loss(
 
 
 def pairs_to_show(margin: float, span: float = 1.0) -> int:
-    """Return the least number of pairs that can show a mean loss of at most `margin`, if all pairs are equal.
+    """Return the least number of pairs that can show that the mean loss is at most `margin`, if no pair differs.
 
     Args:
         margin: the greatest accepted loss, above 0 and below `span`.
@@ -137,7 +137,7 @@ def pairs_to_show(margin: float, span: float = 1.0) -> int:
 
 
 def sign_flip_p(differences: Sequence[float], clusters: Sequence[Hashable] | None = None, *, seed: int = 0) -> float:
-    """Compute the two-sided p-value of the sign-flip permutation test for "both runs are equal".
+    """Compute the two-sided p-value of the hypothesis "both runs are equal" by the sign-flip permutation test.
 
     The p-value is exact for up to 15 nonzero differences, and if all nonzero differences have the same size. Binary
     values are such a case: the test is then McNemar's exact test. For up to 1,000 nonzero differences, the p-value is
@@ -216,7 +216,7 @@ def detectable_difference(
     span: float = 1.0,
     largest_deviation: float = 0.0,
 ) -> float:
-    """Return the smallest true difference that `paired_difference` detects with the given power.
+    """Return the smallest true mean difference that `paired_difference` detects with the probability `power`.
 
     Args:
         spread: standard deviation of the differences.
@@ -260,7 +260,7 @@ _STEPS = 50  # bisections of the level
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Values of both runs in one slice of the samples.
+    """Values of both runs, candidate and baseline, in one slice of the samples.
 
     Attributes:
         candidate: values in [0, 1] of the candidate, at least one.
@@ -286,7 +286,8 @@ class UnpairedDifference:
         baseline: weighted mean of the baseline.
         low: lower end of the confidence interval of candidate minus baseline.
         high: upper end of the confidence interval.
-        p_value: two-sided p-value of "the means are equal"; below 1 - `level` if and only if the interval excludes 0.
+        p_value: two-sided p-value of the hypothesis "the means are equal"; below 1 - `level` if and only if the
+            interval excludes 0.
     """
 
     candidate: float
@@ -299,15 +300,16 @@ class UnpairedDifference:
 def unpaired_difference(strata: Sequence[Stratum], level: float = 0.95, *, shift: float = 0.0) -> UnpairedDifference:
     """Estimate the difference of two means over independent samples, optionally weighted by slices.
 
-    The interval combines the intervals of the single means (`bounded_mean_interval`) as square roots of sums of squared
-    distances. On binary values without slices it is Newcombe's hybrid score interval. The p-value inverts this
+    The interval combines the intervals of the two means (`bounded_mean_interval`). The distance of each
+    end from the difference is the square root of a sum: the squared distances of both means from an end of their
+    intervals. On binary values without slices it is Newcombe's hybrid score interval. The p-value inverts this
     interval.
 
     Args:
         strata: values of both runs for each slice; at least one slice, whose weights sum to 1. A single slice gives an
             unweighted difference.
         level: confidence level, between 0 and 1.
-        shift: number that is subtracted from the candidate's mean.
+        shift: number that is subtracted from the candidate's mean before the comparison.
 
     Raises:
         ValueError: if a slice has no values, or a value is outside [0, 1].

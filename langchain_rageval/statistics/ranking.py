@@ -1,7 +1,7 @@
 """Ranking measures of a list of relevance grades: NDCG, MRR, average precision, precision, recall and hit rate.
 
 A grade states how relevant a document is; a grade of 0 or less means not relevant and has no gain. The results equal
-the results of trec_eval. NDCG of trec_eval uses the grade itself as the gain, here `gain="linear"`.
+the results of trec_eval. NDCG equals that of trec_eval with `gain="linear"`, where the gain is the grade itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TOLERANCE = 1e-9
 
 
 def ndcg(grades: Grades, ideal: Grades | None = None, k: int | None = None, gain: Gain = "exp2") -> float:
-    """Compute NDCG: the discounted gain of the first k documents, divided by the gain of the best possible order.
+    """Compute NDCG: discounted gain of the first k documents, divided by the discounted gain of the best order.
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).
@@ -132,7 +132,7 @@ def recall(grades: Grades, relevant: int, k: int | None = None, threshold: float
 
 
 def hit_rate(grades: Grades, k: int, threshold: float = 1) -> float:
-    """Return 1.0 if at least one of the first k documents is relevant, else 0.0; trec_eval calls this success.
+    """Return 1.0 if at least one of the first k documents is relevant, else 0.0; trec_eval calls this "success".
 
     Args:
         grades: grades of the retrieved documents, best rank first; shape (n,).

@@ -1,4 +1,4 @@
-"""Statistics of means over time: a confidence sequence, a drift alarm, and the change points of a finished series."""
+"""Statistics of a mean over time: its confidence interval after each value, a drift alarm, and change points."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ _ROUNDING = 1e-9
 
 
 class ConfidenceSequence:
-    """Confidence interval for the mean of a finite set of bounded values, drawn in random order without replacement.
+    """Confidence interval, updated after each value, for the mean of a finite set that is drawn in random order.
 
-    With probability 1 - `error`, the lower end stays at or below the mean of the whole set after every draw. With the
-    same probability, the upper end stays at or above the mean. Both hold together with probability 1 - 2 * `error`.
-    These probabilities stay valid if the user looks at the interval after each value and stops at any time.
+    The values are bounded and drawn without replacement. With probability 1 - `error`, the lower end stays at or below
+    the mean of the whole set after every draw. With the same probability, the upper end stays at or above the mean.
+    Both hold together with probability 1 - 2 * `error`. These probabilities stay valid if the user looks at the
+    interval after each value and stops at any time.
 
     The method is betting. For each candidate mean, some bettors bet that the next value is higher than the candidate,
     and as many bet that the next value is lower. Each bettor stakes a fixed share of the capital. If the candidate is
     the true mean, no bet is favourable: the mean capital of a side ever grows to 1 / `error` times the start with
     probability at most `error` (Ville's inequality). A candidate is ruled out when the capital has grown by this
-    factor. Source: Waudby-Smith and Ramdas 2024, doi:10.1093/jrsssb/qkad009, sections 4 and 5. Large shares suit true
-    means far from the candidate, small shares near means. Each share is half of the next larger share. Larger sets can
-    distinguish nearer means, so they have more shares.
+    factor. Source: Waudby-Smith and Ramdas 2024, doi:10.1093/jrsssb/qkad009, sections 4 and 5. Bettors with large
+    shares rule out candidates far from the true mean, bettors with small shares near candidates. Each share is half of
+    the next larger share. Larger sets can distinguish nearer means, so they have more shares.
 
     Args:
         size: number of values in the set.
@@ -87,7 +88,7 @@ class ConfidenceSequence:
         if not -_ROUNDING <= scaled <= 1 + _ROUNDING:
             raise ValueError(f"every value must be in [{self._low:g}, {self._low + self._width:g}], got {value}")
         if self.count >= self._size:
-            raise ValueError(f"the set has only {self._size} values")
+            raise ValueError(f"all {self._size} values of the set were added: pass the number of all values as size")
         scaled = min(max(scaled, 0.0), 1.0)
         rest = (self._size * self._means - self._sum) / (self._size - self.count)
         gain = np.where((rest > 0) & (rest < 1), scaled - rest, 0.0)
@@ -99,7 +100,7 @@ class ConfidenceSequence:
         self._rule_out()
 
     def skip(self) -> None:
-        """Remove the next item of the random order from the set, because the item has no value."""
+        """Skip the next item of the random order, which has no value; the set then has one value less."""
         self._size = max(self._size - 1, self.count, 1)
         self._rule_out()
 
@@ -110,7 +111,7 @@ class ConfidenceSequence:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Confidence interval (low, high) of the mean; it excludes every watched mean that is ruled out."""
+        """Confidence interval (low, high) of the mean of the set; it excludes `watched` means that are ruled out."""
         is_low, is_high = self._too_low >= 1 / self._error, self._too_high >= 1 / self._error_above
         left = np.flatnonzero(~(is_low | is_high)[:_GRID])
         if not len(left):  # between two neighbours of the grid
@@ -157,7 +158,7 @@ _SURE = 3.09  # normal quantile of 0.999
 
 
 def change_points(values: Sequence[float], error: float = 0.05) -> list[int]:
-    """Return the change points of the mean of a series: for each change, the number of values before it, in order.
+    """Return the change points of the mean of a series, each as the number of values before the change, in order.
 
     The method is binary segmentation. If the cumulative sums of the series depart from a straight line by more than
     chance explains, the series is divided at the place where two different means fit best. Each part is then tested and
@@ -201,7 +202,7 @@ def _change_in(values: NDArray[np.float64], error: float) -> int | None:
 
 
 def spread_of_groups(groups: Sequence[Sequence[float]], parts: int = 1) -> float:
-    """Return how much group means differ beyond chance, as a standard deviation; 0.0 if not significantly (p > 0.001).
+    """Return the standard deviation of the group means beyond chance; 0.0 if it is not significant (p > 0.001).
 
     Args:
         groups: independent values of each group, such as the values of each day. The values are centred: their mean is
@@ -228,7 +229,7 @@ _MOST_STAKED = 0.75  # of the capital that the worst value could lose
 
 
 class DriftDetector:
-    """Sequential test of the hypothesis that the mean is not below the mean of a baseline; raises an alarm if it is.
+    """Drift alarm: a sequential test that raises an alarm when the mean falls below the mean of a baseline.
 
     The method is betting (a Shiryaev–Roberts e-detector). A bettor bets that values are below the baseline, and gains
     in the long run only if this is true. One new bettor starts in every period, such as a day. The alarm is raised when
@@ -237,14 +238,14 @@ class DriftDetector:
     Args:
         baseline: mapping of each slice to the values of the baseline, in [0, 1]. The name of a single slice may be
             None.
-        error: twice the probability that the true mean of any baseline slice is below its assumed lowest value, between
-            0 and 1.
+        error: 1 minus the confidence level of the intervals of the means of all baseline slices together, between 0
+            and 1. The lower end of an interval, minus `margin`, is the lowest mean that counts as no drift.
         margin: accepted decrease of the mean, at least 0.
         run_length: least average number of periods until a false alarm, above 1.
 
     Attributes:
-        count: number of values so far.
-        alarm: number of values at the alarm, from 1; None if no alarm was raised.
+        count: number of values added so far.
+        alarm: number of values that had been added when the alarm was raised; None if no alarm was raised.
         change: number of values before the estimated change; None if no alarm was raised.
 
     Raises:
@@ -278,7 +279,10 @@ class DriftDetector:
     def add(self, value: float, part: Hashable = None, period: Hashable = None) -> bool:
         """Add the next value; return True if the alarm has been raised, now or before.
 
-        Ignores values of slices (`part`) that the baseline lacks.
+        Args:
+            value: value in [0, 1].
+            part: slice of the value; a value of a slice that the baseline lacks is ignored.
+            period: period of the value, such as its day.
 
         Raises:
             ValueError: if the value is outside [0, 1].

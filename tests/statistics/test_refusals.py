@@ -18,6 +18,7 @@ ERROR = "error must be between 0 and 1, such as 0.05; got {}"
 ALL_RELEVANT = "retrieved documents are relevant: count all relevant documents"
 full = ConfidenceSequence(1)
 full.add(0.5)
+ONE_OF_EACH = "pass at least one label, and a prediction for each label"
 
 REFUSED = [
     *((partial(bounded_mean_interval, [0.5, bad]), TOO_HIGH.format(bad)) for bad in (1.1, -0.1, math.nan, math.inf)),
@@ -34,13 +35,13 @@ REFUSED = [
         partial(paired_difference, [0.0] * 20, span=0.0),
         "span is the largest possible difference of one pair, above 0; got 0.0",
     ),
-    (partial(prediction_powered_mean, [], [], [1.0]), "0 labels and 0 predictions of them: one of each is needed"),
-    (partial(prediction_powered_mean, [1.0], [], [1.0]), "1 labels and 0 predictions of them: one of each is needed"),
+    (partial(prediction_powered_mean, [], [], [1.0]), f"got 0 labels and 0 predictions: {ONE_OF_EACH}"),
+    (partial(prediction_powered_mean, [1.0], [], [1.0]), f"got 1 labels and 0 predictions: {ONE_OF_EACH}"),
     (
         partial(prediction_powered_mean, [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], clusters=(["a"], ["b", "c"])),
-        "1 and 2 clusters of 2 and 2 items",
+        "got 1 and 2 clusters for 2 and 2 items: pass one cluster for each item",
     ),
-    (partial(full.add, 0.5), "the set has only 1 values"),
+    (partial(full.add, 0.5), "all 1 values of the set were added: pass the number of all values as size"),
     (partial(ConfidenceSequence, 0), "size must be at least 1, got 0"),
     (partial(ConfidenceSequence, 9, 1.5), "error must be between 0 and 1, such as 0.05, got 1.5"),
     (partial(ConfidenceSequence, 9, low=1, high=0), "low and high must be finite bounds, low below high; got 1 and 0"),
