@@ -26,12 +26,22 @@ def core(judge: JudgeLike, embeddings: Embeddings | None = None) -> list[Metric]
 
 
 def retrieval(judge: JudgeLike, embeddings: Embeddings | None = None) -> list[Metric]:
-    """Return context precision, recall, relevance and entity recall; arguments as in `core`."""
+    """Return context precision, context recall, context relevance and context entity recall.
+
+    Args:
+        judge: judge of all metrics.
+        embeddings: ignored, because no metric of this list reads embeddings.
+    """
     return _metrics_of("retrieval", judge, embeddings)
 
 
 def answer(judge: JudgeLike, embeddings: Embeddings | None = None) -> list[Metric]:
-    """Return faithfulness, and with embeddings answer relevance, similarity and correctness; arguments as in `core`."""
+    """Return faithfulness, answer relevance, answer similarity and answer correctness.
+
+    Args:
+        judge: judge of the metrics that ask a judge.
+        embeddings: embeddings for all metrics but faithfulness; with None, the list holds faithfulness only.
+    """
     return _metrics_of("answer", judge, embeddings)
 
 

@@ -48,7 +48,7 @@ _COUNTERS = ("seen", "sampled", *OUTCOMES, "sink_errors", "skipped", "broken_off
 
 
 class RagEvalCallback(ChainEvents):
-    """Samples a fraction of a chain's runs and scores them in the background.
+    """Callback handler that scores a fraction of a chain's runs in the background.
 
     Pass it to a chain: `chain.invoke(x, config={"callbacks": [callback]})`.
 
@@ -170,7 +170,7 @@ class RagEvalCallback(ChainEvents):
         self.close()
 
     def stats(self) -> dict[str, int]:
-        """Return the counters of this process.
+        """Return how many runs were seen, sampled, scored, failed and dropped in this process.
 
         Returns:
             Mapping of counter names to numbers. `seen`: all runs. `sampled`: runs selected for scoring. Each sampled
@@ -195,7 +195,7 @@ class RagEvalCallback(ChainEvents):
         return self._pipeline.flush(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Stop the callback: wait for pending runs, drop the runs that still wait, and close the sinks.
+        """Stop the callback: wait for pending runs, then close the sinks; after a timeout, drop waiting runs instead.
 
         Args:
             timeout: seconds to wait for pending runs; None waits without limit. After a timeout the sinks are not

@@ -1,4 +1,4 @@
-"""Scoring pipeline: admit sampled runs, score them in the background, and deliver the rows to the sinks."""
+"""Scoring pipeline: score sampled runs in the background, and deliver the rows to the sinks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LOG = logging.getLogger("langchain_rageval")
 
 
 class WorkerQueue(Generic[T]):
-    """A bounded first-in, first-out queue with worker threads that start on demand.
+    """A first-in, first-out queue of limited length, whose items are processed in threads that start on demand.
 
     Args:
         process: function that is called with each item, in a daemon thread. The thread sees none of the context
@@ -72,7 +72,7 @@ class WorkerQueue(Generic[T]):
         self._changed = threading.Condition()
 
     def put(self, item: T, timeout: float = 0.0) -> bool:
-        """Add an item; return False if the queue is still full after a timeout in seconds."""
+        """Add an item and return True; return False if the queue is still full after a timeout in seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._n_items < self._limit, timeout):
                 return False
@@ -90,7 +90,7 @@ class WorkerQueue(Generic[T]):
         return True
 
     def clear(self) -> list[T]:
-        """Remove and return the items that no worker has started."""
+        """Remove and return the waiting items, which no worker has begun to process."""
         with self._changed:
             waiting, self._waiting = list(self._waiting), deque()
             self._n_items -= len(waiting)
@@ -113,7 +113,7 @@ class WorkerQueue(Generic[T]):
             try:
                 self._process(item)
             except BaseException:
-                _LOG.exception("an item was lost")
+                _LOG.exception("a run or a row was lost, because its processing failed")
             finally:
                 with self._changed:
                     self._busy.discard(key)
@@ -135,8 +135,9 @@ class Delivery:
     Attributes:
         number: number of the run.
         row: the row.
-        outcome: name of the counter to increase when every sink has accepted or given up the row, such as "scored".
-        n_pending: number of sinks that have neither accepted nor given up the row.
+        outcome: name of the counter, such as "scored", to increase when every sink has accepted or finally rejected the
+            row.
+        n_pending: number of sinks that have neither accepted nor finally rejected the row.
     """
 
     number: int
@@ -146,18 +147,18 @@ class Delivery:
 
 
 class SinkQueue(WorkerQueue[Delivery]):
-    """A bounded queue of deliveries to one sink, with its own thread.
+    """A queue of limited length with the rows for one sink, which one thread delivers in order.
 
-    If the sink rejects a row, the row is tried again after growing delays, unless the error is permanent. While the
-    sink rejects every row, each row is tried only once. `put` blocks while the queue is full, so the judge runs no
-    faster than the sink. If the sink hangs, only the first call of `put` blocks; later calls return False until the
-    sink continues.
+    If the sink raises an error for a row, the row is tried again up to five times, after growing delays. A row is tried
+    only once if the error is permanent, or if the previous row was not delivered. `put` waits up to 10 s while the
+    queue is full, so the judge runs no faster than the sink. After a `put` that waited in vain, later calls return
+    False at once until there is room again.
 
     Args:
         sink: the sink, which is called with each row.
-        on_error: function that is called with each error of the sink, and with `gave_up=True` if the row is not tried
-            again.
-        on_done: function that is called with each delivery when the sink has accepted it or it is given up.
+        on_error: function that is called with each error of the sink and the keyword `gave_up`, which is True if the
+            row is not tried again.
+        on_done: function that is called with each delivery after the sink has accepted or finally rejected its row.
         limit: maximum number of deliveries in the queue.
         threads: object that starts the thread.
     """
@@ -178,7 +179,7 @@ class SinkQueue(WorkerQueue[Delivery]):
         self._hangs = False
 
     def put(self, item: Delivery, timeout: float = 0.0) -> bool:
-        """Add a delivery (a row for the sink) to the queue; return False if the queue stays full."""
+        """Add a delivery (a row for the sink) and return True; return False if the queue stays full."""
         added = super().put(item, timeout if self._hangs else _PUT_TIMEOUT)
         self._hangs = not added
         return added
@@ -228,9 +229,9 @@ SPAN_ID = "span_id"
 
 
 def current_span() -> dict[str, str]:
-    """Return `trace_id` and `span_id` of the current span as hexadecimal digits; {} if there is no span.
+    """Return `trace_id` and `span_id` of the current OpenTelemetry span as hexadecimal digits; {} without a span.
 
-    The function does not import OpenTelemetry: a library that traces the chain with OpenTelemetry has imported it.
+    The function does not import OpenTelemetry. If nothing else has imported it, there is no span.
     """
     trace = sys.modules.get("opentelemetry.trace")
     context = trace.get_current_span().get_span_context() if trace is not None else None
@@ -240,7 +241,7 @@ def current_span() -> dict[str, str]:
 
 
 def span_in(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return `trace_id` and `span_id` from the metadata of a run; without them, an empty mapping."""
+    """Return `trace_id` and `span_id` from the metadata of a run, as far as the metadata has them."""
     return {name: str(metadata[name]) for name in (TRACE_ID, SPAN_ID) if metadata.get(name)}
 
 
@@ -258,7 +259,7 @@ _pipelines: WeakSet[ScoringPipeline] = WeakSet()
 
 @dataclass(frozen=True)
 class ScoringOptions:
-    """Options of a scoring pipeline; the same in every process.
+    """Options of a scoring pipeline, which are the same in every process.
 
     Attributes:
         build_evaluation: function that returns the scorer for all metrics, with its threads, limiter and budget.
@@ -298,7 +299,7 @@ class ScoringJob:
 
 @dataclass(eq=False)
 class ScoringPipeline:
-    """Scores recorded runs in background threads; holds the queues, counters and metrics of one process.
+    """Scores the recorded runs of one process in background threads, and delivers the rows to the sinks.
 
     Attributes: options: options of the pipeline. counts: counters by name.
     """
@@ -343,7 +344,7 @@ class ScoringPipeline:
                 self.counts[name] += amount
 
     def stats(self) -> dict[str, int]:
-        """Return the counters and the number of pending runs, by name."""
+        """Return a mapping from counter names to values; `pending` is the number of unfinished runs."""
         with self._changed:
             return dict(self.counts) | {"pending": len(self._unfinished)}
 
@@ -384,7 +385,7 @@ class ScoringPipeline:
             return self._changed.wait_for(lambda: next(iter(self._unfinished), inf) > last, timeout)
 
     def close(self) -> None:
-        """Admit no more runs, drop the runs whose scoring has not started, and log the number of lost runs."""
+        """Admit no more runs, drop the runs whose scoring has not started, and log how many runs are lost."""
         with self._changed:
             self._closed = True
         dropped = self._jobs.clear()
@@ -403,7 +404,7 @@ class ScoringPipeline:
             )
 
     def log_once(self, problem: str, error: BaseException) -> None:
-        """Log the first error of each kind; secrets of metrics and sinks are masked.
+        """Log the first error for each problem and type of error, with the secrets of metrics and sinks masked.
 
         With the option `redact`, the log omits the message of the error, because the message may quote the sample.
         """

@@ -37,11 +37,11 @@ class JsonlSink:
 
     Attributes:
         path: path of the file.
-        notes: notes of the report.
+        notes: list of notes for the reader of the report, which is written at the beginning of the file.
 
     Raises:
-        ConfigError: if an option is invalid, or the path is a folder or a file that is not a report. Always on Windows,
-            where an open file can be neither shared in this way nor renamed.
+        ConfigError: if an option is invalid, or the path is a folder or a file that is not a report. On Windows, it is
+            always raised, because an open file can be neither shared in this way nor renamed there.
     """
 
     def __init__(self, path: str | Path, max_bytes: int | None = 100_000_000, backups: int = 5) -> None:
@@ -68,7 +68,7 @@ class JsonlSink:
         return f"JsonlSink({str(self.path)!r})"
 
     def __call__(self, row: Row) -> None:
-        """Append a row; it survives a crash of the process.
+        """Append a row to the file; the written row survives a crash of the process.
 
         Raises:
             ConfigError: if the file is not a report.
@@ -176,7 +176,7 @@ class SqliteSink:
         return f"SqliteSink({str(self.path)!r})"
 
     def __call__(self, row: Row) -> None:
-        """Write the scores of a row in one transaction; they survive a crash of the process.
+        """Write the scores of a row in one transaction; written scores survive a crash of the process.
 
         Raises:
             sqlite3.Error: if the row cannot be written; the file is then unchanged.
@@ -186,7 +186,7 @@ class SqliteSink:
             write_scores(connection, row)
 
     def close(self) -> None:
-        """Close the file; the next row opens it again."""
+        """Close the SQLite file; the next row opens the file again."""
         self._file.close()
 
 
@@ -210,7 +210,7 @@ class LoggingSink:
         return f"LoggingSink({self._logger.name!r})"
 
     def __call__(self, row: Row) -> None:
-        """Log the scores of a row."""
+        """Log each score of a row, with the id of its run."""
         run_id = str(row.sample.metadata.get("run_id", row.sample.id))
         for score in row.scores.values():
             fields = {"run_id": run_id, "metric": score.metric, "value": score.value, "comment": score.comment}

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class LangfuseSink:
-    """Posts each score to the Langfuse trace of its run; Langfuse must trace the chain.
+    """Posts each score to the Langfuse trace of the scored run; Langfuse must trace the chain.
 
     Call the chain inside a Langfuse span, as in `with client.start_as_current_observation(name="answer"):
-    chain.invoke(...)`. The score then goes to the trace of this span. For synchronous calls, Langfuse's
-    `CallbackHandler` in the same `callbacks` suffices. Otherwise put the id of the trace into the config of the call:
-    `{"metadata": {"trace_id": "..."}}`.
+    chain.invoke(...)`. The score then goes to the trace of this span. If the chain is called synchronously,
+    Langfuse's `CallbackHandler` in the same `callbacks` suffices. Otherwise put the id of the trace into the config of
+    the call: `{"metadata": {"trace_id": "..."}}`.
 
     A score without a value is not posted, because Langfuse has no empty scores. A score that is posted again replaces
     the earlier score. The client sends scores in its own thread and logs its errors; `close` flushes the client.
@@ -197,7 +197,7 @@ class OpenTelemetrySink:
         return "OpenTelemetrySink()"
 
     def __call__(self, row: Row) -> None:
-        """Record the scores of a row."""
+        """Record the scores of a row with the meter and, if there is one, the logger."""
         tags = self._tags_of(row)
         for score in row.scores.values():
             attributes = {**tags, "metric": score.metric, "aspect": score.aspect, "direction": score.direction}
