@@ -1,4 +1,4 @@
-"""Test-set generation: the generator, its steps and evolutions, and their data types."""
+"""Test-set generation: generate questions with reference answers from documents."""
 
 from langchain_rageval.data.documents import from_haystack, load_documents
 from langchain_rageval.testset.candidate import Candidate, Passage, Trial

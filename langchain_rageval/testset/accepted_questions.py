@@ -1,4 +1,4 @@
-"""AcceptedQuestions: the accepted questions of a run, and the step that rejects a question that repeats one."""
+"""AcceptedQuestions: the accepted questions of a run, by which repeated questions are found and rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROOM = 64  # vectors for which memory is taken at first
 
 
 class AcceptedQuestions:
-    """Accepted questions of a generation run with their unit vectors, by which duplicates are found.
+    """Accepted questions of a generation run, with the unit vectors that show whether a new question repeats one.
 
     Args:
         threshold: cosine from which two questions are duplicates; None rejects only equal questions.
@@ -36,7 +36,7 @@ class AcceptedQuestions:
         return len(self._questions)
 
     def add(self, accepted: Candidate | TestsetRow, vector: Any) -> None:
-        """Add an accepted question with its unit vector, or None if it has none."""
+        """Add an accepted question with its unit vector; `vector` is None if the question has no vector."""
         place = len(self)
         for key in (accepted.standalone_question.casefold(), _as_asked(accepted)):
             self._places[key].append(place)
@@ -49,11 +49,14 @@ class AcceptedQuestions:
             self._vectors[place] = vector
 
     def add_new(self, candidates: Sequence[Candidate], vectors: Sequence[Any]) -> list[str]:
-        """Add each question that repeats no earlier question; return for each the repeated question, or "".
+        """Add each question that repeats no earlier question, and report the repeated questions.
 
         Args:
             candidates: questions, in the order in which they are added.
-            vectors: their unit vectors, None for a question without one.
+            vectors: unit vector of each question; None for a question without a vector.
+
+        Returns:
+            For each candidate, the earlier question that it repeats; "" if it was added.
         """
         repeated: list[str] = []
         for start in range(0, len(candidates), _BLOCK):
@@ -67,14 +70,15 @@ class AcceptedQuestions:
         return repeated
 
     def first(self, candidate: Candidate, among: int, near: Iterable[int] = ()) -> str:
-        """Return the first accepted question that equals the candidate's question or is near it; "" if there is none.
+        """Return the earliest accepted question that the candidate's question repeats; "" if there is none.
 
-        Two questions of the same tree are variants of one question, and are duplicates only if their texts are equal.
-        Any other follow-up is compared in the form that needs no earlier turns.
+        A question repeats another if both are equal or their vectors are near. Questions are compared in the form that
+        needs no earlier turns. In one tree, only equal questions with equal earlier turns are repetitions, because the
+        questions of a tree are variants of one question.
 
         Args:
             candidate: candidate with the question to compare.
-            among: number of accepted questions to compare with, from the earliest on.
+            among: number of accepted questions to compare with, beginning with the earliest.
             near: indices of the accepted questions whose vectors are near the candidate's vector.
         """
         as_asked = self._places.get(_as_asked(candidate), ())
@@ -102,10 +106,10 @@ def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
 
 
 class NewQuestion(Traced[Candidate, Candidate]):
-    """Step, not shown in traces, that rejects a first question equal to a question accepted in an earlier round.
+    """Step, not shown in traces, that rejects a new question equal to a question accepted in an earlier round.
 
     Attributes:
-        accepted: accepted questions.
+        accepted: accepted questions of the run.
         among: number of accepted questions at the beginning of the round. Later questions are not compared, so that the
             order in which attempts finish has no effect.
     """
@@ -126,5 +130,5 @@ class NewQuestion(Traced[Candidate, Candidate]):
 
 
 def reject_duplicate(candidate: Candidate, other: str) -> Candidate:
-    """Return the candidate rejected as a duplicate, with the repeated question as feedback."""
+    """Return a copy of the candidate, rejected as a duplicate of the question `other`, which becomes the feedback."""
     return candidate.with_trial("dedupe", accepted=False, feedback=other).reject(Reason.DUPLICATE)

@@ -1,4 +1,4 @@
-"""Adoption: make rows of a test set from questions that users asked, with answers from the documents."""
+"""Adoption: make rows of a test set from questions that users asked; the answers come from the documents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Redact = Callable[[Any], Any]
 
 
 def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
-    """Return questions of users as samples, after redaction.
+    """Read the questions of users as samples, after removing personal data.
 
     Args:
         questions: path of a file of samples, or an iterable of texts, samples, mappings, and rows of reports.
@@ -69,7 +69,7 @@ class UserQuestionReview(CandidateStep):
     """Step that rejects a user's question that is unclear on its own, and records whether the passages answer it."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to review the question: one call."""
+        """Ask the critic once whether the question is clear; reject it if not, else set `answerable`."""
         inputs = {"question": state.standalone_question, "passages": state.shown()}
         review = yield from self._ask(state, inputs)
         if not review.standalone:
@@ -95,7 +95,8 @@ class AdoptedQuestion(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Review the question, then answer it or mark it as unanswerable.
 
-        If the writer contradicts the review, the step tries the other way.
+        If the writer finds the review wrong (no answer in the passages, or an answer after all), the step does the
+        opposite.
         """
         result: Candidate = yield InvokeChild(self.reviewing, state)
         reviewed = result
@@ -115,7 +116,7 @@ class Adoption:
         generation: generation run over the documents; it plans no rows of its own.
         questions: users' questions, in order.
         steps: steps that find the passages of a question, answer it and verify the answer.
-        results: candidates with these questions after the attempts, without duplicates.
+        results: accepted and rejected candidates with these questions, without duplicates.
     """
 
     generation: Generation
@@ -124,7 +125,7 @@ class Adoption:
     results: list[Candidate] = field(default_factory=list)
 
     def attempts(self, candidates: Iterable[Candidate]) -> list[Prepare]:
-        """Return one attempt for each candidate: review the question, then answer it."""
+        """Return one attempt for each candidate: its question is reviewed, then answered or marked unanswerable."""
         review = UserQuestionReview.of("review_question", self.generation.settings.critic)
         reviewing, find, answer, check = map(self.generation.journaled, [review, *self.steps])
         step = AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
@@ -132,14 +133,14 @@ class Adoption:
 
     @property
     def texts(self) -> list[str]:
-        """Questions in a form that needs no earlier turns."""
+        """Users' questions in a form that needs no earlier turns of the conversation, in order."""
         return [_standalone(sample) for sample in self.questions]
 
     def candidates(self, vectors: Mapping[str, Any]) -> list[Candidate]:
-        """Return a candidate for each different question; `metadata["asked"]` counts the equal or near questions.
+        """Return one candidate for each group of equal or near questions; `metadata["asked"]` is the size of the group.
 
         Args:
-            vectors: unit vectors of `texts`, by text.
+            vectors: mapping from each of `texts` to its unit vector.
         """
         store, seed = self.generation.store, self.generation.seed
         known, places = AcceptedQuestions(self.generation.settings.dedupe), dict[str, int]()
@@ -157,7 +158,7 @@ class Adoption:
         return candidates
 
     def testset(self) -> Testset:
-        """Return the adopted questions as a test set."""
+        """Return a test set with the accepted questions as rows and the rejected candidates."""
         generation, rejected = self.generation, [one for one in self.results if one.rejected]
         accepted = [one for one in self.results if not one.rejected]
         reasons = [str(one.rejected) for one in rejected]

@@ -1,4 +1,4 @@
-"""Candidate: a question in progress, with the attempts so far; and the base class of steps that change a candidate."""
+"""Candidate: a question in progress, with its history; CandidateStep: base class of the steps that change it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Passage(InputModel):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Set a missing id to a hash of source, span and text."""
+        """If the passage has no id, set the id to a hash of source, span and text."""
         if not self.id:
             content = json.dumps([self.source, self.start, self.end, self.text])
             object.__setattr__(self, "id", short_digest(content))
@@ -60,7 +60,7 @@ ADOPTED = "adopted"
 
 
 class Reason:
-    """Reasons for rejection, which appear in `Testset.yields` and in journals."""
+    """Reasons for the rejection of a candidate, as they appear in `Testset.yields` and in journals."""
 
     PASSAGE_REJECTED = "passage rejected"
     NO_KEYPHRASE = "no key phrase left"
@@ -85,11 +85,11 @@ class Reason:
 
 
 class Trial(InputModel):
-    """One attempt to draw a passage, or to write, rewrite or check a question; part of the history of the question.
+    """One entry in the history of a question: an attempt to write, rewrite or check it, or to grade its passage.
 
     Attributes:
-        kind: step that made the attempt: "passage", "seed", "given", "rewrite", "compress", "review" for a person's
-            decision, or the name of an evolution or filter.
+        kind: name of the step that made the attempt: "passage", "seed", "given", "rewrite", "compress", "review" for a
+            person's decision, or the name of an evolution or filter.
         question: text of the question after the attempt; "" before the question is written.
         accepted: True if the attempt was accepted.
         feedback: comment of the critic, or the reason for the rejection.
@@ -102,7 +102,7 @@ class Trial(InputModel):
 
 
 class Objection(NamedTuple):
-    """Problem with a generated text: the reason for rejection, the problem in words for the writer, and the text."""
+    """Problem with a generated text: the reason for its rejection, an explanation for the writer, and the text."""
 
     reason: str
     problem: str
@@ -117,16 +117,16 @@ class Candidate(InputModel):
     Attributes:
         passages: passages that the question is about. The first is the drawn passage, from which the candidate started.
         question: current text of the question; "" before it is written.
-        parent: question from which the last evolution started.
+        parent: question before the last evolution.
         chat_history: earlier turns of the conversation that the question continues, the oldest first; `[]` if there
             are none.
         standalone: the same question in a form that needs no earlier turns; "" if there are no turns.
         evolution: names of the evolutions applied so far, your own steps included, joined by "+"; "simple" if there are
             none.
         answerable: True if the passages are meant to answer the question.
-        needed: ids of passages; the answer must need all of these passages. `[]` if any passage will do.
-        nearest: passages of the whole corpus that a search by words and by meaning finds for a question that is meant
-            to be unanswerable. These passages must not answer the question either.
+        needed: ids of passages that must all be necessary for the answer; `[]` if there is no such condition.
+        nearest: for a question that is meant to be unanswerable: the passages of the whole corpus that a search by
+            words and by meaning finds. They must not answer the question either.
         metadata: metadata that evolutions add to the row, such as `persona`, `style` and `bridge`.
         grade: mean of the four grades of the drawn passage, from 1 to 3; None before it is graded.
         keyphrases: key phrases of the drawn passage.
@@ -176,11 +176,11 @@ class Candidate(InputModel):
 
     @property
     def drawn_text(self) -> str:
-        """Text of the drawn passage, whose language selects the prompts."""
+        """Text of the drawn passage, the first of `passages`; its language selects the language of the prompts."""
         return self.passages[0].text
 
     def shown(self, nearest: Sequence[Passage] = ()) -> list[dict[str, Any]]:
-        """Return the passages, followed by `nearest`, for a prompt: a number (from 1) and the text of each passage."""
+        """Return number (from 1) and text of each passage for a prompt: `passages`, then the argument `nearest`."""
         return [{"passage": number, "text": one.text} for number, one in enumerate([*self.passages, *nearest], 1)]
 
     def replace(self, **changes: object) -> Self:
@@ -191,7 +191,7 @@ class Candidate(InputModel):
         """Return a copy of the candidate whose history has one more trial (attempt) with the current question.
 
         Args:
-            kind: step that made the attempt.
+            kind: name of the step that made the attempt.
             accepted: True if the attempt was accepted.
             feedback: comment of the critic, or the reason for the rejection.
         """
@@ -199,21 +199,21 @@ class Candidate(InputModel):
         return self.replace(history=[*self.history, trial])
 
     def with_question(self, question: str, kind: str) -> Self:
-        """Return a copy of the candidate with a new question.
+        """Return a copy of the candidate with a new question, and with a new trial in its history.
 
-        The history gets a trial (attempt) with the question, which counts as accepted until a step rejects it.
+        The trial (attempt) has the name `kind` of its step and counts as accepted until a step rejects it.
         """
         return self.replace(question=question.strip()).with_trial(kind)
 
     def with_evolution(self, name: str) -> Self:
-        """Return a copy of the candidate whose `evolution` ends with one more name."""
+        """Return a copy of the candidate with the name of one more evolution at the end of `evolution`."""
         earlier = [] if self.evolution == SIMPLE else [self.evolution]
         return self.replace(evolution="+".join([*earlier, name]))
 
     def with_verdict(self, accepted: bool, feedback: str) -> Self:
-        """Return a copy of the candidate with a verdict on the current question.
+        """Return a copy of the candidate whose last trial records whether the current question was accepted.
 
-        The verdict changes the last trial. If no step wrote the question, a trial of kind "given" is added instead.
+        If no step wrote the question, a trial (attempt) of kind "given" is added instead.
         """
         if not self.history or self.history[-1].question != self.question:
             return self.with_trial("given", accepted=accepted, feedback=feedback)
@@ -232,7 +232,7 @@ class Candidate(InputModel):
         return (self.rejected or "").startswith(Reason.FAILED)
 
     def refuse(self, kind: str, objection: Objection) -> Self:
-        """Return a rejected copy of the candidate, with the objection recorded as a trial (attempt) of a kind."""
+        """Return a rejected copy of the candidate; the objection (problem) becomes a trial of the step named `kind`."""
         if objection.reason == Reason.QUESTION_REJECTED:
             refused = self.replace(question=objection.text).with_trial(kind, accepted=False, feedback=objection.problem)
             return self.replace(history=refused.history).reject(objection.reason)
@@ -240,7 +240,7 @@ class Candidate(InputModel):
         return self.with_trial(kind, accepted=False, feedback=feedback).reject(objection.reason)
 
     def reject(self, reason: str) -> Self:
-        """Return a rejected copy of the candidate, with the reason in English."""
+        """Return a copy of the candidate that is rejected for a reason, which is a short English text."""
         return self.replace(rejected=reason)
 
 
@@ -250,10 +250,10 @@ _Objection = Callable[[Any], str | Objection | None]
 
 
 class CandidateStep(Stage[Candidate]):
-    """Step that changes or rejects a candidate (question in progress); rejected candidates pass through unchanged.
+    """Base class of steps that change or reject a candidate; a rejected candidate passes through unchanged.
 
     Attributes:
-        model_step: request to the writer or critic; None if the step calls models through other steps.
+        model_step: step that sends the request to the writer or critic; None if models are called through other steps.
     """
 
     model_step: JudgeStep | None = None
@@ -270,7 +270,7 @@ class CandidateStep(Stage[Candidate]):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Writer or critic that the step calls."""
+        """List with the writer or critic that the step calls; empty if the step itself calls none."""
         return self.model_step.judges if self.model_step else ()
 
     @property
@@ -282,7 +282,7 @@ class CandidateStep(Stage[Candidate]):
     def of(cls, prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None, **options: Any) -> Self:
         """Return the step that sends a packaged prompt, or the user's own prompt, to a writer or critic.
 
-        The prompt names the step, unless `options` holds a `name`.
+        The step has the name of the prompt, unless `options` holds a `name`.
         """
         return cls(**{"name": prompt, **options}, model_step=prompt_step(prompt, judge, own_prompt))
 
@@ -316,13 +316,13 @@ def ask_step(
             again.
 
     Returns:
-        The answer. If no attempt is left and the problem with the last answer is an `Objection`, that `Objection`.
+        The answer; or the last `Objection`, if `objection` returned one for the last attempt.
 
     Raises:
         TypeError: if `step` is None.
     """
     if step is None:
-        raise TypeError("a candidate step without a model cannot ask a question")
+        raise TypeError("a step without a model_step cannot call a model: build the step with of(prompt, judge)")
     last: list[Objection] = []
 
     def problem(answer: Any) -> str | None:
@@ -369,19 +369,19 @@ EMBED = "embed"
 
 
 class StepUsage:
-    """Thread-safe counter of the model usage of each step."""
+    """Thread-safe counter of the model usage (calls, tokens, money) of each step."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_step: dict[str, Usage] = {}
 
     def add(self, step: str, usage: Usage) -> None:
-        """Add a usage to the usage of a step."""
+        """Add the usage of a call to the total of a step."""
         with self._lock:
             self._by_step[step] = self._by_step.get(step, Usage()) + usage
 
     def ordered(self, steps: Iterable[str]) -> dict[str, Usage]:
-        """Return the usage of each step that cost something: first `steps` in their order, then other steps."""
+        """Return a mapping from step names to usages, without unused steps: `steps` in their order, then the others."""
         with self._lock:
             names = dict.fromkeys([*steps, *sorted(self._by_step)])
             usages = {name: self._by_step.get(name, Usage()) for name in names}

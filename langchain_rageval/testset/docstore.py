@@ -1,4 +1,4 @@
-"""Docstore: passages of documents, with their neighbours in the text and their similar passages."""
+"""Docstore: splits documents into passages, and finds the neighbouring and similar passages of a passage."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Docstore:
     else by a hash of its text. Documents with the same name, such as the pages of a file, are consecutive parts of one
     document.
 
-    A document that is one passage keeps its id: `Document.id`, or `chunk_id`, `id`, `_id` or `doc_id` of its metadata.
-    If a document is split, the id of a passage is the document's id, "#" and a hash of the passage's text; if the
-    document has no id, it is a hash.
+    The id of a passage that is a whole document is the id of the document: `Document.id`, or `chunk_id`, `id`, `_id` or
+    `doc_id` of its metadata. If a document is split, the id of a passage is the document's id, "#" and a hash of the
+    passage's text; if the document has no id, it is a hash.
 
     Args:
         documents: the path of a file or folder, a DataFrame, or an iterable of LangChain Documents, texts, objects with
@@ -78,8 +78,8 @@ class Docstore:
             embedded. Rows of a test set have the passage ids of the vector store.
 
     Attributes:
-        embeddings: as passed.
-        vectorstore: as passed.
+        embeddings: the argument `embeddings`.
+        vectorstore: the argument `vectorstore`.
         documents: the documents, before they are split.
         passages: the passages.
 
@@ -182,10 +182,10 @@ class Docstore:
         return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
 
     def nearest_passages(self, text: str, vector: Any = None) -> list[Passage]:
-        """Return the passages nearest to a text: alternately the best matches by rare shared words and by meaning.
+        """Return the passages nearest to a text: best matches by rare shared words and by meaning, in turn.
 
-        At most 12 passages are returned, with at most 16,000 characters together; the first four are returned in any
-        case. With a vector store, the vector store finds the matches by meaning.
+        At most 12 passages are returned, with at most 16,000 characters together; but the first four are returned even
+        if they are longer. With a vector store, the vector store finds the matches by meaning.
 
         Args:
             text: the text.
@@ -206,7 +206,7 @@ class Docstore:
         return list(compress(found.values(), fits))
 
     def search_corpus(self, text: str) -> Operation[list[Passage]]:
-        """Return the passages nearest to a text, after embedding the text and the passages if there are embeddings."""
+        """Return the passages nearest to a text; with embeddings, text and passages are first embedded if necessary."""
         if self.vectorstore is not None or self.embeddings is None:
             return self.nearest_passages(text)
         yield from embed_passages(self)
@@ -215,12 +215,12 @@ class Docstore:
 
     @property
     def found_at_most(self) -> int:
-        """Maximum number of passages that `nearest_passages` returns if all have the average length."""
+        """Maximum number of passages that `nearest_passages` returns if all passages have the average length."""
         usual = max(1, sum(map(len, self._by_text)) // max(1, len(self)))
         return min(len(self), max(_LEAST_FOUND, min(_MOST_FOUND, _FOUND_TEXT // usual)))
 
     def passage_of(self, text: str) -> Passage | None:
-        """Return the passage with this text, or None."""
+        """Return the passage of this store whose text is `text`; None if there is no such passage."""
         return self._by_text.get(text)
 
     def texts(self) -> Iterator[tuple[str, int, str]]:
@@ -303,11 +303,11 @@ class Docstore:
 
 
 def check_all_documents(documents: Any) -> Any:
-    """Return the documents of a refresh unchanged, after rejecting a str that is not the path of a file or folder.
+    """Return documents unchanged, or raise an error if they are a str that is not the path of a file or folder.
 
     Raises:
-        ConfigError: if the documents are a str that names no file or folder. Such a text would leave almost no row
-            answered.
+        ConfigError: if the documents are a str that names no file or folder. As the text of a single document, the str
+            would answer almost no row.
     """
     if isinstance(documents, str) and not is_path(documents):
         expected = "documents must be a list of all documents, or the path of an existing file or folder"
@@ -316,7 +316,7 @@ def check_all_documents(documents: Any) -> Any:
 
 
 def sentence_hashes(text: str) -> dict[int, str]:
-    """Return the sentences of a text by their hash, which ignores white space, punctuation and letter case."""
+    """Return a mapping from the hash of each sentence to the sentence; hashes ignore punctuation, case and spaces."""
     sentences = _SENTENCE_END.split(" ".join(text.split()))
     keyed = ((" ".join(words_of(sentence)), sentence) for sentence in sentences)
     return {int(short_digest(key, 4), 16): s for key, s in keyed if key}

@@ -1,4 +1,4 @@
-"""Evolutions: Runnables that make a question harder, or more like a question of a user. `|` joins evolutions."""
+"""Evolutions: Runnables that make a generated question harder, or more like the question of a real user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRIES = 2
 
 
 class EvolutionBranch(CandidateStep):
-    """Step that evolves a question until the filters accept it, at most twice.
+    """Step that evolves a question and filters the result; it tries a second time if the filters reject the first.
 
     If the evolution makes the question deeper or broader, the second try starts from the question of the first try,
     because the same request would return the same question. Both tries are compared with the same parent.
@@ -40,7 +40,7 @@ class EvolutionBranch(CandidateStep):
 
     Attributes:
         parts: step that evolves the question, then the filters.
-        asks_more: True if the question must become deeper or broader.
+        asks_more: True if the question must become deeper or broader, False if it is only rephrased.
     """
 
     parts: tuple[CandidateStep, ...]
@@ -48,7 +48,7 @@ class EvolutionBranch(CandidateStep):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Writers and critics that the parts call."""
+        """Writers and critics that the evolution and its filters call."""
         return [judge for part in self.parts for judge in part.judges]
 
     @property
@@ -57,11 +57,11 @@ class EvolutionBranch(CandidateStep):
         return {"step": self.get_name(), "parts": [part.description for part in self.parts]}
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
-        """Return the graph of the parts in sequence."""
+        """Return the graph of the evolution and its filters, in sequence."""
         return RunnableSequence(*self.parts).get_graph(config)
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Rewrite the question by the evolution and filter the result, at most twice.
+        """Rewrite the question by the evolution and filter the result; if the result is rejected, try once more.
 
         A try takes four calls: evolve, compress, review, compare. If passages are joined over a shared entity, the four
         calls are extract, evolve, compress, review. If the evolution only rephrases, a try takes two calls.
@@ -112,7 +112,7 @@ def evolution_branch(
 
 
 class Composable:
-    """Mixin of evolutions: `|` joins two evolutions into a sequence, which a distribution may contain."""
+    """Mixin that lets `|` join two evolutions into a sequence, which a distribution may contain."""
 
     def __or__(self, other: Any) -> Any:
         """Return the sequence of this evolution and another evolution, a Runnable or a function."""
@@ -126,11 +126,11 @@ class Composable:
 class Evolution(Composable, Traced[Candidate, Candidate]):
     """Runnable that rewrites a question; input and output are a candidate (question in progress).
 
-    `reasoning | conditional` applies both in turn, and `reasoning | my_runnable` continues with a Runnable or function
-    of yours. A `TestsetGenerator` supplies the models. Outside of a generator they come from `config["configurable"]`:
-    `writer` is the model that rewrites. Two keys are optional: `critic`, a model whose filters follow the rewriting,
-    and `docstore`, the source of near and neighbouring passages. Calling the evolution binds the models instead:
-    `reasoning(writer)` is the step that rewrites with this model, without filters.
+    `reasoning | conditional` applies both evolutions in turn. `reasoning | my_runnable` continues with a Runnable or
+    function of yours. A `TestsetGenerator` supplies the models. Outside of a generator they come from
+    `config["configurable"]`: `writer` is the model that rewrites. Two keys are optional: `critic`, a model whose
+    filters follow the rewriting, and `docstore`, the source of near and neighbouring passages. Calling the evolution
+    binds the models instead: `reasoning(writer)` is the step that rewrites with this model, without filters.
 
     Attributes:
         kind: what the evolution does; None for `simple`, which returns the candidate unchanged.
@@ -149,17 +149,17 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Kind of the evolution as a tuple; empty for `simple`."""
+        """Tuple with the kind of this evolution; empty for `simple`."""
         return () if self.kind is None else (self.kind,)
 
     def __call__(
         self, writer: JudgeLike, docstore: Docstore | None = None, *, critic: JudgeLike | None = None
     ) -> CandidateStep:
-        """Return the evolution with its models bound.
+        """Return the step that applies this evolution with the given models.
 
         Args:
-            writer: model that rewrites; one call.
-            docstore: source of near and neighbouring passages; required for `multi_context`.
+            writer: model that rewrites the question; one call.
+            docstore: source of near and neighbouring passages; required for `multi_context` and `thematic`.
             critic: model that reviews the new question and compares it with the old one; None for no filters.
 
         Raises:
@@ -218,7 +218,7 @@ class EvolutionSequence(Composable, RunnableSequence[Candidate, Candidate]):
     def __call__(
         self, writer: JudgeLike, docstore: Docstore | None = None, *, critic: JudgeLike | None = None
     ) -> Runnable[Candidate, Candidate]:
-        """Return the sequence with the models of its evolutions bound; arguments as for a single evolution."""
+        """Return the step that applies the sequence with the given models; arguments as for a single evolution."""
         bound = [part(writer, docstore, critic=critic) if isinstance(part, Evolution) else part for part in self.steps]
         return RunnableSequence(*bound, name=self.name)
 
@@ -228,7 +228,7 @@ Branch = Evolution | UserStep | EvolutionSequence
 
 
 def compose(parts: Iterable[Any]) -> Branch:
-    """Join Runnables and functions into one sequence without `simple`; return `simple` if nothing else is left.
+    """Join Runnables and functions into one sequence, in which `simple` is left out; if none is left, return `simple`.
 
     Sequences are flattened. Neighbouring Runnables that are not evolutions become one user step; inside this step, a
     Runnable may pass any value to the next Runnable.
@@ -251,7 +251,7 @@ def parts_of(branch: Branch) -> list[Evolution | UserStep]:
 
 
 def kinds_of(part: Runnable[Any, Any]) -> tuple[Kind, ...]:
-    """Return the kinds of evolution in a branch or one of its steps, also behind wrappers such as `with_retry`."""
+    """Return the kind of each evolution in a branch or step, also inside of wrappers such as `with_retry`."""
     part = inner_runnable(part.step if isinstance(part, UserStep) else part)
     return part.kinds if isinstance(part, Evolution | EvolutionSequence) else ()
 
@@ -304,10 +304,10 @@ def _check_order(steps: Sequence[Evolution | UserStep]) -> None:
 
 
 def evolution(name: str, instruction: str, *, asks_more: bool = True) -> Evolution:
-    """Return an evolution with an instruction of your own.
+    """Return an evolution that rewrites the question by an instruction of your own.
 
     Args:
-        name: name in distributions and rows.
+        name: name of the evolution in distributions and rows.
         instruction: instruction for the writer, in the language of the documents. The writer reads `question` and
             `passages` and returns the new `question`.
         asks_more: True if the new question must be deeper or broader than the old one.
@@ -376,7 +376,8 @@ def audience(
 
     Args:
         personas: who asks, as for `persona`.
-        styles: how the person asks, such as "polite" or "keywords of a search engine"; by default as the person would.
+        styles: how the person asks, such as "polite" or "keywords of a search engine"; by default, the description of
+            the person decides.
         lengths: "short" (about 6 words), "medium" (15) or "long" (35).
 
     Raises:
@@ -426,7 +427,7 @@ DISTRIBUTION: Mapping[str, float] = {"simple": 0.5, "reasoning": 0.25, "conditio
 
 
 def normalize_shares(distribution: Any) -> dict[Branch, float]:
-    """Return the share of each evolution of a distribution, with sum 1.
+    """Return a mapping from each evolution of a distribution to its share of the rows; the shares sum to 1.
 
     Args:
         distribution: mapping of evolutions or their names to shares, or a list of pairs (share, evolution).
@@ -463,7 +464,7 @@ def normalize_shares(distribution: Any) -> dict[Branch, float]:
 def branch_of_names(names: str, own: Mapping[str, Evolution] = MappingProxyType({})) -> Branch | None:
     """Return the branch (sequence of evolutions) for a text such as "reasoning+conditional".
 
-    None if a name is neither a packaged evolution nor in `own`.
+    Return None if a name is neither that of a packaged evolution nor a key of `own`.
     """
     parts = [own.get(name.strip(), EVOLUTIONS.get(name.strip())) for name in names.split("+")]
     return None if None in parts else compose(parts)
@@ -483,10 +484,10 @@ def _to_branch(key: Any) -> Branch:
 
 
 def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[Branch]:
-    """Return the evolution of each row: exact counts by the largest remainder method, in random order.
+    """Return the evolution of each row, in random order; the shares are rounded by the largest remainder method.
 
     Args:
-        shares: share of each evolution; all above 0, with sum 1.
+        shares: share of the rows for each evolution; all above 0, with sum 1.
         size: number of rows.
         seed: random seed of the order.
     """
@@ -501,7 +502,7 @@ def allocate_rows(shares: Mapping[Branch, float], size: int, seed: int) -> list[
 
 
 def branches_of_tree(shares: Mapping[Branch, float]) -> list[Branch]:
-    """Return the evolutions of a distribution, `simple` first; each tree (questions about one fact) has all of them.
+    """Return the evolutions that each tree (questions about one fact) has: all of a distribution, `simple` first.
 
     Raises:
         ConfigError: if the distribution lacks `simple`, or has no other evolution.

@@ -1,4 +1,4 @@
-"""Evolve: rewrite a question by one kind of evolution; find bridges, other passages that share an entity."""
+"""Evolve: the step that rewrites a question, and the search for other passages that share an entity."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DUPLICATE = 0.8  # share of common stems
 
 @dataclass(frozen=True)
 class Bridge:
-    """Connection of the drawn passage with another passage that names the same entity.
+    """Connection between the passage of a question and another passage that names the same entity.
 
     Attributes:
         entity: entity that both passages name.
@@ -39,12 +39,12 @@ class Bridge:
 
 
 def may_have_bridge(store: Docstore, passage: Passage) -> bool:
-    """Return True if a passage shares a word with a few other passages; otherwise the passage has no bridge."""
+    """Return True if a passage shares a rare word with another passage; else no bridge to another passage exists."""
     return store.phrase_index.shares_stem(passage.text, _most_passages(store))
 
 
 def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most: int) -> list[Bridge]:
-    """Return bridges to different passages over different entities, the most related passage first.
+    """Return bridges from a passage to other passages, each over another entity, the most related passage first.
 
     Passages that share more entities are more related. Among equally related passages, a rarer shared entity comes
     first, then a passage of another document. Two kinds of entity give no bridge: an entity that begins with a digit,
@@ -109,21 +109,25 @@ _SAME_QUESTION = "the question is the same as before"
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of evolution (rewriting of a question). Journal keys contain the `repr`, so no name may change.
+    """What an evolution does with a question: its prompt, what it adds, and what it requires.
+
+    Journal keys contain the `repr` of a kind, so the names of the class and its attributes must not change.
 
     Attributes:
         name: name of the evolution.
-        prompt: name of the packaged prompt; "" if the user supplies an instruction.
+        prompt: name of the packaged prompt for the writer; "" if the user supplies an instruction.
         instruction: instruction of the user; "" if there is a packaged prompt.
-        adds_passage: True if passages that share an entity are added before the question is rewritten.
-        adds_theme: True if passages of the same document or theme are added; the question must need several of them.
+        adds_passage: True if passages that share an entity with the drawn passage are added before the rewriting.
+        adds_theme: True if passages of the same document or theme are added before the rewriting; the new question must
+            need several of them.
         asks_more: True if the question must become deeper or broader, False if it is only rephrased.
         answerable: True if the documents are meant to answer the new question.
-        needs_numbers: True if the drawn passage must contain numbers.
-        writes_turns: True if the question becomes the last one of a conversation.
-        persona: person who asks; the writer reads it, and it is the `persona` of the row.
-        style: name of the style, which is the `style` of the row.
-        audience: persons, styles and lengths. One of each is drawn for a row, and the row's metadata names the three.
+        needs_numbers: True if the drawn passage must contain at least two different numbers.
+        writes_turns: True if the writer adds earlier turns, so that the question becomes the last of a conversation.
+        persona: description of the person who asks, for the writer and the row's metadata; "" for no persona.
+        style: name of the style for the row's metadata; "" for no style.
+        audience: pairs of a name ("persona", "style", "length") and the values from which one is drawn for each row.
+            The row's metadata holds the drawn values; empty for no audience.
     """
 
     name: str
@@ -145,7 +149,7 @@ class Kind:
         return None if self.prompt else Prompt(instruction=self.instruction)
 
     def label(self, metadata: Mapping[str, Any], drawn: Mapping[str, str]) -> dict[str, Any]:
-        """Return a row's metadata with persona, style and `drawn` values added; "+" joins them to earlier values."""
+        """Return `metadata` with persona, style and the `drawn` values added; "+" joins a value to an earlier value."""
         own = {name: text for name, text in (("persona", self.persona), ("style", self.style), *drawn.items()) if text}
         joined = {name: f"{metadata[name]}+{text}" if name in metadata else text for name, text in own.items()}
         return {**metadata, **joined}
@@ -160,7 +164,7 @@ class QuestionEvolver(CandidateStep):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Writer, which also names the entities of the drawn passage if passages are added."""
+        """Writer, listed a second time if it also names the entities of the drawn passage."""
         return [*super().judges, *(self.entity_step.judges if self.entity_step else ())]
 
     @property
@@ -172,7 +176,8 @@ class QuestionEvolver(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer to rewrite the question: one call, and one more for the entities if passages are added.
 
-        There is no call if the evolution needs numbers and the passage has none, or if no passage can be added.
+        If the evolution needs numbers and the passage has none, or if no passage can be added, the candidate is
+        rejected without a request to rewrite.
         """
         if self.kind.needs_numbers and not has_numbers(state.passages[0]):
             return self._reject(state, Reason.NO_NUMBERS)
@@ -269,10 +274,10 @@ def evolve(kind: Kind, writer: JudgeLike, docstore: Docstore | None) -> Candidat
     """Return the step that rewrites a question by one kind of evolution.
 
     Raises:
-        ConfigError: if the kind adds a passage and there is no docstore.
+        ConfigError: if the kind adds passages and `docstore` is None.
     """
     if (kind.adds_passage or kind.adds_theme) and docstore is None:
-        raise ConfigError(f"{kind.name} adds the nearest passage: it needs a docstore")
+        raise ConfigError(f"{kind.name} adds passages of the documents: pass docstore=Docstore(documents)")
     return QuestionEvolver.of(
         kind.prompt or "evolve_reasoning",
         writer,

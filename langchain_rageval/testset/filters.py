@@ -1,4 +1,4 @@
-"""Filters: Runnables that reject unsuitable passages, questions and evolutions, or have a question rewritten."""
+"""Filters: steps that reject unsuitable passages, questions and evolved questions, or have a question rewritten."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LOWEST, _HIGHEST = 1, 3
 
 
 class PassageFilter(CandidateStep):
-    """Grades the drawn passage and rejects the candidate if the grade is below the threshold."""
+    """Step that grades the drawn passage and rejects the candidate if the grade is below a threshold."""
 
     threshold: float
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to grade the passage: one call; no call if the passage is graded already."""
+        """Ask the critic to grade the passage, and reject a low grade: one call; none if the passage has a grade."""
         if state.grade is not None:
             return state if state.grade >= self.threshold else state.reject(Reason.PASSAGE_REJECTED)
         answer = yield from self._ask(state, {"passage": state.drawn_text}, _objection)
@@ -40,7 +40,7 @@ def passage_filter(critic: JudgeLike, *, threshold: float = 2.0) -> CandidateSte
     """Return the step that rejects passages whose grade is below a threshold.
 
     Args:
-        critic: model that grades clarity, depth, structure and relevance, each 1, 2 or 3; one call.
+        critic: model that grades clarity, depth, structure and relevance of the passage, each 1, 2 or 3; one call.
         threshold: minimum mean of the four grades, from 1 to 3.
 
     Raises:
@@ -57,10 +57,11 @@ def _objection(answer: Any) -> str | None:
 
 
 class QuestionFilter(CandidateStep):
-    """Accepts a question that is clear on its own and answered by its passages; rewrites any other question.
+    """Step that accepts a question that is clear on its own and answered by its passages, or else has it rewritten.
 
     A follow-up (a question with earlier turns) is reviewed together with the turns. A follow-up must depend on the
-    turns, ask the same as its standalone form, and not be answered by the turns already. It is not rewritten.
+    turns, ask the same as its standalone form, and not be answered by the turns already. Otherwise it is rejected
+    without a rewrite.
     """
 
     rewrite_step: JudgeStep | None
@@ -70,17 +71,17 @@ class QuestionFilter(CandidateStep):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Critic, and the writer that rewrites, if there is one."""
+        """Critic that reviews the question, and the writer that rewrites it, if there is a writer."""
         return [*super().judges, *(self.rewrite_step.judges if self.rewrite_step else ())]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of this step that affects the returned candidates: that of the reviews and of the rewriting."""
+        """Configuration of reviews and rewriting, as far as it affects the returned candidates."""
         rewrites = self.rewrite_step and self.rewrite_step.description
         return {**super().instrument, "rewrites": rewrites, "turns": self.turns_step.description}
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to review the question: one call, and two more for each rewrite."""
+        """Accept, rewrite or reject the question after a review by the critic: one call, two more for each rewrite."""
         if state.chat_history:
             return (yield from self._review_follow_up(state))
         for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):
@@ -132,7 +133,7 @@ def question_filter(
     """Return the step that accepts questions that stand on their own and are answered by their passages.
 
     Args:
-        critic: model that reviews; one call for each wording.
+        critic: model that reviews the question; one call for the first wording and for each rewrite.
         writer: model that rewrites a rejected question by the critic's feedback; None rejects the question without a
             rewrite.
         docstore: source of the neighbouring passage that is added if the passages do not answer the question.
@@ -153,14 +154,14 @@ def question_filter(
 
 
 class EvolutionFilter(CandidateStep):
-    """Rejects a question that is neither deeper nor broader than its parent.
+    """Step that rejects a question that is neither deeper nor broader than its parent (the question before it).
 
     A question that the last evolution joined with other passages over a shared entity is not compared. `find_passages`
     applies a stricter test: it rejects this question unless the question needs all of these passages.
     """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Compare the question with its parent: one call of the critic; no call without a parent or after a join."""
+        """Ask the critic to compare the question with its parent: one call; none if there is nothing to compare."""
         just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
         if not state.parent or just_bridged:
             return state
@@ -174,18 +175,21 @@ def evolution_filter(critic: JudgeLike) -> CandidateStep:
     """Return the step that accepts questions that are deeper or broader than their parent.
 
     Args:
-        critic: model that compares; one call.
+        critic: model that compares the two questions; one call.
     """
     return EvolutionFilter.of("compare_questions", critic)
 
 
 class ClosedBookFilter(CandidateStep):
-    """Rejects a question if an answer from memory contains the words of the reference answer."""
+    """Step that rejects a question if a model answers it correctly from memory, without reading the documents."""
 
     threshold: float
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Compare an answer from memory with the reference answer: one call; no call for an unanswerable question."""
+        """Ask a model the question without passages; reject the question if the model's answer matches the reference.
+
+        One call; no call for an unanswerable question, which is accepted.
+        """
         if not state.answerable or not state.reference:
             return state
         question = state.standalone_question
@@ -203,8 +207,8 @@ def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> Candidate
 
     Args:
         judge: model that answers from memory; one call.
-        threshold: share of the reference's word stems and numbers that the answer from memory must contain to count as
-            correct; above 0 and at most 1. Stems and numbers of the question are not counted.
+        threshold: minimum share of the reference's word stems and numbers in a correct answer, above 0 and at most 1.
+            Stems and numbers of the question are not counted.
 
     Raises:
         ConfigError: if `threshold` is out of range.

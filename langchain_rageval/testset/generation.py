@@ -62,13 +62,13 @@ _PROMPT_TOKENS = 800  # estimate for one call, without the passage
 
 @dataclass(frozen=True)
 class Attempt:
-    """Candidate (question in progress) and the step to invoke on it, if the expected cost fits the budget.
+    """A candidate (question in progress) and the step that is invoked on it if the expected cost fits the budget.
 
     Attributes:
         step: the step, or several in sequence.
-        candidate: the candidate.
-        kind: attempts of one kind have similar costs.
-        guess: expected cost; used until the cost of an attempt of the same kind is known.
+        candidate: input of the step.
+        kind: key of the attempts that have similar costs.
+        guess: cost to expect until the cost of an attempt of the same kind is known.
         run: run that counts the usage.
         config: config of LangChain.
     """
@@ -82,7 +82,7 @@ class Attempt:
 
     @property
     def refused(self) -> Candidate:
-        """The candidate, rejected because its attempt does not fit the budget."""
+        """Copy of the candidate that is rejected because its attempt does not fit the budget."""
         return self.candidate.reject(Reason.BUDGET_SPENT)
 
 
@@ -94,7 +94,7 @@ Record = Callable[[Candidate], None]
 
 @dataclass
 class Generation:
-    """One run of the test-set generator.
+    """One run of the test-set generator: its plan, its state and its results.
 
     Attributes:
         settings: models and options of the generator.
@@ -153,7 +153,7 @@ class Generation:
         Args:
             present: existing rows.
             evolutions: evolution of each new row.
-            roots: number of a new row to the simple question of the row's tree.
+            roots: mapping from the number of a new row to the simple question of the tree that the row joins.
         """
         self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
         self._plan_rows(roots)
@@ -186,8 +186,8 @@ class Generation:
         """Embed questions in one batch; with `passages=True`, also the passages that are not embedded yet.
 
         Returns:
-            Unit vectors by question. The value is None for a zero or non-finite vector. All values are None if the
-            generator has `dedupe=None`.
+            Mapping from each question to its unit vector; to None if its vector is zero or not finite. All values are
+            None if the generator has `dedupe=None`.
         """
         if passages:
             yield from embed_passages(self.store)
@@ -211,12 +211,12 @@ class Generation:
         return [row.standalone_question for row in self.present]
 
     def start(self, vectors: Mapping[str, Any]) -> None:
-        """Add the questions of the existing rows to the accepted questions, with their vectors."""
+        """Add the questions of the existing rows to the accepted questions; `vectors` holds the vector of each."""
         for row in self.present:
             self._accepted.add(row, vectors[row.standalone_question])
 
     def next_round(self) -> dict[int, Candidate]:
-        """Return new candidates (questions to generate) by row number; empty if the run is over."""
+        """Return a mapping from row numbers to new candidates (questions to generate); empty if the run is over."""
         failed = all(one.has_failed for one in self._last_results)
         self._failures = self._failures + len(self._last_results) if failed else 0
         if any(one.rejected == Reason.BUDGET_SPENT for one in self._last_results):
@@ -230,7 +230,7 @@ class Generation:
         return {} if self.stop_reason else self.scheduler.next_round()
 
     def attempts(self, starts: Mapping[int, Candidate], config: RunnableConfig) -> list[Prepare]:
-        """Return the attempts of a round: for each row its steps and the candidate to invoke them on.
+        """Return the attempts of a round, one for each row: its candidate and the steps to invoke on the candidate.
 
         A candidate that already has a question starts with the evolution, because its question was reviewed earlier.
         """
@@ -242,14 +242,14 @@ class Generation:
         return [one.standalone_question for one in attempts.values() if not one.rejected and one.question.strip()]
 
     def accept(self, attempts: Mapping[int, Candidate], vectors: Mapping[str, Any]) -> list[TestsetRow]:
-        """Record the attempts of a round; blank and duplicate questions are rejected.
+        """Record the finished candidates of a round, after rejecting blank and duplicate questions.
 
         Args:
-            attempts: results by row number, in the order of the rows.
-            vectors: vectors of the questions that `questions_of` returns for these attempts.
+            attempts: mapping from row numbers to finished candidates, in the order of the rows.
+            vectors: mapping from each question that `questions_of` returns for these attempts to its vector.
 
         Returns:
-            The new rows.
+            The rows of the accepted candidates.
         """
         results = dict(attempts)
         for number, one in attempts.items():
@@ -273,7 +273,7 @@ class Generation:
         return [self.to_row(candidate) for candidate in results.values() if candidate.rejected is None]
 
     def describe_rejections(self) -> str:
-        """Return rejections by reason and the last feedback as text: "2 rejected: 2 not evolved; last: vague"."""
+        """Return the number of rejections by reason and the last feedback: "2 rejected: 2 not evolved; last: vague"."""
         counts = self.scheduler.rejected.most_common()
         if not counts:
             return "0 rejected"
@@ -362,7 +362,7 @@ class Generation:
                 progress.advance()
 
     async def asettle(self, attempts: Iterable[Prepare], record: Record, progress: Progress) -> None:
-        """Like `settle`, on the caller's event loop."""
+        """Like `settle`, but calls the models' async methods on the caller's event loop."""
         async with aclosing(self.aresults(attempts)) as results:
             async for result in results:
                 record(result)
@@ -380,7 +380,7 @@ class Generation:
 
     @contextmanager
     def reserve(self, attempt: Attempt) -> Iterator[RunnableConfig | None]:
-        """Yield the LangChain config for a metered attempt, or None if the attempt does not fit the budget."""
+        """Reserve the expected cost of an attempt; yield its LangChain config, or None if the budget is too small."""
         reserved = self._ledger.admit(attempt.kind, lambda: attempt.guess)
         if reserved is None:
             yield None
@@ -392,7 +392,7 @@ class Generation:
             self._ledger.settle(attempt.kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
-        """Wrap a step: the journal stores its results, and the generation counts its usage."""
+        """Return a wrapped step whose results the journal stores, and whose usage the generation counts."""
         return JournaledStep.of(step, self.journal, self._usage)
 
     def _chain(self, number: int, candidate: Candidate) -> RunnableSequence[Candidate, Candidate]:
@@ -419,7 +419,7 @@ class Generation:
             return self._steps[evolution]
 
     def usages(self) -> dict[str, Usage]:
-        """Return the usage of each step, in the order of the steps."""
+        """Return a mapping from step names to the usage (calls, tokens, money) of the steps, in order."""
         order = [None, *self.settings.distribution]
         names = [step.get_name() for branch in order for step in self._steps.get(branch, [])]
         last = [step.get_name() for step in steps_after(self.settings, self.store)]
@@ -445,7 +445,7 @@ class Generation:
         return self._has_similar_cache[passage.id]
 
     def to_row(self, candidate: Candidate) -> TestsetRow:
-        """Return the row of an accepted candidate, with the ids of the vector store if there is one."""
+        """Return an accepted candidate as a row; with a vector store, passages have their ids in the vector store."""
         passages = [self.store.identify(passage) for passage in candidate.passages]
         standalone = {"standalone_question": candidate.standalone} if candidate.chat_history else {}
         names = ("question", "chat_history", "evolution", "answerable", "evidence", "history", "tree_id")

@@ -53,10 +53,11 @@ from langchain_rageval.testset.user_step import check_sync
 class TestsetGenerator(GeneratorSettings):
     """Generates a test set from documents: a Runnable from documents to a `Testset`.
 
-    Each row starts from another passage. The passage is graded, and one of its key phrases becomes a question. The
-    question is reviewed, rewritten if necessary, evolved, compared with its parent, and answered from the passages that
-    it needs. After a rejection the row is tried again with another passage, at most 8 times. The same seed, documents
-    and (cached) models give the same set, whatever the order in which answers arrive.
+    Each row starts from another passage. The critic grades the passage, and the writer turns one of its key phrases
+    into a question. The question is reviewed, rewritten if necessary, evolved, compared with the question before the
+    evolution, and answered from the passages that it needs. After a rejection the row is tried again with another
+    passage, at most 8 times. The same seed, documents and (cached) models give the same set, whatever the order in
+    which answers arrive.
 
     The cost does not depend on the size of the corpus: at most 7 calls for a simple row and 4 more for each evolution,
     plus the cost of rejected attempts. Passages are embedded in two cases only. First: an evolution needs a second
@@ -195,7 +196,7 @@ class TestsetGenerator(GeneratorSettings):
                 texts, objects with a text and `pathlib.Path`s. A str in an iterable is always a text.
             size: number of rows; by default the `size` of the generator.
             seed: random seed; by default the `seed` of the generator.
-            allow_empty: as for the generator, whose setting is the default.
+            allow_empty: True to return an empty test set instead of an error; by default the setting of the generator.
 
         Returns:
             The test set, in the order of the planned rows. If it has fewer rows than requested, `yields` holds the
@@ -237,7 +238,7 @@ class TestsetGenerator(GeneratorSettings):
     def extend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
     ) -> Testset:
-        """Add rows to a test set, from unused passages first; near-duplicates of existing questions are rejected.
+        """Return a test set with more rows: unused passages come first, near-duplicates of its questions are rejected.
 
         Args:
             testset: the test set, whose rows stay as they are.
@@ -381,7 +382,7 @@ class TestsetGenerator(GeneratorSettings):
     def transform(
         self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
     ) -> Generator[Testset]:
-        """Yield the whole test set at once, for the next step of a chain that is streamed."""
+        """Yield the whole test set once, when it is complete, for the next step of a chain that is streamed."""
         if chunks := list(input):
             yield self.invoke(reduce(add, chunks), config, **kwargs)
 

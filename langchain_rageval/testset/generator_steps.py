@@ -1,4 +1,4 @@
-"""Settings of a generator, and the steps that make a row of a test set; the user may replace each step."""
+"""Settings of a generator, and the steps that make a row of a test set; a user may replace each of these steps."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _KNOWN = f"the steps are {', '.join(STEP_NAMES)}"
 
 
 def steps_before(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
-    """Return the steps from the drawn passage to the reviewed first question, in order."""
+    """Return the steps that write and review the first question about the drawn passage, in order."""
     services = _services(settings, docstore)
     return [*_steps(settings, docstore, STEP_NAMES[:3], services).values(), services["question_filter"]]
 
@@ -93,7 +93,7 @@ def steps_of_branch(settings: GeneratorSettings, branch: Branch, docstore: Docst
 
 
 def steps_after(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
-    """Return the steps after the last evolution, in order."""
+    """Return the steps after the last evolution, in order: they find the passages, answer and verify the answer."""
     return [*_steps(settings, docstore, STEP_NAMES[6:], _services(settings, docstore)).values()]
 
 
@@ -113,7 +113,7 @@ def _steps(
 
 
 def steps_of_user(steps: Mapping[str, UserRunnable] | None) -> dict[str, UserStep]:
-    """Return the user's own steps for a generator, by name and wrapped as `UserStep`.
+    """Return a mapping from the names of the steps that a user replaces to the user's steps, wrapped as `UserStep`.
 
     Raises:
         ConfigError: if a name is unknown, or a step is neither a Runnable nor a function.

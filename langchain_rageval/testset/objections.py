@@ -1,4 +1,4 @@
-"""Objections: problems with a question or an answer that rules find without a model, before the critic is asked."""
+"""Objections: problems with a generated question or answer, found by rules before a critic is asked."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def blank_objection(answer: Any) -> str | None:
 
 
 def objection_to_question(state: Candidate, *, strict: bool = True) -> Callable[[Any], str | Objection | None]:
-    """Return a function that checks the question in a model's reply and returns the problem with it, or None."""
+    """Return a function that takes a model's reply and returns the problem with the question in it, or None."""
     return lambda reply: blank_objection(reply) or question_objection(reply.question, state.passages, strict=strict)
 
 
@@ -88,7 +88,7 @@ def question_objection(question: str, passages: Sequence[Passage], *, strict: bo
 
     Args:
         question: question that a model wrote.
-        passages: passages that it is about.
+        passages: passages that the question is about.
         strict: True for one plain question; False for a question in the style of a user, which may hold several
             sentences and question marks.
     """
@@ -115,8 +115,8 @@ def answer_objection(answer: str, question: str, passages: Sequence[Passage], *,
 
     Args:
         answer: reference answer that a model wrote.
-        question: its question, as understood without earlier turns.
-        passages: passages that it must come from.
+        question: question that the answer belongs to, in a form that needs no earlier turns.
+        passages: passages that must support the answer.
         plain: True if the answer needs no computation; each of its numbers must then be in the passages or the
             question.
     """

@@ -1,7 +1,7 @@
 """Passage scheduler: selects the passage for the next attempt of each row of a test set, without calling a model.
 
-Rows are tried in rounds. A round holds open rows (rows without an accepted question that have attempts left), in order.
-The result depends on the seed and the models' answers, never on the order in which the answers arrive.
+Rows are tried in rounds. Each round makes one attempt for open rows: rows without an accepted question that have
+attempts left. The result depends on the seed and the models' answers, never on the order in which the answers arrive.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Tree:
     """Questions about one fact, in a test set of trees.
 
     Attributes:
-        root: reviewed simple question, which the other rows of the tree evolve; None until the question is accepted.
+        root: candidate with the accepted simple question, from which the other rows of the tree are evolved; None until
+            there is one.
     """
 
     root: Candidate | None = None
@@ -52,7 +53,7 @@ class RowState:
         tree: tree of the row; None if the test set has no trees.
         attempts: number of attempts so far.
         accepted: accepted candidate; None while the row is open.
-        drawn: passage of the last attempt; None before the first.
+        drawn: passage of the last attempt; None before the first attempt.
         retry_passage: passage to use again in the next attempt, because the evolution of the last attempt was rejected.
     """
 
@@ -70,28 +71,29 @@ class RowState:
 
 
 class PassageScheduler:
-    """Assigns passages to rows, round by round.
+    """Selects the passage for each attempt of each row, round by round.
 
     Passages are drawn without replacement. When all passages are drawn, the passages that can still give a question are
-    drawn again; a failed passage only if there is no other passage.
+    drawn again. A passage whose attempt was rejected is drawn again only if there is no other passage.
 
     In a test set of trees, each tree (questions about one fact) has a simple row. The other rows of the tree start from
-    the reviewed question of the simple row, once this question is accepted. Rows that fail are grouped into new trees.
+    the reviewed question of the simple row, once this question is accepted. Rows that cannot be filled in their tree
+    are grouped into new trees.
 
     Args:
         passages: passages in the order in which they are drawn.
         evolutions: evolution of each row.
         seed: random seed of the run.
-        has_similar: returns True if a passage has a similar one.
+        has_similar: function that returns True if there is another passage similar to a passage.
         branches: evolutions of a tree, `simple` first; None for a test set without trees.
-        roots: number of a row to the reviewed simple question of the earlier tree that the row continues.
+        roots: mapping from the number of a row to the accepted simple question of the existing tree that the row joins.
 
     Attributes:
         rows: states of the rows, in order.
         attempts: number of candidates so far.
-        rejected: number of rejections by reason.
-        left_out: reason why no passage is suitable, to the names of the evolutions that were left out.
-        given_up: evolution that was given up, to the number of its attempts.
+        rejected: mapping from the reason for a rejection to the number of such rejections.
+        left_out: mapping from a reason why no passage is suitable to the evolutions that were left out for this reason.
+        given_up: mapping from each evolution that was given up to the number of its failed attempts.
     """
 
     def __init__(
@@ -124,10 +126,11 @@ class PassageScheduler:
         self._plant([row for row in self.rows if row.tree is None])
 
     def next_round(self) -> dict[int, Candidate]:
-        """Return the candidates (questions in progress) of the next round by row number; empty at the end.
+        """Return a mapping from row numbers to the candidates to try in the next round; empty if no row can be tried.
 
-        A candidate with a question starts from that reviewed question; a candidate without a question starts from its
-        passage. Rows without a passage are left out.
+        A candidate without a question holds the passage about which a question has to be written. A candidate with a
+        question holds the simple question of its tree, which has to be evolved. Rows for which there is no passage are
+        left out of the round.
         """
         if self.hopeless:
             return {}
@@ -149,7 +152,7 @@ class PassageScheduler:
 
     @property
     def hopeless(self) -> str:
-        """Reason to end the run: many questions in a row were rejected or repeat accepted ones; "" to continue."""
+        """Reason to end the run, such as many rejected or repeated questions one after the other; "" to continue."""
         if self._written >= _MOST_REJECTED:
             return f"none of the last {self._written} questions was accepted; see `rejected`"
         if self._repeated >= 2 * MAX_ATTEMPTS and self._repeated == self._written:

@@ -1,4 +1,4 @@
-"""GenerationPlan: calls and tokens of a generation, from the known calls of each step."""
+"""GenerationPlan: estimate of the calls and tokens of a generation, step by step, without a model call."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PlannedStep:
         most_calls: number of calls if every row uses all its attempts and every rewrite.
         most_tokens: number of tokens read and written in these calls.
         money: price of the expected calls; None without prices, or if a model has no price.
-        most_money: price of the greatest number of calls.
+        most_money: price of `most_calls` calls.
     """
 
     step: str
@@ -82,11 +82,11 @@ class PlannedStep:
 
 
 class GenerationPlan(PlannedCosts[PlannedStep]):
-    """Mapping of the names of steps to their costs, in the order of the steps.
+    """Estimated cost of a generation: mapping from the name of each step to its cost, in the order of the steps.
 
     Attributes:
         size: number of rows to generate.
-        rehearsed: number of passages whose length was measured for the estimate.
+        rehearsed: number of passages whose lengths the estimate is based on.
         notes: costs that the figures do not include.
     """
 
@@ -135,7 +135,7 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
 
 
 def generation_table(plan: GenerationPlan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """Return headings and lines of the table of a plan, the total last; with columns for money if there are prices."""
+    """Return the table of a plan: its headings, and a tuple of cells for each step, the total last."""
     steps = (*plan.values(), plan.total)
     numbers = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
     lines = [(step.step, *(f"{getattr(step, name):,}" for name in numbers)) for step in steps]

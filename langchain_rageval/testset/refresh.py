@@ -1,4 +1,4 @@
-"""Refresh: adapt a test set to changed documents, or extend it; models check only rows that a change concerns."""
+"""Refresh: adapt a test set to changed documents, with model calls only for rows that a change concerns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAX_VERSIONS = 3  # passages in which the text of one earlier passage is looked
 
 
 class RowUpdates:
-    """Comparison of rows with the documents of a Docstore.
+    """Comparison of the rows of a test set with changed documents, by text and without a model.
 
     A passage is unchanged if any document holds its text; white space, quotation marks and Markdown marks do not count.
     Otherwise its new versions are the passages of the same document that share text with it or are in its place. If the
@@ -73,9 +73,9 @@ class RowUpdates:
             seed: seed of the candidate.
 
         Returns:
-            Two values. First, the row: if the documents hold all of its passages, with their new spans, ids and
-            metadata; None if a passage and its new versions are missing in all documents. Second, a candidate with the
-            new versions of the passages; None if no passage has changed and no new passage concerns the row.
+            Two values. First, the row, with new spans, ids and metadata if the documents hold all its passages; None if
+            a passage is missing and has no new version. Second, a candidate with the new versions of the passages; None
+            if no passage has changed and no new passage concerns the row, or if there is no row.
         """
         earlier = [
             Passage(id=own, text=text, source=source, start=start, end=end)
@@ -184,7 +184,7 @@ _REFRESH_CALLS = 4  # for a row whose passages have changed: find the passages, 
 
 
 class RowCheck(CandidateStep):
-    """Step that answers the question of a row again, and keeps the earlier answer if the passages support that answer.
+    """Step that answers the question of a row again, and keeps the earlier answer if the passages still support it.
 
     Attributes:
         answering: step that finds the passages of a question and answers it.
@@ -228,10 +228,10 @@ class Refresh:
     Attributes:
         testset: the test set.
         generation: generation run over the new documents; it plans rows only in `plan_rows`.
-        steps: the step that finds the passages of a question, and the one that answers it.
+        steps: two steps: the first finds the passages of a question, the second answers it.
         check: step that decides whether the passages support an earlier answer.
         attempts: checks of the rows that new or changed passages concern, in order.
-        rows: place in the test set to the current row; None for a row that has to be replaced.
+        rows: mapping from the place in the test set to the current row; to None if the row has to be replaced.
         corrected: ids of the rows that got a new answer.
         unchecked: number of rows that could not be checked.
         first_failure: reason why the first of the unchecked rows could not be checked.
@@ -328,7 +328,7 @@ class Refresh:
             yield f"{rows} could not be checked against changed passages and stayed as before: {self.first_failure}."
 
     def record(self, result: Candidate) -> None:
-        """Record the result for the next checked row: whether its answer still holds."""
+        """Record the next result of `attempts`: keep, correct or drop its row, or count the row as unchecked."""
         number = next(self._numbers)
         if result.rejected is None:
             self.rows[number] = self._checked(self.rows[number] or self.testset.rows[number], result)
@@ -363,7 +363,7 @@ def _branch_of(row: TestsetRow, branches: Sequence[Branch]) -> Branch | None:
 
 
 def extended(testset: Testset, addition: Testset) -> Testset:
-    """Return the next version of a test set: its rows, then the rows of an addition."""
+    """Return the next version of a test set: its rows, then the rows of the test set `addition`."""
     kept, added = ([row.id for row in part.rows] for part in (testset, addition))
     return _next(testset, addition, [*testset.rows, *addition.rows], (kept, added, [], []))
 

@@ -1,4 +1,4 @@
-"""HTML page on which a person keeps, edits or drops rows; it marks the evidence for an answer in the passages."""
+"""HTML page on which a person reviews a test set; the page marks the evidence for each answer in the passages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEAST_SHARE = 0.2
 
 
 def mark_sentences(sentences: Iterable[str], passages: Sequence[str], *, nearest: bool = False) -> list[list[str]]:
-    """Split each passage into parts: the 1st, 3rd, ... are unmarked text, the 2nd, 4th, ... marked text.
+    """Split each passage into parts, of which the 2nd, 4th, ... are to be marked and the 1st, 3rd, ... are not.
 
     The parts of a passage, joined, are the passage.
 

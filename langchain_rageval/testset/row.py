@@ -26,8 +26,8 @@ class TestsetRow(InputModel):
             question that stands alone. They are the `history` of the sample.
         contexts: texts of the passages that are needed to answer; for an unanswerable question, the texts from which
             the question was written.
-        reference: reference answer; for an unanswerable question, the sentence that the documents do not say; "" if
-            the step that writes it was left out.
+        reference: reference answer; for an unanswerable question, a sentence saying that the documents do not answer
+            it; "" if the step that writes it was left out.
         evolution: names of the evolutions, joined by "+"; "simple" if there are none.
         answerable: True if the documents answer the question.
         evidence: sentences of the contexts that support the reference answer, as the critic cited them.
@@ -67,7 +67,7 @@ class TestsetRow(InputModel):
         return item_list(passages) + trial_list(self.history) + row_html(self)
 
     def to_sample(self) -> Sample:
-        """Return a Sample without answer and contexts; an unanswerable question has no references, either.
+        """Return the row as a Sample without answer and contexts; for an unanswerable question also without references.
 
         `metadata["spans"]` holds source and offsets of each reference context, for `span_grader`.
         """
@@ -94,7 +94,7 @@ def row_id(question: str, passage_ids: Sequence[str], chat_history: Sequence[Tur
 
 
 def passage_fields(passages: Sequence[Passage]) -> dict[str, Any]:
-    """Return the fields of a row that hold its passages: texts, ids and spans."""
+    """Return the fields `contexts`, `passage_ids` and `spans` of a row with these passages."""
     return {
         "contexts": [passage.text for passage in passages],
         "passage_ids": [passage.id for passage in passages],
@@ -133,8 +133,8 @@ class TestsetDiff:
         after: version of the later test set.
         added: rows that only the later test set has.
         dropped: rows that only the earlier test set has.
-        changed: id of a row of both test sets to the changed fields of the row; each field name maps to the earlier and
-            the later value.
+        changed: mapping from the id of each changed row to the row's changed fields: a mapping from the name of the
+            field to a tuple of the earlier and the later value.
         same: number of rows without a change.
     """
 
@@ -171,7 +171,7 @@ class TestsetDiff:
         return f"{self.before} -> {self.after}: {changes}, {self.same} the same"
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return sign and text of each difference: "+" added row, "-" dropped row, "~" changed field."""
+        """Return (sign, text) of each difference; the sign is "+" for added, "-" for dropped rows, "~" for fields."""
         groups = (("-", self.dropped), ("+", self.added))
         rows = [(sign, f"{row.id} {row.question}") for sign, group in groups for row in group]
         fields = [
@@ -204,7 +204,7 @@ def diff_rows(before: Sequence[TestsetRow], after: Sequence[TestsetRow], version
 
 
 def changed_fields(before: TestsetRow, after: TestsetRow) -> dict[str, tuple[Any, Any]]:
-    """Return the earlier and the later value of each field that differs between two rows, history and id excluded."""
+    """Return a mapping from each field that differs, besides id and history, to its earlier and its later value."""
     old, new = (row.model_dump(mode="json", fallback=str, exclude=_NOT_COMPARED) for row in (before, after))
     return {name: (value, new.get(name)) for name, value in old.items() if value != new.get(name)}
 

@@ -1,4 +1,4 @@
-"""Sharing of test sets: merge, split, compare two reviews, exchange with BEIR and LangSmith."""
+"""Functions that merge and split test sets, compare two reviews, and exchange test sets with BEIR and LangSmith."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class ReviewAgreement:
         same: number of these rows that both reviewers kept (edited or not) or both dropped.
         kappa: Cohen's kappa of keeping and dropping; None if it is undefined, for example if both reviewers kept all
             rows.
-        disagreements: id of a row to its question and the two decisions. The rows are those that only one reviewer
-            dropped, and those that the reviewers edited differently.
+        disagreements: mapping from the id of a row to its question and the two decisions, for each row that only one
+            reviewer dropped or that the reviewers edited differently.
     """
 
     rows: int
@@ -194,5 +194,5 @@ def read_langsmith(client: Client, name: str) -> list[TestsetRow]:
         given = {"question": sample.question, "chat_history": sample.history, "metadata": known}
         rows.append(TestsetRow(**{**own, **given, "reference": (sample.references or [""])[0]}))
     if not rows:
-        raise ConfigError(f"the LangSmith data set {name!r} has no examples")
+        raise ConfigError(f"the LangSmith data set {name!r} has no examples: pass the name of another data set")
     return rows

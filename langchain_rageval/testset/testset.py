@@ -57,7 +57,7 @@ _LOG = logging.getLogger("langchain_rageval")
 
 
 class Changes(dict[str, list[str]]):
-    """Mapping of kind of change to row ids; the key "mended", the earlier name of "updated", still works."""
+    """Mapping from each kind of change to row ids; "mended", the earlier name of the key "updated", still works."""
 
     def __init__(self, changes: Mapping[str, list[str]]) -> None:
         super().__init__({"updated" if kind == "mended" else kind: ids for kind, ids in changes.items()})
@@ -72,7 +72,7 @@ class Changes(dict[str, list[str]]):
 
 @dataclass(frozen=True)
 class Origin:
-    """Generator and passages behind a test set; kept in memory only, not in files.
+    """Generator and passages from which a test set was generated; kept in memory, but not saved to a file.
 
     Attributes:
         generator: the generator that made the test set.
@@ -89,17 +89,18 @@ class Testset:
 
     Attributes:
         rows: the questions.
-        yields: `attempts`, the number of candidates, and `rejected`, the number of rejected candidates by reason.
+        yields: mapping with two keys: `attempts`, the number of candidates, and `rejected`, a mapping from each reason
+            to the number of candidates rejected for it.
         notes: remarks for the reader, such as that an offline baseline wrote the questions.
         complete: True if the test set has the requested size.
         broken_off: True if Ctrl-C ended the run.
         rejected: all rejected candidates, in the order of the attempts; `history` of each holds every question, step
             and feedback, and `rejected` the reason.
-        usage_by_step: calls and tokens of each step, of rejected candidates too. A result from a journal counts with
-            its usage at the time when it was stored. Texts embedded for the search and for `dedupe` count as the step
-            "embed".
-        changes: ids of rows by kind of change, one of `CHANGES`, after `refresh` or `extend`; otherwise empty.
-            After these two methods, `yields`, `rejected` and `usage_by_step` describe that call only.
+        usage_by_step: mapping from each step to its calls and tokens, those for rejected candidates included. A result
+            from a journal counts with its usage at the time when it was stored. Texts embedded for the search and for
+            `dedupe` count as the step "embed".
+        changes: after `refresh` or `extend`, a mapping from each kind of change (`CHANGES`) to ids of rows; otherwise
+            empty. After these two methods, `yields`, `rejected` and `usage_by_step` describe that call only.
         number: number of the version: 1 at first, plus 1 for each `refresh` and `extend`.
     """
 
@@ -156,7 +157,7 @@ class Testset:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of rows by evolution."""
+        """Mapping from the name of each evolution to its number of rows."""
         return dict(Counter(row.evolution for row in self.rows))
 
     @property
@@ -166,13 +167,13 @@ class Testset:
 
     @property
     def rejection_examples(self) -> dict[str, str]:
-        """Mapping of each reason for rejection, errors excluded, to the feedback of the last candidate so rejected."""
+        """Mapping from each reason for rejection, errors excluded, to the feedback on its last candidate."""
         judged = [one for one in self.rejected if one.objection and not one.has_failed]
         return {str(candidate.rejected): candidate.objection for candidate in judged}
 
     @property
     def calls_per_row(self) -> float | None:
-        """Model calls per question of the test set, those of rejected candidates included.
+        """Model calls per row of the test set; the calls for rejected candidates are included.
 
         None if there are no questions. None after `refresh` and `extend`, because their calls concern only some
         questions.
@@ -306,8 +307,8 @@ class Testset:
             that stay are the same, and new rows take the places of dropped rows.
 
         Raises:
-            TypeError: if the documents are a str that names no file or folder.
-            ConfigError: if there is no generator, or the documents hold no text.
+            ConfigError: if there is no generator, the documents hold no text, or they are a str that names no file or
+                folder.
             JournalError: if the journal of the generator cannot be read or written.
         """
         if generator is None and self._origin is None:
@@ -343,7 +344,7 @@ class Testset:
         """
         sets = [self, *others]
         if other := next((one for one in sets if not isinstance(one, Testset)), None):
-            raise ConfigError(f"merge takes test sets, each by itself, got {type(other).__name__}")
+            raise ConfigError(f"merge takes test sets as separate arguments, got {type(other).__name__}")
         rejected = sum((Counter(one.yields["rejected"]) for one in sets), Counter[str]())
         known = [one.known_sentences for one in sets]
         return replace(
@@ -365,7 +366,7 @@ class Testset:
         )
 
     def filter(self, function: Callable[[TestsetRow], bool]) -> Testset:
-        """Return the test set with the rows for which a function returns True.
+        """Return a test set with only the rows for which a function returns True.
 
         Raises:
             ConfigError: if `function` is no function.
@@ -378,11 +379,15 @@ class Testset:
     def split(self, share: float, seed: int = 0) -> tuple[Testset, Testset]:
         """Split the rows at random into two test sets, for example to tune a chain and to evaluate it.
 
-        The rows of every evolution are divided in the same proportion, and rows of one tree stay together.
+        The rows of every evolution are divided in the same proportion, and rows about one fact (of one tree) stay
+        together.
 
         Args:
             share: approximate share of the rows in the first test set, between 0 and 1.
             seed: random seed.
+
+        Returns:
+            The first test set, and a second test set with the other rows.
 
         Raises:
             ConfigError: if the share is not between 0 and 1.
@@ -402,7 +407,7 @@ class Testset:
         return review_agreement((self.rows, self.rejected), (other.rows, other.rejected))
 
     def merge_reviews(self, other: Testset) -> Testset:
-        """Return the test set with the decisions of two reviewers.
+        """Return one reviewed test set with the decisions of both reviewers, this test set's and the other's.
 
         If only one reviewer decided about a row, the row has this decision. If their decisions differ, the row stays
         without a decision, for a third review; a note counts such rows.
@@ -456,7 +461,7 @@ class Testset:
         return [ids.checked(sample, describe_place(n, sample)) for n, sample in enumerate(samples)]
 
     def run(self, chain: Runnable[Any, Any] | Callable[[Any], Any], **options: Unpack[AnswerOptions]) -> list[Sample]:
-        """Ask a RAG chain every question.
+        """Ask a RAG chain every question, and return its answers as samples.
 
         Args:
             chain: Runnable or function, sync or async, of any shape: a chain that ends in a text, an agent, a LangGraph

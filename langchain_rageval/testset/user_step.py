@@ -1,4 +1,4 @@
-"""Wrappers of steps: UserStep wraps a Runnable of the user; JournaledStep keeps the results of a step in a journal."""
+"""Wrappers of steps: UserStep checks a Runnable of the user; JournaledStep keeps the results of a step in a journal."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class UserStep(CandidateStep):
         evolves: True for a part of an evolution, whose name is added to `Candidate.evolution`; False for a step that
             replaces one of the generator.
         services: models, docstore and filters of the generator, which the Runnable finds in `config["configurable"]`.
-        named: True if the user gave a part of the Runnable a name.
+        named: True if the Runnable, or a part of it, has a name that the user chose.
     """
 
     in_traces: ClassVar[bool] = False
@@ -85,11 +85,11 @@ class UserStep(CandidateStep):
         return list(self.step.steps) if isinstance(self.step, RunnableSequence) else [self.step]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Invoke the links, check what they return, and record what they changed.
+        """Invoke the user's Runnable, check the candidate that it returns, and record a changed question.
 
-        The links (Runnables of the chain) may pass any value to each other. The last link returns a candidate or, in an
-        evolution, the new question as a str. A changed question is added to the history as a trial, unless the Runnable
-        added a trial.
+        The links (Runnables of a sequence) may pass any value to each other. The last link returns a candidate or, in
+        an evolution, the new question as a str. A changed question is added to the history as a trial, unless the
+        Runnable added a trial.
 
         Raises:
             ConfigError: if the chain returns something else, or a candidate that is not valid.
@@ -132,7 +132,7 @@ class UserStep(CandidateStep):
             fields = "; ".join(f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors())
             raise ConfigError(f"{name} returned an invalid Candidate: {fields}") from None
         if before.question.strip() and not checked.question.strip() and not checked.rejected:
-            raise ConfigError(f"{name} returned a blank question; reject(reason) drops a question")
+            raise ConfigError(f"{name} returned a blank question; to drop it, return candidate.reject(reason)")
         if checked.question != before.question and len(checked.history) == len(before.history) and not checked.rejected:
             checked = checked.with_trial(name)
         return checked, checked
@@ -196,7 +196,7 @@ def user_step(*steps: Any, evolves: bool = False, option: str = "a step") -> Use
 
 
 def inner_runnable(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """Return the Runnable inside of `with_config`, `with_retry`, `bind` and other bindings."""
+    """Return the Runnable that `with_config`, `with_retry`, `bind` or other bindings wrap."""
     while isinstance(runnable, RunnableBindingBase):
         runnable = runnable.bound
     return runnable
@@ -233,7 +233,7 @@ class JournaledStep(Traced[Candidate, Candidate]):
         step: wrapped step.
         journal: journal of the run; None stores nothing, as for a step that cannot be identified.
         fingerprint: hash of the settings of the step.
-        unknown: reason why the step cannot be identified; "" if it can.
+        unknown: reason why the step cannot be identified; "" if it can be identified.
         counter: receives the usage of the step, including the usage of stored results.
     """
 

@@ -37,12 +37,12 @@ _MAX_PHRASES = 5
 
 
 class KeyphraseExtractor(CandidateStep):
-    """Adds up to five `keyphrases` and chooses one; each draw of the passage chooses another key phrase."""
+    """Step that adds up to five `keyphrases` of the passage and chooses one that no earlier draw has used."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Choose an unused key phrase of the passage: one call; none if the key phrases are known.
+        """Choose an unused key phrase of the passage: one call; no call if the key phrases are known.
 
-        Rejects the candidate if all key phrases are used.
+        The candidate is rejected if all key phrases are used.
         """
         phrases = state.keyphrases
         if not phrases:
@@ -73,7 +73,7 @@ def _clean(phrases: list[str]) -> list[str]:
 
 
 class SeedQuestionWriter(CandidateStep):
-    """Writes a question about the key phrase; the drawn passage must answer the question."""
+    """Step that writes a question about the key phrase, which the drawn passage must answer."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the writer for a question about the key phrase: one call."""
@@ -93,16 +93,16 @@ def seed_question(writer: JudgeLike) -> CandidateStep:
     section 4.
 
     Args:
-        writer: model that writes; one call.
+        writer: model that writes the question; one call.
     """
     return SeedQuestionWriter.of("write_question", writer)
 
 
 class QuestionCompressor(CandidateStep):
-    """Replaces the question by a shorter one."""
+    """Step that replaces the question by a shorter question."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the writer to shorten the question: one call; an unusable short form is discarded."""
+        """Ask the writer to shorten the question: one call. If the short form is unusable, the question is kept."""
         answer = yield from self._ask(state, {"question": state.question}, objection_to_question(state))
         return state if isinstance(answer, Objection) else state.with_question(answer.question, "compress")
 
@@ -111,16 +111,16 @@ def compress(writer: JudgeLike) -> CandidateStep:
     """Return the step that shortens a question.
 
     Args:
-        writer: model that shortens; one call.
+        writer: model that shortens the question; one call.
     """
     return QuestionCompressor.of("compress_question", writer)
 
 
 class PassageFinder(CandidateStep):
-    """Keeps only the passages that the question needs; a question over several passages must need several of them."""
+    """Step that keeps only the passages that the question needs, or rejects the question."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic which passages are needed: one call; no call for an unanswerable question."""
+        """Ask the critic which passages the question needs, and drop others: one call; none if it is unanswerable."""
         if not state.answerable:
             return state
         inputs = {"question": state.standalone_question, "passages": state.shown()}
@@ -137,8 +137,8 @@ class PassageFinder(CandidateStep):
 def find_passages(critic: JudgeLike) -> CandidateStep:
     """Return the step that keeps the passages that are needed to answer the question.
 
-    A question is rejected if no passage answers it, or if a `multi_context` question does not need all passages that
-    were added for it.
+    A question is rejected if no passage answers it, if a `multi_context` question does not need all passages that were
+    added for it, or if a question over several passages needs only one.
 
     Args:
         critic: model that selects the passages; one call.
@@ -188,7 +188,7 @@ def answer(writer: JudgeLike) -> CandidateStep:
     A question that is meant to be unanswerable is rejected if the passages do answer it.
 
     Args:
-        writer: model that answers; one call.
+        writer: model that answers the question; one call.
     """
     return AnswerWriter.of("write_answer", writer)
 
@@ -201,9 +201,10 @@ class AnswerCheck(CandidateStep):
     """Step that rejects a candidate unless its passages support each sentence of its reference answer."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to verify the sentences of the answer: one call; none for an unanswerable question.
+        """Ask the critic whether the passages support each sentence of the answer; reject the candidate if not.
 
-        The sentences of the passages that the critic cites become the `evidence`.
+        One call; no call for an unanswerable question. The sentences of the passages that the critic cites become the
+        `evidence`.
         """
         if self.model_step is None:
             raise TypeError("AnswerCheck needs model_step, which asks a critic, got None: use check_answer(critic)")
@@ -228,7 +229,7 @@ def check_answer(critic: JudgeLike) -> CandidateStep:
     """Return the step that verifies the reference answer, sentence by sentence, and keeps the evidence.
 
     Args:
-        critic: model that verifies; one call.
+        critic: model that verifies the answer; one call.
     """
     return AnswerCheck(name=CHECK_ANSWER, model_step=verify_statements(critic, of="answer"))
 

@@ -267,7 +267,7 @@ OR_STR = ", or the new question as a str; it returned "
             (lambda candidate, change=change: candidate.replace(**change), message, message)
             for change, message in (
                 ({"questoin": "?"}, "mine returned an invalid Candidate: questoin: Extra inputs are not permitted"),
-                ({"question": " "}, "mine returned a blank question; reject(reason) drops a question"),
+                ({"question": " "}, "mine returned a blank question; to drop it, return candidate.reject(reason)"),
                 (
                     {"passages": []},
                     "mine returned an invalid Candidate: passages: List should have at least 1 item after validation, "

@@ -38,7 +38,7 @@ def test_test_sets_are_merged_with_each_id_and_each_question_once():
     assert (merged.yields, merged.notes) == ({"attempts": 5, "rejected": {}}, ["a", "b"])
     reviewed = row(1, history=[Trial(kind="review", question="Question 1?")])
     assert one.merge(set_of(reviewed)).rows == one.rows
-    with pytest.raises(ConfigError, match=r"^merge takes test sets, each by itself, got list$"):
+    with pytest.raises(ConfigError, match=r"^merge takes test sets as separate arguments, got list$"):
         one.merge([other])
     with pytest.raises(ConfigError) as caught:
         one.merge(set_of(row(1, reference="Another.")))
@@ -161,5 +161,7 @@ def test_a_data_set_of_langsmith_gives_the_rows_back_and_one_of_others_is_read()
     (own,) = Testset.from_langsmith(client, "theirs").rows
     assert (own.question, own.reference, own.contexts, own.evolution) == ("Why?", "So.", [], "simple")
     client.examples = []
-    with pytest.raises(ConfigError, match=r"^the LangSmith data set 'none' has no examples$"):
+    with pytest.raises(
+        ConfigError, match=r"^the LangSmith data set 'none' has no examples: pass the name of another data set$"
+    ):
         Testset.from_langsmith(client, "none")

@@ -263,7 +263,7 @@ def test_multi_context_adds_the_nearest_passage_and_needs_a_store():
     assert len(made.passages) == 2
     assert made.passages[0].text == "Щавель."
     assert len(writer.inputs[0]["passages"]) == 2
-    with pytest.raises(ConfigError, match=r"^multi_context adds the nearest passage: it needs a docstore$"):
+    with pytest.raises(ConfigError, match=r"^multi_context adds passages of the documents: pass docstore="):
         multi_context(writer)
 
 
