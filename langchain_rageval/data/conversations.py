@@ -75,7 +75,7 @@ def samples_of(conversation: Any) -> list[Sample]:
 
 
 def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Sample]:
-    """Like `samples_of`, with fields of `Sample` mapped to the names of their values in a record."""
+    """Like `samples_of`; `fields` maps fields of `Sample` to the names of their values in a record."""
     turns = _turns_of(conversation, fields)
     if not turns:
         return []

@@ -103,8 +103,9 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
     """Return the keyword arguments of a `Sample`, as `read_fields` does, and the origin of each field.
 
     Returns:
-        The fields, and a mapping from each field to the names in `obj` from which it was read: several for numbered
-        names. `metadata` has no origin.
+        A tuple of two mappings. The first maps each field to its value. The second maps each field to the list of the
+        names in `obj` from which the field was read: one name, or several for numbered names, such as `context_1` and
+        `context_2`. The second mapping lacks `metadata`.
     """
     fields = fields or {}
     check_fields(fields)
@@ -269,7 +270,7 @@ def _spellings(values: Iterable[str], meanings: Mapping[str, str]) -> dict[str, 
 
 
 def metadata_name(name: str) -> str:
-    """Return the name in `Sample.metadata` for a name that is no field: "source" for its spellings, else unchanged."""
+    """Return the name in `Sample.metadata` for a name that is no field: "source" for spellings of it, else the name."""
     return "source" if known_name(name) == "source" else name
 
 

@@ -75,7 +75,7 @@ def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, A
     may hold a list, or a mapping of several fields.
 
     Args:
-        row: name of a column to its cell.
+        row: mapping of each column name to its cell.
         fields: fields of `Sample` mapped to names of columns.
 
     Raises:

@@ -77,8 +77,8 @@ class Provenance:
     """Readable parts of the instruments (configurations that produced the scores) of a report.
 
     Attributes:
-        parts: the parts by digest.
-        unknown: name of a metric to the reason why a part of its instrument cannot be identified.
+        parts: mapping of each digest to its part.
+        unknown: mapping of the name of a metric to the reason why a part of its instrument cannot be identified.
     """
 
     parts: dict[str, Part] = field(default_factory=dict)
@@ -136,7 +136,7 @@ def split_digests(instrument: str) -> tuple[str, str]:
 
 
 def step_digests(part: Any) -> dict[str, str]:
-    """Return step name to a digest of the step's judge and prompts; language and attempts do not affect the digest."""
+    """Map each step's name to a digest of its judge and prompts; language and attempts do not affect the digest."""
     found: dict[str, str] = {}
     if isinstance(part, Mapping) and _has_name(part) and "judge" in part:
         asked = {"judge": _without_retries(part["judge"]), **{key: part.get(key) for key in ("prompts", "own_prompt")}}
@@ -155,11 +155,11 @@ def _without_retries(judge: Any) -> Any:
 
 
 def differences(one: Part | None, other: Part | None) -> list[str]:
-    """Return the differences of two instruments' parts in words: at most five, then the number of further ones.
+    """Return the differences of two instruments' parts in words: at most five, then for example "3 more".
 
     Args:
-        one: part of the candidate; None if it is not stored.
-        other: part of the baseline.
+        one: part of the candidate; None if it is not stored. There are then no differences.
+        other: part of the baseline, likewise.
     """
     if one is None or other is None:
         return []

@@ -62,7 +62,7 @@ class _Hashes:
 
 
 class SampleIds:
-    """Hashes of the ids of the samples read so far, which keep ids distinct."""
+    """Ids of the samples read so far, as hashes; a repeated id gets a number, so that all ids are distinct."""
 
     def __init__(self) -> None:
         self._seen = _Hashes()  # ids, and pairs of an id and its question unless the id is the hash of the question
@@ -123,7 +123,7 @@ def describe_clash(sample: Sample) -> str:
 
 
 def describe_place(index: int, sample: Sample) -> str:
-    """Return text with a sample's question and its place in the file, or else its row number and index."""
+    """Return a text that locates a sample: its question, and its place in the file or else its row number and index."""
     place = vars(sample).get(_PLACE) or f"row {index + 1} (index {index})"
     return f"{place}, question {sample.question!r}"
 

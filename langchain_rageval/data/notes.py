@@ -1,4 +1,4 @@
-"""Notes: remarks about a run, a comparison or a gate, stored as facts and rendered as text in each language."""
+"""Notes: remarks about a run, a comparison or a gate, stored with the values from which each language is rendered."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ _FILES = ("notes.yaml", "reasons.yaml")
 
 
 class Note(str):
-    """Remark for a reader: an English text, and the facts from which the text is rendered in other languages.
+    """Remark as English text (a `str`), with the code and the values from which other languages are rendered.
 
     Args:
         code: what the remark is about, such as "budget-spent"; a key of `notes.yaml` or `reasons.yaml`.
         metric: name of the metric that the note is about; "" for a run as a whole.
-        fields: name of a placeholder of the template to its value: a number, a text, another note or a list of these.
+        fields: value of each placeholder in the text template of `code`, as keyword arguments. A value is a number, a
+            text, another note or a list of these.
 
     Attributes:
-        code, metric, fields: the arguments. Compare notes by their code, not by their text.
+        code, metric, fields: the arguments; `fields` maps each placeholder to its value. Compare notes by their code,
+            not by their text.
     """
 
     code: str
@@ -64,12 +66,12 @@ class Note(str):
 
 
 def note_of(value: Any) -> str:
-    """Return the note from the data of `Note.to_json`; a text, as earlier versions wrote, stays a text."""
+    """Return the note from data of `Note.to_json`; return a plain text, as earlier versions wrote, unchanged."""
     return _from_json(value) if isinstance(value, Mapping) else str(value)
 
 
 def code_of(note: str) -> str:
-    """Return the code of a note; "" for a plain text, such as one in a report of an earlier version."""
+    """Return the code of a note; "" for a plain text, as in reports of earlier versions."""
     return getattr(note, "code", "")
 
 
@@ -79,14 +81,14 @@ def is_important(note: str) -> bool:
 
 
 def translate(text: str, language: str) -> str:
-    """Return the translation of a note, or of the text of a note without fields; any other text unchanged."""
+    """Translate a note, or a text that equals a note without placeholders; return any other text unchanged."""
     if not isinstance(text, Note) and (code := _codes_by_text().get(text)) is not None:
         return _render(code, language, {})
     return text.in_language(language) if isinstance(text, Note) else text
 
 
 def explain(text: str, *parts: str, end: str = ".") -> str:
-    """Join notes and texts to the reason of a score, in Russian if `text` is Russian, else in English.
+    """Join notes and texts to the reason of a score; notes are in Russian if `text` is Russian, else in English.
 
     Args:
         text: text that decides the language, such as the question.

@@ -35,13 +35,13 @@ def read_trec(
     """Yield an error for each invalid line of a run, then one sample without texts for each topic.
 
     Args:
-        run: retrieved documents. They are ordered by descending score, compared as 32-bit floats, and by descending id
-            for equal scores; the rank column is ignored.
-        qrels: grades. A topic that is only in this file has no retrieved documents; a topic that it lacks is omitted,
-            with a warning. None if there are no grades.
+        run: file of the retrieved documents. They are ordered by descending score, compared as 32-bit floats, and by
+            descending id for equal scores; the rank column is ignored.
+        qrels: file of the relevance grades; None if there are no grades. A topic that is only in this file has no
+            retrieved documents. A topic of the run that this file lacks is omitted, with a warning.
         topics: mapping of topic id to question, or a file with one line `id<TAB>question` per topic; None to use the
             ids as questions.
-        read_lines: function that returns the lines of a file.
+        read_lines: function that takes the path of a file and returns its lines.
 
     Raises:
         ConfigError: if the judgments or the topics have an invalid line.
@@ -74,7 +74,9 @@ def read_trec(
 def _add_line(retrieved: dict[str, dict[str, float]], line: str) -> None:
     columns = line.split()
     if len(columns) != 6:
-        raise ValueError(f"a TREC run has the columns topic, Q0, document, rank, score and run, got {len(columns)}")
+        raise ValueError(
+            f"a line of a TREC run has 6 columns: topic, Q0, document, rank, score and run; got {len(columns)}"
+        )
     topic, _, document, _, value, _ = columns
     score = _number(value, "score")
     if document in retrieved.setdefault(topic, {}):
@@ -88,7 +90,9 @@ def _read_labels(qrels: Path, read_lines: _ReadLines) -> _Labels:
         columns = line.split()
         try:
             if len(columns) != 4:
-                raise ValueError(f"TREC qrels have the columns topic, 0, document and grade, got {len(columns)}")
+                raise ValueError(
+                    f"a line of TREC qrels has 4 columns: topic, 0, document and grade; got {len(columns)}"
+                )
             topic, _, document, grade = columns
             if document in labels.setdefault(topic, {}):
                 raise ValueError(f"document {document} is judged twice for topic {topic}")

@@ -76,7 +76,7 @@ class Reading(NamedTuple):
 
     Attributes:
         library: name of the library.
-        fields: name to field of `Sample`, for names whose field differs from `FIELDS_BY_NAME`.
+        fields: mapping of a name to its field of `Sample`; only names whose field differs from `FIELDS_BY_NAME`.
     """
 
     library: str
@@ -194,7 +194,7 @@ def two_readings(name: str, path: str, *readings: tuple[str, str]) -> SampleErro
     Args:
         name: the name.
         path: the name or dotted path to map.
-        readings: pair of a field and a meaning, for each meaning of the name.
+        readings: for each meaning of the name, a pair of the field of `Sample` and the meaning in words.
     """
     meanings = " or ".join(
         f"{meaning} (fields={{{field!r}: {path!r}}}; in the shell, --fields {field}={path})"

@@ -49,15 +49,20 @@ def evaluate_dataset(
     """Score the rows of a Ray data set in workers on all machines of a Ray cluster.
 
     The result is lazy: scoring starts when the result is read. It has one row for each input row, in any order; to
-    restore the order, use `sort("index")` or Ray's `preserve_order`. The columns of the result are
+    restore the order, use `sort("index")` or Ray's `preserve_order`. The columns of the result are:
 
-    * `index`: place in the input; null unless `index` names its column; * `id`, `question`, `answer`, `contexts`,
-        `references`, `reference_contexts`, `context_ids`, `reference_context_ids`, `retrieved`, `retrieved_ids`: fields
-        of the sample; `relevance` and `metadata` as JSON; * for each metric a column with the name of the metric, which
-        holds the value or null, and columns with the suffixes `_reason`, `_unscored` and `_failure`, which hold texts;
-        * `scores`: the complete scores as JSON; `time`: UTC time of the last score; `asked`: names of the metrics whose
-        models were called anew, so that nothing came from a journal or cache; `notes`: caveats; `run`: version, end
-        time and metric configurations of the run as JSON, in the first row of each batch, and null in other rows.
+    * `index`: place in the input; null unless the argument `index` names the column of the places;
+    * `id`, `question`, `answer`, `contexts`, `references`, `reference_contexts`, `context_ids`,
+      `reference_context_ids`, `retrieved`, `retrieved_ids`: fields of the sample;
+    * `relevance`, `metadata`: fields of the sample as JSON;
+    * for each metric a column with the name of the metric, which holds the value or null, and columns with the suffixes
+      `_reason`, `_unscored` and `_failure`, which hold texts;
+    * `scores`: the complete scores as JSON;
+    * `time`: UTC time of the last score;
+    * `asked`: names of the metrics whose models were called anew, so that nothing came from a journal or cache;
+    * `notes`: remarks that limit what the scores mean;
+    * `run`: version, end time and metric configurations of the run as JSON, in the first row of each batch; null in
+      other rows.
 
     Budget and limits of the model calls apply to all workers together. An actor assigns shares of them to the workers,
     with one message for many calls. Calls never exceed the budget; tokens exceed it only by the calls in progress. A

@@ -53,8 +53,8 @@ class Comparison(Analysis[MetricComparison]):
             compared.
         judge_shift: mapping of a metric to the shift of its judge, measured on unchanged rows that the judge scored
             again.
-        moved: mapping of an undecided metric to its possible verdicts, if the difference is corrected by either end of
-            the interval of `judge_shift`.
+        moved: mapping of a metric that a shift of its judge leaves undecided to its possible verdicts: those after the
+            difference is corrected by either end of the interval of `judge_shift`.
         labelled: name of the metric that people labelled; "" without labels.
     """
 
@@ -241,7 +241,10 @@ def _with_labels(
     """Return the comparisons with what people's labels show, and notes on it."""
     metric = next((one for one in metrics if one.metric == name), None)
     if metric is None:
-        raise ConfigError(f"labels of {name!r}: the reports have {', '.join(one.metric for one in metrics)}")
+        raise ConfigError(
+            f"the labels are for {name!r}, but the reports have only "
+            f"{', '.join(one.metric for one in metrics)} in common"
+        )
     values = [(value_in(ours, name), value_in(theirs, name)) for ours, theirs in pairs]
     judged = [None if own is None or other is None else own - other for own, other in values]
     labels = labelled_pairs(pairs, people)
@@ -408,7 +411,7 @@ def minimum_difference(
         both = ((value_in(ours, metric), value_in(theirs, metric)) for ours, theirs in pairs)
         values, factor = [own - other for own, other in both if own is not None and other is not None], 1.0
     if len(values) < 2:
-        raise ConfigError(f"{metric}: a spread needs at least two scored samples, got {len(values)}")
+        raise ConfigError(f"{metric}: the estimate needs at least two scored samples, got {len(values)}")
     spread, centre = factor * stdev(values), fmean(values)
     deviation = factor * max(abs(value - centre) for value in values)
 

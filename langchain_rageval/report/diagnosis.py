@@ -5,8 +5,8 @@ contexts (faithfulness), verdicts on the references' statements against the cont
 statements that answer and reference share (answer_correctness). All three together, or claim_metrics, distinguish every
 cause; fewer metrics distinguish fewer causes.
 
-A fact counts once, for the earliest cause. A statement that the references share is not an addition of the answer. A
-made-up statement is blamed on the retriever if the retriever found nothing that was needed. A fact counts as lost
+A fact counts once, for the earliest cause. A statement of the answer that the references also make is not an addition.
+A made-up statement is blamed on the retriever if the retriever found nothing that was needed. A fact counts as lost
 between retriever and model if no context holds it, but a retrieved chunk that the model did not read does. A chunk
 holds a fact if the reference names the chunk, by id or text, or if the chunk contains all words of the fact.
 """
@@ -57,7 +57,7 @@ class DiagnosedRow:
     Attributes:
         index: place of the sample in the input.
         id: id of the sample.
-        cause: the cause that explains most statements.
+        cause: the cause that explains most statements; or "nothing wrong" or "cannot tell".
         findings: the statements, with verdicts, that the cause explains.
     """
 
@@ -152,7 +152,7 @@ class Dropped:
         return cls(lost, by_id or any(_has(lost, passage) and not _has(contexts, passage) for passage in passages))
 
     def held(self, statements: Iterable[Finding]) -> list[Finding]:
-        """Return the statements that these chunks hold, from a list of statements that no context holds."""
+        """Return, from statements that no context holds, those that these chunks hold; all if `holds_reference`."""
         texts = [content_words(text) for text in self.texts]
         words = [(statement, content_words(statement.text)) for statement in statements]
         return [one for one, own in words if self.holds_reference or (own and any(own <= text for text in texts))]

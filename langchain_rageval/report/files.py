@@ -41,7 +41,7 @@ class Decision:
     """Result of a run with the option `until=` for one metric: verdict and interval.
 
     The interval is for the mean over all samples of the run that have a score, or for the mean gain over the baseline.
-    Each end is valid at whatever sample the run stops. A gate uses only one of the two ends.
+    Each end of the interval is valid, at whatever sample the run stops. A gate uses only one of the two ends.
 
     Attributes:
         verdict: "passed" or "failed" for a gate; "better", "no worse" or "worse" than a baseline; "precise" if the
@@ -98,16 +98,16 @@ class ReportData:
 
     Attributes:
         rows: one row for each sample; a list, or a sequence that reads the rows from a file.
-        notes: what a reader of the numbers should know, such as that an offline baseline judged.
+        notes: remarks that limit or explain the numbers, such as that an offline baseline judged.
         complete: False if the run was interrupted.
-        left_out: sample index and metric name of each score that did not fit the budget, or that a run with `until=`
-            did not need.
-        provenance: readable configurations (judge, prompts, options) behind the scores; `Report.instruments` lists them
+        left_out: pairs of sample index and metric name, one for each score that was not computed, because it did not
+            fit the budget, or because a run with `until=` did not need it.
+        provenance: configurations (judge, prompts, options) that produced the scores; `Report.instruments` lists them
             by metric.
         decisions: mapping of a metric to the decision of a run with `until=`.
         unreadable: number of input records that are not valid samples; these records have no rows.
         canaries: verdicts of the judges on test statements with known verdicts; None if the judges were not tested.
-        asked_again: usage of scoring rows of a baseline again, see `rageval ci --anchors`.
+        asked_again: calls, tokens and seconds for scoring rows of a baseline a second time, see `rageval ci --anchors`.
         name: name of the run: the name of the file from which the report was first loaded; "" before.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -137,7 +137,7 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def head_of(data: ReportData) -> Mapping[str, Any]:
-    """Return the head of a report's file: the facts about the run that the first line holds."""
+    """Return the head of a report's file: the facts about the run in the first line, such as notes and version."""
     known = {key: value for key in ("version", "name", "finished") if (value := getattr(data, key))}
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
     decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}
@@ -246,7 +246,9 @@ class RowsOnDisk(Sequence[Row]):
         try:
             self._file = path.open("rb")
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}; restore the file with the rows") from None
+            raise ConfigError(
+                f"{path} cannot be read: {error.strerror}; restore the file, which holds the rows of the report"
+            ) from None
         if _state(self._file) != state:
             self._file.close()
             raise ConfigError(f"{path} has changed; load the report again")

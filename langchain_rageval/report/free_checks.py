@@ -48,7 +48,7 @@ _LONGEST_APOLOGY = 60  # words; a longer answer says more than that the service 
 
 
 def is_blank(sample: Sample) -> bool:
-    """Return True if the answer of a sample is missing or empty; False if `metadata.answerable` is False."""
+    """Return True if the answer of a sample is missing or blank, unless `metadata.answerable` is False."""
     return not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
 
 
@@ -68,7 +68,7 @@ class FreeChecks:
             self.add(row)
 
     def add(self, row: Row) -> None:
-        """Count the answer and the verdicts of a row."""
+        """Check the answer, the contexts and the verdicts of a row, and add the problems to the counts."""
         self._samples += 1
         answer = row.sample.answer or ""
         self._answered = self._answered or bool(answer.strip())
@@ -108,7 +108,7 @@ class FreeChecks:
             self._chunks["changed"] += sample.retrieved is not None
 
     def notes(self) -> Iterator[Note]:
-        """Yield a note for each check that found something."""
+        """Yield a note for each kind of problem in the rows, with the number of cases."""
         missing = self._counts["none"] if self._answered else 0  # a run without answers asks about something else
         for code in ("blank", *_BEGINNINGS):
             if count := self._counts[code] + missing * (code == "blank"):
@@ -134,10 +134,11 @@ class FreeChecks:
             yield Note("lack-fields", metrics=metrics, count=count, total=self._samples)
 
     def problems(self, max_failed: float, allow: Collection[str]) -> list[Note]:
-        """Return the notes on problems that fail a gate.
+        """Return the notes on problems that are frequent enough to fail a gate.
 
-        Broken answers fail above a share of `max_failed`, other problems above a fifth. Blank answers are excluded: a
-        gate counts each as the worst value.
+        Broken answers fail a gate if their share of the samples is above `max_failed`. Repeated answers, and supported
+        statements without citations, fail it if their share is above a fifth. Blank answers are excluded, because a
+        gate already counts each as the worst value. Codes in `allow` are ignored.
         """
         limits = {**dict.fromkeys(_BEGINNINGS, max_failed), "same-answer": MOST_ALIKE, "no-citations": MOST_ALIKE}
         return [

@@ -1,4 +1,4 @@
-"""Gates: decide whether a run passes a requirement, such as a threshold, even if some values are unknown."""
+"""Gates: decide whether a run meets a requirement, such as a lowest mean, or whether unknown values leave it open."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Gate:
 
     @classmethod
     def of(cls, metric: str, requirement: str, verdict: GateVerdict, reasons: Sequence[Note] = ()) -> Gate:
-        """Return a gate; the reasons are joined to one text."""
+        """Build a gate; its `reason` joins the texts of the reasons, and its `codes` are their codes."""
         text = "; ".join(f"{reason} [{reason.code}]" for reason in reasons)
         return cls(metric, requirement, verdict, text, [reason.code for reason in reasons])
 
@@ -60,11 +60,11 @@ class Values:
     Attributes:
         total: sum of the known values; a blank answer without a value counts as the worst one.
         count: number of known values.
-        unscored: number of samples that have no value for a known reason; the mean excludes these samples.
-        unknown: mapping of a reason to the number of samples whose value is unknown. Reasons: "failed", "left-out",
-            "unreadable", "unaudited".
-        low: least possible value.
-        high: greatest possible value.
+        unscored: number of samples to which the metric does not apply; the mean excludes these samples.
+        unknown: mapping of a cause to the number of samples whose value is unknown for this cause: "failed",
+            "left-out", "unreadable" or "unaudited".
+        low: least possible value of a sample.
+        high: greatest possible value of a sample.
         direction: "higher" or "lower", whichever is better.
     """
 
@@ -94,13 +94,14 @@ class Values:
 
 
 def decide(values: Values, threshold: float, max_unknown: float) -> GateVerdict:
-    """Decide whether a mean reaches its threshold; the verdict is "undecided" if unknown values could change it.
+    """Return "passed" or "failed": whether a mean reaches its threshold; "undecided" if unknown values could change it.
 
     Args:
         values: the values of the metric.
         threshold: lowest accepted mean; the highest accepted mean if lower is better.
-        max_unknown: share of the samples, from 0 to 1, that may be unknown. Up to this share, the mean excludes unknown
-            values.
+        max_unknown: highest share of samples with an unknown value, from 0 to 1, at which the mean of the known values
+            decides. Above this share, the mean must give the same verdict with the worst and with the best value in
+            place of each unknown value; otherwise the verdict is "undecided".
     """
     if not values.count:
         return "undecided" if values.n_unknown else "failed"
@@ -165,11 +166,11 @@ def _add(values: Values, sample: Sample, score: Score) -> None:
 
 @dataclass(frozen=True)
 class Limits:
-    """Shares of the samples, from 0 to 1, that may lack a value.
+    """Limits of a gate: which shares of the samples, from 0 to 1, may lack a value, and which reasons to ignore.
 
     Attributes:
         failed: highest accepted share of samples with an unknown value: failed, unreadable or left out.
-        unscored: highest accepted share of samples without a value for a known reason, such as refusals.
+        unscored: highest accepted share of samples to which the metric does not apply, such as refusals.
         allow: codes of reasons to ignore, because they are intended.
     """
 
@@ -202,7 +203,7 @@ _OF_THE_RUN = ("one-vector", "canaries-failed")
 
 
 def run_gates(data: ReportData, limits: Limits) -> list[Gate]:
-    """Return a gate about the run as a whole if its answers, its judge or its embeddings are broken; else []."""
+    """Return a list with one failed gate if the answers, the judge or the embeddings of the run are broken; else []."""
     reasons = FreeChecks(data.rows).problems(limits.failed, limits.allow)
     reasons += [note for note in data.notes if isinstance(note, Note) and note.code in {*_OF_THE_RUN} - {*limits.allow}]
     return [Gate.of("", "answers, judge and embeddings that work", "failed", reasons)] if reasons else []
@@ -331,7 +332,7 @@ def check_gates(gates: Sequence[Gate], threshold: float | None = None) -> None:
 def decided_gates(
     decisions: Mapping[str, Decision], thresholds: Collection[str], requirement: str, allow: Collection[str]
 ) -> dict[str, Gate]:
-    """Return a gate by metric for each decision of a run with `until=` that is about a comparison with a baseline.
+    """Return gates by metric name: one for each decision of a run with `until=` about a comparison with a baseline.
 
     Args:
         decisions: decisions by metric name; the name may end with `AGAINST_BASELINE`.

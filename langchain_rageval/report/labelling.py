@@ -28,13 +28,13 @@ _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
 def standalone_findings(row: Row) -> list[Finding]:
-    """Return the standalone versions of a row's question, without duplicates: one for each judge that rewrote it."""
+    """Return a row's question as judges rewrote it to be understood without the history; equal versions only once."""
     found = [finding for score in row.scores.values() for finding in score.findings if finding.kind == _KIND]
     return list({(finding.text, finding.verdict): finding for finding in found}.values())
 
 
 def describe_question(row: Row) -> str:
-    """Return the question of a row; after an arrow follows the standalone question for the judge, if it differs."""
+    """Return the question of a row; if a judge rewrote the question, also an arrow and the rewritten question."""
     rewritten = [finding.text for finding in standalone_findings(row) if finding.verdict == "rewritten"]
     return " → ".join([row.sample.question, *rewritten])
 

@@ -200,7 +200,7 @@ def value_in(row: Row, name: str) -> float | None:
 
 
 def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
-    """Return comparisons with verdicts. P-values are Holm-adjusted over the metrics with enough pairs."""
+    """Add verdicts to comparisons, and Holm-adjust their p-values over the metrics with enough pairs."""
     coverage = holm([metric.coverage_p for metric in compared])
     compared = [replace(one, coverage_fell=p < COVERAGE_ALPHA) for one, p in zip(compared, coverage, strict=True)]
     tested = [metric.p_unadjusted for metric in compared if metric.p_unadjusted is not None and _has_enough(metric)]
@@ -249,7 +249,7 @@ class JudgeShift:
     """Change of a judge's scores between two runs although the scored texts are the same.
 
     Attributes:
-        difference: mean of candidate minus baseline over the anchors.
+        difference: mean over the anchors of the score in the candidate minus the score in the baseline.
         low: lower end of the 95% interval of `difference`.
         high: upper end of the interval.
         anchors: number of anchors: rows that are equal in both runs and were scored anew.

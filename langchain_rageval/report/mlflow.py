@@ -143,8 +143,8 @@ def _log(client: MlflowClient, run: Run, metrics: Mapping[str, float], params: M
     changed = sorted(key for key, value in params.items() if run.data.params.get(key, value) != value)
     if changed:
         raise ConfigError(
-            f"the run {run.info.run_name!r} already holds a report with another {changed[0]}: give this one a prefix, "
-            "such as prefix='after/'"
+            f"the run {run.info.run_name!r} already holds a report with another {changed[0]}: log this report with "
+            "a prefix, such as prefix='after/'"
         )
     for key, param in params.items():
         client.log_param(run.info.run_id, key, param)

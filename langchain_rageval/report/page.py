@@ -180,7 +180,7 @@ class Page:
 
     @cached_property
     def instruments(self) -> dict[str, list[str]]:
-        """Mapping of metric names to texts on their configurations: the first in full, the others by differences."""
+        """Mapping of metric names to texts on their configurations: the first in full, then differences from it."""
         known = {
             name: [one for one in found if one.found_by or one.counted_by]
             for name, found in instruments_of(self.report).items()
@@ -240,7 +240,7 @@ class Page:
 
     @cached_property
     def first_looks(self) -> list[tuple[int, str, Cause, str, float | None]]:
-        """Worst samples, the worst first: place, question, cause of error, metric with the worst value, and value."""
+        """Samples with the worst mean values, worst first: (place, question, cause, worst metric, value of it)."""
         looks = []
         for place, row in enumerate(self.report.rows):
             goodness = {
@@ -274,7 +274,7 @@ class Page:
 
     @property
     def period_places(self) -> Sequence[int]:
-        """Place of the period of each sample in `period_names`."""
+        """For each sample, the place of its period in `period_names`; () for a run without periods."""
         return ()
 
     @property
@@ -293,7 +293,7 @@ class Page:
         return content_policy(self.script, self.style)
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Yield the compressed data of the page as pairs of an id, by which the script finds the data, and a text."""
+        """Yield the data of the page in parts: pairs of an id, by which the script finds the part, and packed data."""
         index: list[list[Any]] = []
         chunks = Chunks()
         rows = iter(self.report.rows)
@@ -309,7 +309,7 @@ class Page:
 
     @cached_property
     def moved(self) -> Mapping[str, Sequence[tuple[int, str, float]]]:
-        """Mapping of metrics to the samples that changed most: place, question, difference; worst changes first."""
+        """Mapping of a metric to the samples that changed most: (place, question, difference), worst changes first."""
         changes: dict[str, list[tuple[int, str, float]]] = {}
         for place, row in enumerate(self.report.rows):
             before = self._before.get(row.index, {})

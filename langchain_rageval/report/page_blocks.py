@@ -48,7 +48,7 @@ class Chunks:
         return place
 
     def take_blocks(self, least: int) -> Iterator[tuple[str, str]]:
-        """Yield an id and a packed block of chunks, as long as at least `least` chunks are not written yet."""
+        """Yield pairs of an id and a packed block of chunks, until fewer than `least` chunks are not yet in a block."""
         while len(self._waiting) >= least:
             yield f"chunks-{self._written // PART}", pack(self._waiting[:PART])
             self._written += len(self._waiting[:PART])

@@ -160,7 +160,8 @@ def check_instruments(
     if not allowed:
         raise ConfigError(
             f"different instruments (judge, prompts, options or version) scored {'; '.join(listed)}: the difference "
-            "cannot be attributed to the systems; score both alike, or set allow_different_instruments=True"
+            "cannot be attributed to the systems; score both runs with the same instruments, or set "
+            "allow_different_instruments=True"
         )
     return [Note("different-instruments", metrics=listed), *notes]
 

@@ -63,7 +63,7 @@ class Corrected:
 def corrected(
     samples: Sequence[Labelled], scale: tuple[float, float], groups: Sequence[Hashable] | None
 ) -> Corrected | None:
-    """Return the estimate over all samples; None if fewer than 20 independent units have a label.
+    """Estimate the mean label over all samples; return None if fewer than 20 independent units have a label.
 
     Args:
         samples: label and score of each sample; either may be None. The labelled samples must be a random part of all
@@ -76,7 +76,10 @@ def corrected(
     """
     outside = next((label for label, _ in samples if label is not None and not scale[0] <= label <= scale[1]), None)
     if outside is not None:
-        raise ConfigError(f"labels lie on the scale from {scale[0]:g} to {scale[1]:g}, got {outside:g}: pass the scale")
+        raise ConfigError(
+            f"labels lie on the scale from {scale[0]:g} to {scale[1]:g}, got {outside:g}: pass the lowest and "
+            "the highest possible label"
+        )
     units = range(len(samples)) if groups is None else groups
     scores = [score for _, score in samples if score is not None]
     constant = fmean(scores) if scores else 0.0
@@ -116,7 +119,7 @@ def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) ->
     else:
         for entry in read_labels(Path(labels)):
             if known.setdefault((entry.id, entry.answer), entry.value) != entry.value:
-                raise ConfigError(f"{labels}, line {entry.line}: {entry.id!r} has another label before: keep one")
+                raise ConfigError(f"{labels}, line {entry.line}: {entry.id!r} already has another label: keep one")
             if entry.answer is not None and entry.question is not None:
                 by_text.setdefault((entry.question, entry.answer), entry.value)
     by_name = {name: value for (name, _), value in known.items()}
@@ -179,6 +182,6 @@ def labelled_pairs(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]
     if all(difference is None for difference in both):
         raise ConfigError(
             "no sample has a label of both answers: write a sheet of both reports with `rageval label CANDIDATE "
-            "--baseline BASELINE`, or pass labels=(those of the candidate, those of the baseline)"
+            "--baseline BASELINE`, or pass labels=(labels of the candidate, labels of the baseline)"
         )
     return both

@@ -66,16 +66,16 @@ class Report(ReportData):
 
     Attributes:
         rows: one row for each sample; a list, or, for a run with `out=`, a sequence that reads the rows from the file.
-        notes: what a reader of the numbers should know, such as that an offline baseline judged.
+        notes: remarks that limit or explain the numbers, such as that an offline baseline judged.
         complete: False if the run was interrupted; the report then holds only the finished rows and scores.
-        left_out: sample index and metric name of each score that did not fit the budget, or that a run with `until=`
-            did not need.
-        provenance: readable configurations (judge, prompts, options) behind the scores; `instruments` lists them by
+        left_out: pairs of sample index and metric name, one for each score that was not computed, because it did not
+            fit the budget, or because a run with `until=` did not need it.
+        provenance: configurations (judge, prompts, options) that produced the scores; `instruments` lists them by
             metric.
         decisions: mapping of a metric to the decision of a run with `until=`.
         unreadable: number of input records that are not valid samples; these records have no rows.
         canaries: verdicts of the judges on test statements with known verdicts; None if the judges were not tested.
-        asked_again: usage of scoring rows of a baseline again, see `rageval ci --anchors`.
+        asked_again: calls, tokens and seconds for scoring rows of a baseline a second time, see `rageval ci --anchors`.
         name: name of the run: the name of the file from which the report was first loaded; "" before.
         finished: when the run ended, UTC, in ISO 8601; "" if it is unknown.
         version: version of the package that scored; "" if it is unknown.
@@ -478,7 +478,7 @@ class Report(ReportData):
         Args:
             thresholds: mapping of metric names to the lowest accepted mean, or to the highest if lower is better.
             max_failed: share of the samples, from 0 to 1, that may have an unknown value.
-            max_unscored: highest accepted share of samples that have no score for a known reason, such as refusals.
+            max_unscored: highest accepted share of samples to which the metric does not apply, such as refusals.
             baseline: a run over the same samples; this run must not be worse than the baseline, see `Comparison.gates`.
             margin: margin of the comparison; see `compare`.
             require: requirement of the comparison; see `compare`.
@@ -501,7 +501,7 @@ class Report(ReportData):
         return [*gates, *(decided.get(gate.metric, gate) for gate in comparison.gates(allow=allow))]
 
     def check(self, thresholds: Mapping[str, float], max_failed: float = 0.05, **options: Unpack[GateOptions]) -> None:
-        """As `gates`, with the same options, but raise an error unless all gates passed.
+        """Raise an error unless all gates passed; the options are those of `gates`.
 
         Raises:
             BelowThreshold: if a gate failed or is undecided. The message names every reason; the attribute `gates` has

@@ -65,7 +65,7 @@ def _source(rows: Sequence[Row], metric: Metric) -> str:
     if len(suffice) > 1 and not all(_agree(row, suffice, metric) for row in rows):
         raise ConfigError(
             f"{metric.name} could be computed from the findings of {' and '.join(suffice)}, with different values: "
-            "build the metric with name= one of these, whose scores it then replaces"
+            "build the metric with the name= of one of these metrics; it then replaces the scores of that metric"
         )
     return suffice[0]
 

@@ -266,7 +266,7 @@ class Tally:
         self._usage = Usage()
 
     def add(self, score: Score, place: int) -> None:
-        """Add the score of the sample at a place of the run."""
+        """Add a score; `place` is the place of its sample in the run."""
         self._range = self._range or score.range
         if score.value is not None:
             self._values.append(score.value)

@@ -92,7 +92,8 @@ def trend(
     shared = [name for name in metric_names(report) if name in metric_names(baseline)]
     if not shared:
         raise ConfigError(
-            f"the runs have no metric in common: {', '.join(metric_names(report))}; {', '.join(metric_names(baseline))}"
+            f"the runs have no metric in common: the run has {', '.join(metric_names(report))}; "
+            f"the baseline has {', '.join(metric_names(baseline))}"
         )
     ours, theirs = scores_by_metric(timed), scores_by_metric(baseline.rows)
     known = (report.provenance, baseline.provenance)

@@ -95,15 +95,15 @@ class Trend(Analysis[Summary]):
     """Trend of a run: mapping of each period (such as a day) to the summary of its rows, in order of time.
 
     Attributes:
-        periods: summary of each period by its name.
-        rows: rows of each period by its name.
-        baseline: summary of the baseline; None without one.
-        alarms: mapping of each drifted metric to its alarm.
-        by: "day", "week" or the name of a tag.
+        periods: mapping of the name of each period to its summary.
+        rows: mapping of the name of each period to its rows.
+        baseline: summary of the baseline; None without a baseline.
+        alarms: mapping of each metric that fell below the baseline to its alarm.
+        by: what defines a period: "day", "week" or the name of a tag.
         error: probability of finding any change if there is none, over all metrics together.
         notes: what a reader should know, such as that the baseline has other questions.
-        changes: mapping of each metric with changes to the estimated changes of its mean, in order of time.
-        judge_shift: mapping of each metric to the shift of its judge, measured on unchanged rows.
+        changes: mapping of a metric to the estimated changes of its mean, in order of time; only metrics with changes.
+        judge_shift: mapping of a metric to the change of its judge since the baseline, measured on unchanged rows.
     """
 
     periods: Mapping[str, Summary]
@@ -220,16 +220,16 @@ class TrendChart:
         metric: name of the metric.
         direction: "higher" or "lower", whichever is better.
         points: one point for each period with a mean, in order of time.
-        grid: horizontal lines: distance from the top edge, and label.
-        labels: labels of the time axis: distance from the left edge, text, alignment, and whether a narrow page omits
-            the label.
+        grid: horizontal lines, each as a tuple of its distance from the top edge and its label.
+        labels: labels of the time axis, each as a tuple: distance from the left edge, text, alignment, and True if a
+            narrow page omits the label.
         baseline: summary of the baseline; None without a baseline.
         base: distances of the baseline's mean and of both ends of its interval from the top edge; None without an
             interval.
         alarm: alarm about the metric; None without an alarm.
         since: distance of the estimated change from the left edge.
         raised: distance of the row that raised the alarm from the left edge.
-        changes: changes of the mean, each with its distance from the left edge.
+        changes: changes of the mean, each as a tuple of its distance from the left edge and the change.
     """
 
     metric: str
@@ -418,7 +418,7 @@ class TrendPage(Page):
 
     @property
     def period_places(self) -> Sequence[int]:
-        """Place of the period of each sample in `period_names`."""
+        """For each sample on the page, the place of its period in `period_names`."""
         places = {period: place for place, period in enumerate(self.trend.periods)}
         return [places[period] for period, rows in reversed([*self.worst.items()]) for _ in rows]
 

@@ -146,7 +146,7 @@ class Units:
         return self._known
 
     def groups(self, places: Iterable[int] | None = None) -> list[int] | None:
-        """Return the number of the unit of each sample, or of the samples at `places`; None if each sample is a unit.
+        """Return the number that identifies the unit of each sample (or of `places`); None if each sample is a unit.
 
         Raises:
             ConfigError: if there are samples, and none of them has a value for `cluster`.
@@ -157,7 +157,7 @@ class Units:
         return numbers if self._slicer is not None or len(set(numbers)) < len(numbers) else None
 
     def kind(self, places: Iterable[int]) -> str:
-        """Return the kind of units with several samples: "conversation", "tree", "question", "cluster" or "unit"."""
+        """Return the kind of units with several samples: "conversation", "tree", "question", "cluster"; else "unit"."""
         counts = Counter((self._keys[place][0], self._numbers[place]) for place in places)
         kinds = {kind for (kind, _), count in counts.items() if count > 1} or {"cluster"}
         return kinds.pop() if len(kinds) == 1 else "unit"
@@ -189,7 +189,7 @@ class ScoresById(dict[str, Score]):
 
 
 def units_of(samples: Iterable[Sample], cluster: By | None = AUTO) -> list[int] | None:
-    """Return the number of the unit of each sample by the rule of `Units`; None if each sample is a unit.
+    """Return for each sample the number that identifies its unit (see `Units`); None if each sample is a unit.
 
     Raises:
         ConfigError: if there are samples, and none of them has a value for `cluster`.

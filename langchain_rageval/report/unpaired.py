@@ -48,7 +48,8 @@ class MixShift:
 
     Attributes:
         by: name of the property, such as "language" or "metadata.topic".
-        shares: mapping of each value to its shares in the candidate and in the baseline, the most changed value first.
+        shares: mapping of each value to a pair, its share in the candidate and its share in the baseline; the most
+            changed value is first.
         distance: total variation distance from 0 to 1: the share of samples that would have to change to make both runs
             equal.
         p_value: p-value of "both are random samples of one mix", from a permutation test, Holm-adjusted over the
@@ -79,8 +80,8 @@ class MixShift:
 def mix_shifts(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[MixShift]:
     """Return the properties whose distribution differs between two runs, the greatest distance first.
 
-    The difference is significant, and its distance is at least 0.1. The compared properties are the language and the
-    length of the question, and all metadata and tags with at most 20 values.
+    Only properties with a significant difference and a distance of at least 0.1 are returned. The compared properties
+    are the language and the length of the question, and all metadata and tags with at most 20 values.
     """
     if not candidate or not baseline:
         return []

@@ -31,8 +31,8 @@ def assert_scores(
 
     Args:
         sample: a sample in any form that `Sample.parse` reads.
-        thresholds: metric to its lowest passing value, or to its highest passing value if lower is better. The
-            threshold of a suite applies to each metric of the suite.
+        thresholds: mapping of a metric to its lowest passing value, or to its highest passing value if lower is
+            better. The threshold of a suite applies to each metric of the suite.
         missing: "fail" or "pass": the result for a metric that does not apply to the sample (unscored). A metric that
             failed has no value and never passes. A blank answer has the worst value.
         findings: maximum number of findings (judged items, such as statements) to show for each failed metric, worst

@@ -90,7 +90,7 @@ def vary_sample(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def list_vocabularies(sample: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the sample with the field names of each supported library, after the name of the library."""
+    """Yield pairs: the name of a supported library, and the sample with the field names of this library."""
     question, answer = sample["question"], sample.get("answer", "")
     contexts, references = sample.get("contexts", []), sample.get("references", [])
     documents = [Document(text) for text in contexts]

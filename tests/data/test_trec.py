@@ -105,7 +105,7 @@ def test_topics_give_the_questions(written):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("q Q0 a 1 1", "a TREC run has the columns topic, Q0, document, rank, score and run, got 5"),
+        ("q Q0 a 1 1", "a line of a TREC run has 6 columns: topic, Q0, document, rank, score and run; got 5"),
         ("q Q0 a 1 high me", "the score 'high' is not a number"),
         ("q Q0 a 1 nan me", "the score 'nan' is not finite"),
         ("q Q0 b 1 2 me", "document b appears twice for topic q"),
@@ -122,7 +122,7 @@ def test_an_invalid_line_is_reported_with_its_number_or_skipped(written, caplog,
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("q a 1", "TREC qrels have the columns topic, 0, document and grade, got 3"),
+        ("q a 1", "a line of TREC qrels has 4 columns: topic, 0, document and grade; got 3"),
         ("q 0 a good", "the grade 'good' is not a number"),
         ("q 0 b 2", "document b is judged twice for topic q"),
     ],

@@ -99,7 +99,7 @@ def test_one_run_holds_several_reports_under_prefixes(mlflow):
         report_of(scored(0.125, instrument="a2")).to_mlflow(prefix="after/", page=False)
         with pytest.raises(
             ConfigError,
-            match=r"already holds a report with another after/\S+: give this one a prefix, such as prefix='after/'$",
+            match=r"holds a report with another after/\S+: log this report with a prefix, such as prefix='after/'$",
         ):
             told().to_mlflow(prefix="after/", page=False)
     found = mlflow.get_run(run.info.run_id)

@@ -93,7 +93,10 @@ def test_fewer_than_twenty_labelled_pairs_say_nothing():
     ("options", "problem"),
     [
         ({"labels": {"q-1": 1.0}}, "no sample has a label of both answers: write a sheet of both reports"),
-        ({"labels": {}, "metric": "recall"}, "labels of 'recall': the reports have faithfulness"),
+        (
+            {"labels": {}, "metric": "recall"},
+            "the labels are for 'recall', but the reports have only faithfulness in common",
+        ),
         ({"labels": ({"q-1": 4.0}, {"q-1": 0.0})}, "labels lie on the scale from -1 to 1, got 4"),
         ({"labels": {}, "paired": False}, "labels= needs paired samples"),
         ({"require": "confirmed"}, 'require="confirmed" needs labels='),
@@ -109,7 +112,7 @@ def test_one_label_of_two_different_answers_is_not_taken_for_both(tmp_path):
     with pytest.raises(ConfigError, match="no sample has a label of both answers"):
         CANDIDATE.compare(BASELINE, labels=tmp_path / "plain.csv")
     (tmp_path / "twice.csv").write_text("id,answer,label\nq-1,new 1,1\nq-1,new 1,0\n")
-    with pytest.raises(ConfigError, match=r"line 3: 'q-1' has another label before: keep one"):
+    with pytest.raises(ConfigError, match=r"line 3: 'q-1' already has another label: keep one"):
         CANDIDATE.compare(BASELINE, labels=tmp_path / "twice.csv")
 
 

@@ -208,14 +208,15 @@ OTHER = "1111111111111111.2222222222222222"
         (
             stream([0.9]),
             {"baseline": report_of(scored(1.0, "recall"))},
-            "the runs have no metric in common: faithfulness; recall",
+            "the runs have no metric in common: the run has faithfulness; the baseline has recall",
         ),
         (
             stream([0.9]),
             {"baseline": report_of(scored(1.0, instrument=OTHER))},
             "different instruments (judge, prompts, options or version) scored faithfulness (found_by 0123456789abcdef "
             "!= 1111111111111111; counted_by fedcba9876543210 != 2222222222222222): the difference cannot be "
-            "attributed to the systems; score both alike, or set allow_different_instruments=True",
+            "attributed to the systems; score both runs with the same instruments, or set "
+            "allow_different_instruments=True",
         ),
     ],
 )
