@@ -1,4 +1,4 @@
-"""Adaptive concurrency limit: a fair semaphore for threads and event loops, whose size and pace follow the endpoint.
+"""Adaptive concurrency limit: a semaphore for threads and event loops that adapts to rejections by the endpoint.
 
 The standard library has a semaphore for threads and one for a single event loop. A run may be entered from both at
 once: a user's metric may call a sync metric from an executor thread inside `aevaluate`, and judges are shared.
@@ -6,11 +6,11 @@ once: a user's metric may call a sync metric from an executor thread inside `aev
 A few rejections such as HTTP 429 among many answers say nothing about the number of calls: only the rejected call
 waits. If the endpoint rejects a third of the latest calls, as many slots remain as calls are under way, and each
 further rejection takes one away. The slots grow back by half in each round of successes, up to the size that was too
-large; that one is tried again after several rounds, more after each failure. At the start, calls beyond twice as many
-as were answered at a time are sent one by one, so that rejections arrive before all are sent. If calls are rejected
-even so, the limit is one of calls per second, which is measured, or read from the headers of a rejection: calls are
-then sent at that pace. A call that takes many times as long as usual counts no more. Slots in use are never revoked,
-and waiting callers are served in their order.
+large; that one is tried again after several rounds, more after each failure. At the start, calls beyond twice the
+number that was answered at a time are sent one by one, so that rejections arrive before all calls are sent. If calls
+are rejected even so, the endpoint limits the calls per second: calls are then sent at that pace, which is measured, or
+read from the headers of a rejection. A call that takes many times as long as usual no longer takes up a slot. Slots in
+use are never revoked, and waiting callers are served in their order.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _INTERVAL = 5.0  # seconds between two changes of a pace
 
 
 class Slot:
-    """Context manager, sync and async, for one call: waits for its place among those under way, and releases it.
+    """Context manager, sync and async, for one call: waits for a free place on entry, and releases the place on exit.
 
     Attributes:
-        since: when the call was sent, or, before that, when the place was taken.
-        epoch: number of changes of the number of places before the place was taken.
-        number: number of places that were taken before.
-        beside: number of calls under way once this one was sent, itself included.
+        since: time when the call was sent; before that, time when the place was taken.
+        epoch: number of times that the limiter had changed its size before the place was taken.
+        number: number of calls that had taken a place before this call.
+        beside: number of calls under way when this call was sent, itself included.
         sent: True once the call was sent.
         rejected: True if the endpoint rejected the call.
     """
@@ -116,16 +116,16 @@ class Slot:
 
 
 class AdaptiveLimiter:
-    """Limits the number of calls under way, first come first served, and their pace.
+    """Limit on the number of calls under way and on the calls per second; callers are served in order of arrival.
 
     Args:
         limit: largest and initial number of slots; None for no limit.
 
     Attributes:
-        limit: as given.
+        limit: largest number of slots; None for no limit.
         size: current number of slots.
         lowest_size: smallest number of slots so far; equal to `limit` if rejections were few.
-        pace: most calls per second; None if there is no such limit.
+        pace: maximum number of calls per second; None for no such limit.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -160,7 +160,7 @@ class AdaptiveLimiter:
         return 0 if self.size is None else max(0, self.size - len(self._holders) - len(self._waiting))
 
     def slot(self) -> Slot:
-        """Return a context manager for a call, to be passed to `record_success` or `record_rejection`."""
+        """Return the context manager for a call, which is also the slot for `record_success` or `record_rejection`."""
         return Slot(self)
 
     def set_limit(self, limit: int | None) -> None:
@@ -173,7 +173,7 @@ class AdaptiveLimiter:
                 self._admit()
 
     def state_pace(self, pace: float) -> None:
-        """Send at most so many calls per second, as the endpoint says of itself."""
+        """Send slightly fewer than `pace` calls per second, because the endpoint states `pace` as its limit."""
         with self._lock:
             self._is_stated, self.pace = True, pace * _BELOW
 
@@ -248,7 +248,7 @@ class AdaptiveLimiter:
         self._measured_since, self._answered, self._rejections = time.monotonic(), 0, 0
 
     def record_success(self, slot: Slot) -> None:
-        """Record an answered call: a round of as many as there are slots lets the slots grow, up to the limit.
+        """Record an answered call; after as many answered calls as there are slots, slots are added up to the limit.
 
         Args:
             slot: slot of the call.

@@ -148,7 +148,7 @@ class MeteredChain(MeteredTry, BaseCallbackHandler):
                 self._add_tokens(getattr(generation, "message", None) or AIMessage(generation.text), model, asked)
 
     def rehearse(self, replies: Iterable[BaseMessage]) -> None:
-        """Charge the model calls that a chain would make, in a dry run."""
+        """In a dry run, charge one model call of the chain for each of the estimated replies."""
         for reply in replies:
             self._cost["calls"] += 1
             self._add_tokens(reply, None, ())

@@ -13,7 +13,7 @@ _Cost = TypeVar("_Cost")
 
 
 class PlannedCosts(dict[str, _Cost]):
-    """Mapping of names to expected costs, in order. Subclasses define `total`, the cost of all entries together."""
+    """Mapping from names, such as those of metrics, to expected costs. Subclasses define `total`, the sum of all."""
 
     @property
     @abstractmethod
@@ -87,7 +87,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost that counts against a `Budget`; the fields are in the same order as those of `Budget`."""
+    """Calls, tokens and embedded texts that count against a `Budget`, in the order of the fields of `Budget`."""
 
     calls: float = 0
     tokens: float = 0

@@ -1,4 +1,4 @@
-"""Drivers of operations: `drive` runs an operation in the calling thread, `adrive` on the running event loop.
+"""Drivers of operations, generators of requests: `drive` runs them in this thread, `adrive` on the event loop.
 
 `drive` calls the sync methods of the models, and `adrive` calls the async methods. The package never runs a user's
 async client on a separate event loop: clients share connections that belong to the user's loop.

@@ -43,8 +43,9 @@ class EmbedBatch:
 class EmbeddingQueue:
     """Queue of the texts that one embeddings object has to embed in a run.
 
-    Usable from threads and from an event loop. A caller calls `add` and gets futures. If `add` or `add_worker_if_late`
-    returns True, the caller starts a worker that drives `send_batches`. At the end the caller calls `leave`.
+    Usable from threads and from an event loop. A caller calls `add` and gets futures. If the second value of `add`, or
+    the value of `add_worker_if_late`, is True, the caller starts a worker that drives `send_batches`. At the end the
+    caller calls `leave`.
     """
 
     def __init__(self, embeddings: Embeddings) -> None:
@@ -64,8 +65,8 @@ class EmbeddingQueue:
 
         Args:
             texts: the texts.
-            charge: function that charges the number of new texts, which no caller requested before. If it raises, no
-                text is added.
+            charge: function that takes the number of texts that no caller requested before, and charges them. If it
+                raises, no text is added.
 
         Returns:
             A list with one future for each text, and True if the caller must start a worker.
@@ -196,9 +197,9 @@ class EmbeddingQueues:
             return self._queues.setdefault(id(embeddings), EmbeddingQueue(embeddings))
 
     def alike(self) -> list[tuple[Embeddings, int]]:
-        """Return each embeddings object that embeds all texts alike, with the number of texts.
+        """Return each embeddings object that gave all its texts the same vector, with the number of texts.
 
-        Every text so far had the same vector, and there were at least three different texts.
+        An object that has embedded fewer than three different texts is left out.
         """
         with self._lock:
             return [(one.embeddings, one.alike) for one in self._queues.values() if one.alike >= _LEAST_ALIKE]

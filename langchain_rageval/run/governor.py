@@ -363,7 +363,7 @@ class Governor:
                 breaker.give_up(breaker.refusals, error)
 
     def allows_retry(self, endpoint: object) -> bool:
-        """Return False if an endpoint failed too many times in a row, so that its calls are not retried any more."""
+        """Return True if failed calls to an endpoint may be retried; False after too many failures in a row."""
         breaker = self._breaker(endpoint)
         return breaker.cause is None and breaker.failed_tries < _FAILED_TRIES
 
@@ -399,7 +399,7 @@ class Governor:
 
     @property
     def is_answered(self) -> bool:
-        """True if an endpoint has answered a call in any process of the run, which shows as tokens spent."""
+        """True if an endpoint has answered a call in any process of the run, that is, if tokens were spent."""
         return self._spent.tokens > 0
 
     def outage(self, endpoint: object) -> Outage | None:

@@ -175,15 +175,15 @@ class CallOptions(TypedDict, total=False):
         max_concurrency: Maximum number of model calls at a time, 16 by default. The limit is lowered when a chat
             endpoint rejects a third of the calls (429), and raised again while calls succeed. After a few rejections
             the limit stays, and only the rejected call waits for Retry-After. If calls are rejected in spite of the
-            lower limit, they are sent at the pace that the endpoint states or answers. A call that takes ten times as
-            long as usual does not count any more.
+            lower limit, they are sent at the rate that the endpoint states, or at the rate at which it answers. A call
+            that takes ten times as long as usual no longer counts towards the limit.
         timeout: Seconds for one model call, including the client's own retries; 60 by default. None uses the client's
             timeout. The wait for a chat model's `rate_limiter` counts only if the model has a cache or is wrapped.
         retry: Retry policy for transport errors; by default ten attempts with waits of at most a minute.
-        price: Prices by model name. A price is a tuple: per million input tokens, per million output tokens, and
-            optionally per million cached input tokens, as in `{"gpt-4o-mini": (0.15, 0.6, 0.075)}`. A single tuple is
-            the price of all models. Any currency. `usage.money` is then counted; it is None if a model has no price or
-            reports no tokens. None, the default, counts no money.
+        price: Mapping from model names to prices. A price is a tuple: per million input tokens, per million output
+            tokens, and optionally per million cached input tokens, as in `{"gpt-4o-mini": (0.15, 0.6, 0.075)}`. A
+            single tuple is the price of all models. Any currency. `usage.money` is then counted; it is None if a model
+            has no price or reports no tokens. None, the default, counts no money.
     """
 
     max_concurrency: int
@@ -201,7 +201,7 @@ class RunOptions(CallOptions, total=False):
             several configurations may share one file. None, the default, stores nothing.
         budget: Limit on the cost of the run; None, the default, sets no limit. Work is started only if its expected
             cost still fits. A score that costs more than expected fails with `failure.error == "BudgetExceeded"` when
-            the budget is spent. Only calls under way may exceed the tokens.
+            the budget is spent. Only calls that are already under way may exceed the bound on tokens.
         progress: True to show the progress on stderr.
     """
 
@@ -318,7 +318,7 @@ class Traced(RunnableSerializable[Input, Output]):
 
 
 def without_run(config: RunnableConfig) -> RunnableConfig:
-    """Return a config without its run.
+    """Return a copy of a config without the `Run` that it contains.
 
     A model that accepts any configurable option would otherwise take the run for an option.
     """

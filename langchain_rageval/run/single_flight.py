@@ -20,7 +20,7 @@ class InFlightCall:
     Attributes:
         waiters: number of callers that wait for the result.
         done: True once there is a result or an error.
-        completion: future for callers that arrive later; created with the first of them.
+        completion: future on which later callers wait; created when the first of them arrives.
         task: the asyncio task that executes the function; None if a thread executes it.
         value: result of the execution; None if it failed.
         error: error of the execution.

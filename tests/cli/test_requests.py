@@ -174,10 +174,10 @@ FORMAT = "not a reply in OpenAI's batch format, {}; pass the output of the batch
             "out.jsonl, line 8: the request of custom_id {start}… is also answered in out.jsonl, line 2; "
             "pass the output of one run of the batch",
         ),
-        (lambda lines: '{"a": 1}', f"out.jsonl, line 1: {FORMAT.format('custom_id is missing')}"),
+        (lambda lines: '{"a": 1}', f"out.jsonl, line 1: {FORMAT.format('the key custom_id is missing')}"),
         (
             lambda lines: '{"custom_id": "x"}',
-            f"out.jsonl, line 1: {FORMAT.format('neither response nor error is present')}",
+            f"out.jsonl, line 1: {FORMAT.format('the keys response and error are both missing')}",
         ),
         (lambda lines: "", "out.jsonl is empty; pass the output for wave-1.jsonl"),
         (

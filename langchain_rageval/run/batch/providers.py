@@ -101,10 +101,10 @@ def batch_reply(line: Any) -> tuple[str, StoredReply]:
         ValueError: if the line has another format.
     """
     if not isinstance(line, dict) or not isinstance(line.get("custom_id"), str):
-        raise ValueError("custom_id is missing")
+        raise ValueError("the key custom_id is missing")
     response, error = line.get("response"), line.get("error")
     if response is None and error is None:
-        raise ValueError("neither response nor error is present")
+        raise ValueError("the keys response and error are both missing")
     body = response.get("body") if isinstance(response, dict) else None
     if not isinstance(response, dict) or body is None:
         return line["custom_id"], StoredReply(_UNANSWERED, json.dumps({"error": error}, ensure_ascii=False))
@@ -130,7 +130,7 @@ def recorded_openai(model: Any, recorder: Recorder) -> Any:
 def _sync_client(model: Any, client: Any, package: str, tested: str) -> Any:
     if client is None or not hasattr(client, "_client") or not hasattr(client, "with_options"):
         problem = f"{type(model).__name__} has no sync client of the package {package}, through which batches are sent"
-        raise ConfigError(f"{problem}; tested: {tested}")
+        raise ConfigError(f"{problem}: install versions that have one, such as {tested}")
     return client
 
 

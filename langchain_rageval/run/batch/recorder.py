@@ -143,7 +143,7 @@ class BatchApi(ABC):
 
 
 def groups_of(requests: Iterable[RecordedRequest]) -> list[list[RecordedRequest]]:
-    """Group requests that can form one batch: equal API, path, model and headers."""
+    """Return requests in groups that can each form one batch: equal API, path, model and headers."""
     groups: dict[tuple[object, ...], list[RecordedRequest]] = {}
     for request in requests:
         model = json.loads(request.body).get("model")
@@ -208,7 +208,7 @@ class Unanswered(BaseException):
 
 @dataclass
 class CallAttempt:
-    """State of one attempt of a call.
+    """State of one attempt at a model call, for the requests of the call.
 
     Attributes:
         recording: recorder of the score that makes the call.
@@ -419,7 +419,7 @@ class _Transport:
 
 @dataclass(frozen=True)
 class Recording:
-    """Access of one score to the recorder of the run.
+    """Requests of one score, which the recorder of the run answers.
 
     Args:
         recorder: the recorder of the run.

@@ -27,8 +27,8 @@ class WaveFile:
 
     Attributes:
         number: number of the round, from 1.
-        paths: path of the file for each model; the file of the judge comes first.
-        owners: sample and metric that each request belongs to, by custom id.
+        paths: paths of the files, one file for each model; the file of the judge comes first.
+        owners: mapping from the custom id of each request to the sample and metric that the request belongs to.
     """
 
     number: int

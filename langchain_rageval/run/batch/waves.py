@@ -73,7 +73,7 @@ class Waves:
 
     Attributes:
         number: number of waves sent so far.
-        sent: number of requests in these waves.
+        sent: number of requests in all waves sent so far.
         show: function that displays a line about the progress.
         under_way: batches that are not known to have ended.
     """
