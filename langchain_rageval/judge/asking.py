@@ -39,7 +39,8 @@ class Attempts:
     Attributes:
         left: number of calls that may still be made.
         mode: request mode of the next call; None before the first call.
-        server_errors: server errors (HTTP 5xx) before the endpoint's first valid reply: a phrase for each request mode.
+        server_errors: mapping from a request mode to a phrase about its server error (HTTP 5xx). Errors after the
+            endpoint's first valid reply are not added.
         format_ignored: True if the last reply showed that the endpoint ignores the requested output format.
     """
 
@@ -59,7 +60,7 @@ class JudgeQuestion(Generic[T]):
         objection: function that returns what is wrong with an answer that fits the schema; None if nothing is wrong.
         is_divisible: function that returns True if the caller can ask the question in parts. It is called after an
             invalid reply. `ask_judge` then raises `CutOffReply` if the reply was cut off at a length limit, or if the
-            last attempt ends within its JSON. A judge that repeats such a reply in fewer words would leave items out.
+            last attempt ends within its JSON. Otherwise the judge might shorten its reply by leaving items out.
     """
 
     request: RequestContent
@@ -69,7 +70,7 @@ class JudgeQuestion(Generic[T]):
 
 
 def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
-    """Ask a judge a question and return the answer; while the reply is invalid, repeat with the validation message.
+    """Ask a judge a question and return the answer; while the reply is invalid, ask again with the error message.
 
     A cascade asks its cheap judge first. If the cheap judge is unsure, the strong judge is asked.
 

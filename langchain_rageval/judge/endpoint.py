@@ -1,4 +1,4 @@
-"""Endpoint: identity of a model without its secrets, and the capabilities that the model's server has shown."""
+"""Endpoint of a judge: how requests are sent to its model, and which features the model's server supports."""
 
 from __future__ import annotations
 
@@ -126,7 +126,8 @@ class EndpointCapabilities:
         refuses_own_schemas: True if the endpoint rejected a schema that lists the possible answers of one request.
         unusable: output modes that were abandoned although the endpoint did not reject them, each with the reason as a
             phrase.
-        unfit: number of replies that did not fit the schema before the first valid reply, by output mode.
+        unfit: mapping from output modes to the number of replies, before the first valid reply, that did not fit the
+            schema.
         fails_anyway: True if requests failed with server errors (HTTP 5xx) in every output mode.
         refuses_log_probabilities: True if the endpoint rejected a request for token log-probabilities.
         replies_with_tokens: number of replies with token log-probabilities.
@@ -154,8 +155,9 @@ class Endpoint:
 
     Args:
         model: the judge's model.
-        mode: output mode that the user chose, the user's function, or "auto".
-        chosen_layout: order of the request's parts that the user chose, or "auto".
+        mode: option `mode` of the judge: the name of an output mode, "auto", or a function that takes the JSON schema
+            of the answer and returns call options.
+        chosen_layout: option `layout` of the judge: the order of the parts of a request, or "auto".
         capabilities: known capabilities of the endpoint; by default nothing is known yet.
         max_concurrency: maximum number of calls to the model at a time. None means one call for a model in this
             process, and no limit for other models.
@@ -177,7 +179,7 @@ class Endpoint:
 
     @cached_property
     def rungs(self) -> list[str]:
-        """Output modes to try, the best mode first."""
+        """Output modes to try, in order of preference."""
         return ladder(self._family, self.mode)
 
     @property
@@ -313,7 +315,7 @@ class Endpoint:
         return self._lower(mode)
 
     def record_reply(self, message: BaseMessage) -> None:
-        """Detect from a reply, valid or not, whether the server is one that builds a grammar for each request."""
+        """Record whether a reply, valid or not, shows that the server builds a grammar for each request."""
         if not self.capabilities.grammar and self._family.name == "BaseChatOpenAI":
             self.capabilities.grammar = is_from_grammar_server(message)
 

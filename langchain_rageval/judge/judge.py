@@ -98,7 +98,7 @@ class Judge:
             )
         _check_options(self)
         if not isinstance(self.version, str | None):
-            raise ConfigError(f"version takes a text, got {type(self.version).__name__}")
+            raise ConfigError(f"version must be a text, got {type(self.version).__name__}")
         if self.draws % 2 == 0:
             raise ConfigError(f"draws must be an odd number, so that there is a majority, got {self.draws}")
         if not isinstance(self.probabilities, bool):

@@ -1,4 +1,4 @@
-"""Output modes of structured output: the ways to request JSON, best first, by family of clients and by server."""
+"""Output modes: the ways to request structured output (JSON) from each family of model clients, best first."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ClientFamily:
 
     Attributes:
         name: name of the family; equal for models whose clients accept the same options.
-        rungs: call options of each supported output mode: a template, or a function that returns the options for a
-            schema. The mode "prompt" needs no options and is always supported.
+        rungs: mapping from each supported output mode to its call options: a template, or a function that returns the
+            options for a schema. The mode "prompt" needs no options and is always supported.
         start: output mode that "auto" tries first.
         always: options of every call. Streaming is disabled, because streamed replies may lack usage and finish reason.
         timeout: name of the call option for a timeout in seconds; None if there is none.
@@ -298,7 +298,7 @@ def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:
         given = rung(schema)
         if not isinstance(given, Mapping):
             name, kind = rung_name(rung), type(given).__name__
-            raise ConfigError(f"mode {name} must return a mapping of options of the call, got {kind}")
+            raise ConfigError(f"the function {name} of mode= must return a mapping of call options, got {kind}")
         return given
 
     return replace(client, rungs={**client.rungs, rung_name(rung): options})
@@ -310,7 +310,7 @@ def rung_name(mode: Mode | OwnRung) -> str:
 
 
 def ladder(client: ClientFamily, mode: Mode | OwnRung) -> list[str]:
-    """Return the output modes (rungs) to try, best first; only one mode if the user chose it."""
+    """Return the output modes (rungs) to try, in order of preference; only one mode if the user chose a mode."""
     if not isinstance(mode, str):
         return [rung_name(mode)]
     supported: list[str] = [rung for rung in RUNGS if rung in client.rungs or rung == "prompt"]

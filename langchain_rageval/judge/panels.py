@@ -77,12 +77,16 @@ class Cascade(Judge):
         return {"cascade": judges, "least_probability": self.least_probability}
 
     def event(self, reason: str) -> CascadeEvent:
-        """Return the event of a request that was passed on for `reason`, or, with "", was not passed on."""
+        """Return the event that records which judge answered a request.
+
+        Args:
+            reason: why the request was passed on to the strong judge; "" if the cheap judge answered it.
+        """
         return CascadeEvent(self.cheap.identity, self.strong.identity, reason)
 
 
 def cascade(cheap: JudgeLike, strong: JudgeLike, *, least_probability: float = 0.9) -> Judge:
-    """Build a judge of two: the cheap judge answers first, and the strong judge when the cheap judge is unsure.
+    """Build a judge from two judges: the cheap judge answers first, and the strong judge if the cheap judge is unsure.
 
     A request is passed on to the strong judge in any of these cases: the cheap judge gives no readable reply within its
     attempts; its endpoint is down; its reply lacks items; its votes differ (`draws`, or a jury); the probability of a
@@ -202,5 +206,8 @@ def request_probabilities(judge: JudgeLike, expected: Any) -> Judge:
 
 
 def with_fresh_endpoint(judge: Judge) -> Judge:
-    """Return a copy of a judge or jury that knows nothing about its endpoint and shares nothing about it."""
+    """Return a copy of a judge, jury or cascade that starts without known capabilities of its endpoints.
+
+    The original and the copy do not share what they learn later.
+    """
     return map_members(judge, replace)

@@ -1,8 +1,8 @@
 """Probabilities of verdicts, computed from the log-probabilities of a reply's tokens.
 
 The tokens are joined as bytes, because a token may end within a character of several bytes. The JSON is then searched
-in the joined text. The probability of a label is the sum over the tokens at its place that begin the label, divided by
-the same sum over all labels.
+in the joined text. The probability of a label is the sum of the probabilities of the tokens that begin the label at its
+place, divided by the same sum over all labels.
 """
 
 from __future__ import annotations

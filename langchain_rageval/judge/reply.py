@@ -24,7 +24,8 @@ class ReplyText(NamedTuple):
     Attributes:
         text: the text itself.
         tool: name of the tool call whose arguments are the text; "" for other texts.
-        is_decoded: True if a client decoded the JSON. The spelling of its numbers is then not the judge's.
+        is_decoded: True if a client decoded the JSON. Its numbers may then be spelled differently than in the reply of
+            the judge.
     """
 
     text: str

@@ -131,7 +131,7 @@ def test_a_version_identifies_a_model():
     assert one.instrument != other.instrument
     with pytest.raises(ConfigError) as error:
         Judge(OFFLINE, version=1)
-    assert str(error.value) == "version takes a text, got int"
+    assert str(error.value) == "version must be a text, got int"
 
 
 @pytest.mark.parametrize("front", [False, True])

@@ -60,7 +60,7 @@ def test_a_mode_that_returns_no_options_is_an_error_that_names_it(given, kind):
 
     with pytest.raises(ConfigError) as raised:
         faithfulness(judge(grammar)[0]).invoke(SAMPLE)
-    assert str(raised.value) == f"mode grammar must return a mapping of options of the call, got {kind}"
+    assert str(raised.value) == f"the function grammar of mode= must return a mapping of call options, got {kind}"
 
 
 def test_a_bound_extra_body_is_kept():
