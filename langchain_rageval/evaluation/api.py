@@ -29,10 +29,10 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
         samples: a list, an iterator, a path that `load_samples` reads, a DataFrame, a data set of mappings, LangSmith
             examples, a Testset or a Report. Each item is anything that `Sample.parse` reads. An invalid item of a list,
             DataFrame or Testset raises before any call. An invalid item of another source becomes a failure in its row.
-        metrics: Runnables that return a Score, or a mapping of names to Scores. A suite counts as its metrics.
+        metrics: Runnables that return a Score, or a mapping of names to Scores. A suite is replaced by its metrics.
         **options: described in `EvaluateOptions` and its bases:
 
-            * `max_concurrency=16`: most model calls at a time;
+            * `max_concurrency=16`: maximum number of model calls at a time;
             * `timeout=60.0`: seconds for one model call;
             * `retry=None`: a RetryPolicy for transport errors, by default ten attempts;
             * `price=None`: prices of models, {"model": (input, output)} per million tokens, for `usage.money`;
@@ -41,14 +41,14 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `progress=True`: show the progress on stderr;
             * `on_failure="record"`: store a failure in its score, or "raise" the first one;
             * `fields=None`: mapping from fields of Sample to the names in your data;
-            * `strict=False`: record a failure for a sample that lacks a field of other samples; True raises;
+            * `strict=False`: record a failure for a sample that lacks a field which other samples have; True raises;
             * `callbacks=None`: LangChain callback handlers for every metric;
             * `out=None`: path of a file for the rows, which then take no memory;
             * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the scored samples suffice;
             * `audit=None`: `Audit(strong_judge)`, to let a strong judge score a random part of the samples, too;
             * `batch=None`: `Batch()`, to send the requests through the provider's batch API, at half the price;
-            * `canaries=None`: True first asks each judge plain statements with known verdicts; None asks if there is a
-              gate.
+            * `canaries=None`: True first asks each judge plain statements with known verdicts; None asks only with
+              `until=Decided(...)`.
 
     Returns:
         The report; its rows are in the order of the samples. `report.left_out` lists the scores that did not fit the

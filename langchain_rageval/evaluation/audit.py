@@ -21,8 +21,8 @@ from langchain_rageval.report.audit import LEAST_AUDITED
 class Audit:
     """Audit of a cheap judge by a strong judge, which scores a random part of the samples.
 
-    `report.audit` estimates the mean score that the strong judge would give over all samples, with its interval. It
-    also says how far the two judges agree.
+    `report.audit` holds an estimate of the mean score that the strong judge would give over all samples, with a
+    confidence interval. It also says how far the two judges agree.
 
     Args:
         judge: the strong judge. In the audit it replaces all judges of a metric, including a verifier.
@@ -82,7 +82,7 @@ class Audit:
         return frozenset(name for name, place in places.items() if place < share)
 
     def share_of(self, size: int) -> float:
-        """Return the share of `size` samples that the strong judge scores: at least 20 samples, or all."""
+        """Return the share of `size` samples to audit, from 0 to 1: `share`, but at least 20 samples, or all."""
         return min(1.0, max(self.share, LEAST_AUDITED / max(1, size)))
 
 

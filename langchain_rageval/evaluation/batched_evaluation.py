@@ -45,9 +45,10 @@ _SUPPORTED = (
 
 
 def round_sizes(*, stops: bool, most: int | None = None) -> Iterator[int]:
-    """Yield without end how many samples to score in each round.
+    """Yield, without end, the number of samples to score in each round.
 
-    This is `most`. With a stopping rule (`stops`), the rounds have 50 samples, 100 and so on.
+    Without a stopping rule, this is `most`, by default 20,000. With a stopping rule (`stops`), the first round has 50
+    samples, and each further round twice as many, up to `most`.
     """
     most = most or _MOST_SAMPLES
     size = _FIRST_SAMPLES if stops else most

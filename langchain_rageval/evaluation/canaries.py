@@ -88,7 +88,7 @@ _Ask = tuple[Metric, Sequence[Item]]
 
 
 def ask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: RunnableConfig) -> Canaries:
-    """Ask each judge the statements, in the language of the first question, and return the results."""
+    """Ask each judge about the canaries, in the language of the first of `questions`, and return the results."""
     asking, scores = _rounds(judges, questions), None
     try:
         while True:

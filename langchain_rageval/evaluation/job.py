@@ -72,8 +72,7 @@ class Job:
         samples: samples in any form; () if they come later.
 
     Attributes:
-        metrics: the metrics, with suites replaced by their metrics. The user's metrics come first, those of the strong
-        judge follow.
+        metrics: the metrics, with suites replaced by their metrics. The metrics of an audit follow those of the user.
         own: number of the user's metrics, without those of an audit.
         source: the parsed samples, in the order of the input.
         samples: the same samples in the order in which they are scored.
@@ -85,8 +84,7 @@ class Job:
         config: LangChain config with the callback handlers of the options.
         score_store: finished scores in the journal; stores nothing if there is no journal.
         scheduler: gives the workers their tasks, one for each sample and metric.
-        mixed_measures: counts what each metric compared chunks with; a metric that compared with several kinds of text
-            gets a note.
+        mixed_measures: counts what each metric compared chunks with: reference, answer or question.
         left_out: the scores that did not fit the budget, each as the index of the sample and the name of the metric.
         gives_up: True to end the calls to a judge after 20 failed scores in a row without a valid reply.
         canaries: results of the plain statements that the judges were asked first; None if they were not asked.
@@ -190,8 +188,8 @@ class Job:
 
         Args:
             run: the run of the new job.
-            metrics: the metrics of the new job, whose scores are not stored and whose judges are always called; None
-                for all metrics.
+            metrics: the metrics of the new job. Their scores are not stored, and their judges are always called. None
+                for the metrics of this job, without this change.
         """
         part = copy(self)
         if metrics is not None:
@@ -225,7 +223,7 @@ class Job:
         return [first.question] if isinstance(first, Sample) else []
 
     def open_output(self, samples: Any) -> AbstractContextManager[list[Row] | ReportFile]:
-        """Return a context manager that gives the container of finished rows: a list, or the file at the option `out`.
+        """Return a context manager that gives the container of finished rows: the file `out` if it is set, or a list.
 
         Raises:
             ConfigError: if the file cannot be written, or is the file of the samples or the journal.

@@ -43,9 +43,9 @@ class StreamOptions(RunOptions, total=False):
     """Options of an evaluation that yields its rows.
 
     With a budget, a list or a file is read as a whole. Its samples are scored in random order, which is always the
-    same, and reported in the input order. An iterator keeps its order. A score that does not fit the budget is left
-    out, and so are all later scores. For a list or a file, the scores in the journal are still reported. For an
-    iterator, no more samples are read.
+    same, and reported in the input order. Samples of an iterator are scored in the order of the iterator. A score that
+    does not fit the budget is left out, and so are all later scores. For a list or a file, the scores in the journal
+    are still reported. For an iterator, no more samples are read.
 
     Attributes:
         on_failure: "record", the default, stores a failure in its score. "raise" raises the first failure.

@@ -108,8 +108,8 @@ class Plan(PlannedCosts[PlannedMetric]):
         audit: expected cost of the strong judge of an audit, by metric name; included in the total.
         asked: expected number of samples to be scored; less than `samples` with a stopping rule.
         waves: number of batches that must follow one another through a batch API; None if no batch API is used.
-        no_worse: least number of samples that can show "no worse" by the requested margin, if no sample loses; None if
-            no margin was requested.
+        no_worse: smallest number of samples for which a comparison can give the verdict "no worse" with the requested
+            margin, if no sample scores worse than before; None if no margin was requested.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class Plan(PlannedCosts[PlannedMetric]):
 
 
 def plan_table(plan: Plan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """Return the headings and the lines of a plan's table, the total last; with prices, money has a column."""
+    """Return the column headings and the rows of a plan's table, the total last; with prices, money has a column."""
     metrics = plan.lines
     headings = ["metric", "calls", "tokens read", "tokens written", "texts to embed"]
     lines = [

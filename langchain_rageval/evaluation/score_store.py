@@ -47,7 +47,8 @@ class ScoreStore:
     Args:
         journal: the journal, or its path, or None to store nothing. A journal given as a path is closed by `close`.
         metrics: the metrics of the run. Scores are stored only for a single `Metric` with a known configuration, also
-            behind `with_retry` or `with_config`. For other Runnables, nothing identifies what their scores depend on.
+            if it is wrapped by `with_retry` or `with_config`. For other Runnables, nothing identifies what their scores
+            depend on.
     """
 
     def __init__(self, journal: str | Path | Journal | None, metrics: Sequence[Any]) -> None:
@@ -103,7 +104,10 @@ class ScoreStore:
                 self.journal.put(_key(metric, instrument, sample), scores[metric.name].model_dump_json())
 
     def note_changes(self) -> list[Note]:
-        """Mark in the journal the metric configurations that changed during the run; their scores are not reused."""
+        """Mark the metrics whose configuration changed during the run, and return a note that names them.
+
+        The marks are kept in the journal: the scores of these configurations are not used again.
+        """
         if self.journal is None:
             return []
         update_instruments([entry.whole for entry in self._entries])

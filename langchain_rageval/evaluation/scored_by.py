@@ -54,7 +54,7 @@ class AnsweredBy(Traced[Any, list[Sample]]):
 
     @property
     def InputType(self) -> Any:
-        """Type of the samples, for schemas."""
+        """Type of the input, samples in any form, for LangChain's input schema."""
         return SamplesSchema
 
     def _do(self, input: Any, config: RunnableConfig) -> list[Sample]:
@@ -120,7 +120,7 @@ class ScoredBy(Traced[Any, Report]):
 
     @property
     def InputType(self) -> Any:
-        """Type of the samples, for schemas."""
+        """Type of the input, samples in any form, for LangChain's input schema."""
         return SamplesSchema
 
     def _do(self, input: Any, config: RunnableConfig) -> Report:

@@ -35,9 +35,9 @@ class Decided:
 
     Failed scores are left out of the mean while they are at most 5% of the samples scored. With more failed scores, a
     gate passes only if the mean reaches its threshold with all of them at the worst value. The gate fails only if the
-    mean does not reach the threshold with all of them at the best value. A blank answer that is unscored has the worst
-    value, unless the metadata say `answerable=False`. If more than half of the samples are unscored for another reason,
-    no gate passes.
+    mean does not reach the threshold with all of them at the best value. An unscored sample with a blank answer counts
+    with the worst value, unless its metadata say `answerable=False`. If more than half of the samples are unscored for
+    another reason, no gate passes.
 
     Args:
         gates: threshold of each metric, by name: the lowest accepted mean, or the highest accepted mean if lower is
@@ -128,7 +128,7 @@ class Precise:
 
     Args:
         half_width: largest accepted half-width of an interval, in the units of the metrics.
-        error: probability that any of the intervals does not contain its mean, between 0 and 1.
+        error: accepted probability that any of the intervals does not contain its mean, between 0 and 1.
         seed: seed of the random order of the samples.
 
     Raises:
@@ -500,7 +500,7 @@ class SequentialRun:
         return Drawn(index, self._samples[index])
 
     def add(self, row: Row, *, is_audited: bool) -> None:
-        """Pass on a finished row to the stopping rule. The row counts when all rows drawn before it are finished.
+        """Give a finished row to the stopping rule. The row counts when all rows drawn before it are finished.
 
         Args:
             row: the row.
