@@ -2,7 +2,7 @@
 
 The settings, data and models of a chain may be anywhere. The package therefore cannot detect whether the chain would
 still give the same answers. A journal belongs to one run, and its answers are used again only if the caller states that
-it is the same run.
+the new run is the same run.
 """
 
 from __future__ import annotations
@@ -92,16 +92,22 @@ ANSWER_DEFAULTS: AnswerOptions = {
 class AnswerStore:
     """Store of the answers of one run of a chain in a journal.
 
-    A run is finished when it has reached its last question, even if questions failed. An unfinished run continues if
-    `resume` is set or its version is stated; its failed questions are asked again. A finished run gives its stored
-    answers if its version is stated. Its failed questions are asked again only with `retry_failed`.
+    A run is finished when it has reached its last question, even if questions failed. The stored answers of an earlier
+    run are used only in these cases:
+
+    - The run is unfinished, and `resume` is True or `version` is the version of the run. Failed questions are asked
+      again.
+    - The run is finished, and `version` is the version of the run. The failures are used again, too.
+    - The run is finished, and `retry_failed` is True. Failed questions are asked again.
+
+    In any other case, or if `version` is set and differs from the version of the run, ConfigError is raised.
 
     Args:
         options: options of the run. A journal given as a path is closed by `close`; a journal of None stores nothing.
         config: LangChain config of the calls. The texts and numbers among its configurable values are part of each key.
 
     Raises:
-        ConfigError: if the journal holds a run that must not be continued. The journal is not changed then.
+        ConfigError: if the stored answers must not be used; see above. The journal is not changed then.
         JournalError: if the journal cannot be read or written.
     """
 

@@ -182,7 +182,7 @@ def turn_messages(history: Sequence[Turn]) -> list[BaseMessage]:
 def conversation_keys(chain: Runnable[Any, Any]) -> set[str]:
     """Return the names of the configurable values that identify a conversation.
 
-    These are the thread of LangGraph, or a session.
+    These are `thread_id`, as in LangGraph, and names that the chain itself declares, such as `session_id`.
     """
     try:
         shared = {spec.id for spec in chain.config_specs if spec.is_shared and spec.annotation is str}

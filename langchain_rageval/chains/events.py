@@ -225,7 +225,8 @@ class ChainCollector(ChainEvents):
         except (SampleError, TypeError, RecursionError) as unreadable:
             sample, error = self._read(question, None), self._without_id(unreadable)
         if error is None and sample.answer is None and isinstance(output, Mapping) and "__interrupt__" in output:
-            error = SampleError("the graph waits for a person: ask one that answers without an interrupt", "answer")
+            problem = "the graph waits for a person: pass a graph that answers without an interrupt"
+            error = SampleError(problem, "answer")
         elif error is None and sample.answer is None and sample.contexts is None:
             keys = f" in {sorted(map(str, output))}" if isinstance(output, Mapping) else ""
             error = SampleError(f"the chain returned no answer{keys}: {_REMEDY}", "answer")

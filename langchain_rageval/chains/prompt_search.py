@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
         id: id of the chunk; None if the chunk has no id.
         source: source of the document, or the tool that returned the document; None if unknown.
         span: source, first offset and last offset of the chunk in its document; None if unknown.
-        seen: time at which the chunk first occurred, as a number of events of the run.
+        seen: time at which the chunk first occurred, counted in events of the run.
     """
 
     text: str
@@ -60,8 +60,9 @@ class ModelCall:
     """Call of a chat model or a language model in a run, recorded from callback events.
 
     Attributes:
-        started: time of the start, as a number of events of the run.
-        prompt: messages or texts sent to the model, each with True if the model itself wrote it before.
+        started: time of the start, counted in events of the run.
+        prompt: contents of the messages or texts sent to the model. Each content is paired with True if it comes from
+            an AI message, which the model wrote earlier, and otherwise with False.
         ended: time of the end; infinite if the call failed or has not ended.
         result: the model's result, an `LLMResult`; None without a result.
     """
@@ -88,7 +89,7 @@ class ModelCall:
 
 
 def prompt_of(messages: Iterable[Any]) -> list[tuple[Any, bool]]:
-    """Return messages or texts in the form of `ModelCall.prompt`; their content is not read yet."""
+    """Return the content of each message or text of a prompt, paired with True if a model wrote it (an AI message)."""
     return [(item, False) if isinstance(item, str) else (item.content, role_of(item) == "ai") for item in messages]
 
 
@@ -170,7 +171,13 @@ class _Prompt:
 
 
 class Part(NamedTuple):
-    """Part of a chunk that a model read: the whole chunk, the text that was read, and the prompt line before it."""
+    """Part of a chunk that a model read in its prompt.
+
+    Attributes:
+        chunk: the whole chunk.
+        text: text of the part.
+        heading: line of the prompt before the part.
+    """
 
     chunk: Chunk
     text: str
@@ -192,8 +199,8 @@ def find_read(
         question: the question. A chunk that occurs only inside it does not count as read.
         chunks: chunks that occurred in the run, in any order.
         calls: all model calls of the run.
-        queries: queries sent to retrievers and tools, each with its time. A model call that wrote such a query wrote no
-            draft of the answer.
+        queries: queries sent to retrievers and tools, each with its time. A model call that wrote such a query does not
+            count as the writer of a draft of the answer.
         examples: examples of questions and answers in prompts. A chunk that occurs only inside them does not count as
             read.
 

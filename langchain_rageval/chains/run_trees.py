@@ -1,4 +1,4 @@
-"""Run trees: the open runs of watched chains, with the Documents and prompts seen so far in each sampled tree.
+"""Run trees: the unfinished runs of observed chains, with the Documents and prompts seen in each sampled tree.
 
 A run belongs to the tree of its parent. A run with an unknown parent is a root: a whole chain, or a part of a chain
 that was given the callback handler. Only a sample of the trees is recorded. All runs of other trees share one node, so
@@ -47,20 +47,22 @@ class RootRun:
         metadata: metadata of the run's config, with its tags.
         record: nested record of the tree; None unless the user's `extract` function reads it.
         started: time of the start on the monotonic clock, in seconds.
-        retrieved: Documents of each retriever run, or of each run of a tool that returned Documents, in the order of
-            the starts; the Documents are None until the run ends.
-        documents: the Documents that were passed between steps last.
-        seen: all Documents that were passed between steps or retrieved, by identity, with the time of the first event.
-        calls: model calls by run.
+        retrieved: mapping from the id of each run of a retriever, or of a tool that returned Documents, to the
+            Documents, in the order of the starts; the Documents are None until the run ends.
+        documents: the Documents that a step last received or returned.
+        seen: mapping from the identity of each Document that a step received, returned or retrieved to the Document and
+            the time of its first event.
+        calls: mapping from the id of each run of a model to its call.
         queries: inputs of retrievers and tools, each with the time of the event.
-        examples: few-shot examples in the inputs of steps, by the name of the input.
-        examples_by_run: names of retrievers that seem to return examples or routes, by run.
-        dropped: inputs and retrieved texts of steps that returned none of them, with the time of the event.
-        filled: inputs and outputs of prompt templates.
+        examples: texts of few-shot examples in the inputs of steps, recognised by the name of the input.
+        examples_by_run: mapping from run ids to the names of retrievers that seem to return examples or routes.
+        dropped: inputs and retrieved Documents of each step that returned none of them, with the time of the event.
+        filled: pairs of the inputs and the output of each prompt template.
         tick: function that returns the next time on the clock of the run, which counts events.
         open_steps: number of steps, without models, that have started and not ended.
-        sources: name of the tool and id of its call, for each retrieval by a tool.
-        messages: first messages, or chat history, in the inputs of a step; None until a step has some.
+        sources: mapping from the run id of each retrieval by a tool to the name of the tool and the id of its call, as
+            one text.
+        messages: messages or chat history of the first step that has some in its inputs; None until then.
         thread_id: id of the conversation that the run is a turn of; None if unknown.
         awaits_thread: True until the first step starts, which may show the id of the conversation.
         is_undecided: True if the id of the conversation is needed to decide whether the run is sampled.
@@ -139,7 +141,7 @@ class RootRun:
 
     @property
     def tools_by_text(self) -> dict[str, str]:
-        """Name and call id of the tool that returned a Document, by the text of the Document."""
+        """Mapping from the text of each Document that a tool returned to the name and call id of the tool."""
         found = ((self.sources.get(run_id), documents or ()) for run_id, documents in self.retrieved.items())
         return {document.page_content: source for source, documents in found if source for document in documents}
 

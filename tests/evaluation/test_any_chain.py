@@ -323,7 +323,7 @@ def test_a_graph_that_waits_for_a_person_is_an_error():
     flow.add_edge("search", "answer")
     sample = ask(flow.compile(checkpointer=InMemorySaver()))
     assert (sample.answer, sample.contexts) == (None, CONTEXTS)
-    problem = "SampleError: the graph waits for a person: ask one that answers without an interrupt"
+    problem = "SampleError: the graph waits for a person: pass a graph that answers without an interrupt"
     assert sample.metadata["error"] == problem
 
 
