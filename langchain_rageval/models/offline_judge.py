@@ -75,7 +75,7 @@ class OfflineJudge(BaseChatModel):
     words, leave some out or swap letters; a follow-up replaces the first phrase of its question by a pronoun. The
     answer is the one or two sentences that share most with the question; without passages there is no answer. As a
     critic, the model accepts a question as standalone if it contains no words such as "this" or "in the text", and as
-    answerable if 60% of its stems and all its numbers occur in the passages; A question is broader than another if it
+    answerable if 60% of its stems and all its numbers occur in the passages. A question is broader than another if it
     has new stems, and deeper if it also newly asks why or how. Questions about Russian passages are in Russian, all
     other questions in English.
 

@@ -316,7 +316,7 @@ def read_dialogue(turns: _Items) -> dict[str, Any]:
 
 
 def compare_claims(statements: _Items) -> list[dict[str, Any]]:
-    """Return pairs of contradictory statements: from different turns, similar, with other numbers or a negation."""
+    """Return pairs of contradictory statements: similar, from different turns, with different numbers or a negation."""
     pairs = []
     for one, other in combinations(statements, 2):
         texts = str(one["text"]), str(other["text"])

@@ -179,7 +179,7 @@ def contrast_questions(parent: str, question: str) -> dict[str, Any]:
 
 
 def select_passages(question: str, passages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the numbers of the passages that together contain the words of the question."""
+    """Return the numbers of passages that together contain enough words of a question; none if no passages do."""
     wanted = content_stems(question)
     stems = {int(item["passage"]): stems_of(str(item["text"])) for item in passages}
     selected, present = cover(wanted, stems)
@@ -188,7 +188,7 @@ def select_passages(question: str, passages: Sequence[Mapping[str, Any]]) -> dic
 
 
 def quote_answer(question: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return as the answer the one or two sentences that share most words with the question."""
+    """Return as the answer the one or two sentences that share most words with a question; "" if they share too few."""
     wanted = content_stems(question)
     splitters = (_prose_sentences, split_sentences)
     stems = {sentence: stems_of(sentence) for split in splitters for text in texts for sentence in split(text)}
@@ -280,7 +280,7 @@ def _plain(text: str) -> str:
 
 
 def key_phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
-    """Return the key phrases of a text, best first; no two share a word stem.
+    """Return the key phrases of a text, the highest score first; no two phrases share a word stem.
 
     Only prose sentences are used. If a text has none, the whole text is used.
     """
