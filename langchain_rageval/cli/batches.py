@@ -25,7 +25,10 @@ from langchain_rageval.run.journal import Journal
 
 
 def run_requests(options: argparse.Namespace) -> int:
-    """Write the next requests to a file: the first requests, or those that follow from the replies in the journal."""
+    """Write the next requests to a file: the first requests, or those that follow from the replies in the journal.
+
+    Return the exit code.
+    """
     check_writable("--out", options.out, options.file)
     _check_journal(options)
     result = _score_as_far_as_possible(options, Path(options.out))
@@ -86,7 +89,10 @@ def _describe_wave(wave: WaveFile, journal: str) -> str:
 
 
 def run_replies(options: argparse.Namespace) -> int:
-    """Read the replies from files, then write the next requests, or write and show the report."""
+    """Read the replies from files, then write the next requests, or write and show the report.
+
+    Return the exit code.
+    """
     command = recorded_command(options.journal, "`rageval requests --journal`")
     if command.get("words", [""])[0] != "requests":
         raise ConfigError(

@@ -21,7 +21,10 @@ from langchain_rageval.testset.testset import Testset, is_testset_file
 
 
 def run_run(options: argparse.Namespace) -> int:
-    """Check all options, ask the chain every question, write the answers and print their number."""
+    """Check all options, ask the chain every question, write the answers and print their number.
+
+    Return the exit code.
+    """
     check_writable("--out", options.out, options.file)
     ask_chain(options, options.out)
     return 0
@@ -79,7 +82,7 @@ def _load_questions(options: argparse.Namespace) -> Sequence[Sample]:
         fields = parse_pairs(options.fields.split(","), "--fields")
         samples = list(valid_samples(read_samples(options.file, fields, notice=notice_for(options)), skips=False))
     if not samples:
-        raise ConfigError(f"{options.file} contains no questions")
+        raise ConfigError(f"{options.file} contains no questions: pass at least one")
     return samples
 
 

@@ -27,7 +27,7 @@ def _table() -> Mapping[str, Mapping[str, Any]]:
 
 
 def load_commands() -> Mapping[str, Mapping[str, Any]]:
-    """Return for each command its help, module, options, examples and JSON keys, by name."""
+    """Return a mapping from each command to its help, module, options, examples and JSON keys."""
     return _table()["commands"]
 
 

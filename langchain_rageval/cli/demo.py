@@ -47,7 +47,10 @@ NEXT_COMMANDS = {
 
 
 def run_demo(options: argparse.Namespace) -> int:
-    """Score the samples of the demo; print the diagnosis, the means, two samples with evidence, and next steps."""
+    """Score the samples of the demo; print the diagnosis, the means, two samples with evidence, and next steps.
+
+    Return the exit code.
+    """
     with as_file(files("langchain_rageval.cli") / "demo_data" / "samples.jsonl") as path:
         samples = list(load_samples(path))
     if options.open:

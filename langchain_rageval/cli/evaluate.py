@@ -76,7 +76,10 @@ class EndedRun:
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    """Check all options, evaluate the samples, write and show the report, and check the gates."""
+    """Check all options, evaluate the samples, write and show the report, and check the gates.
+
+    Return the exit code.
+    """
     check_single_stdout(options)
     check_writable("--html", options.html, options.file)
     outcome = _evaluate(options)
@@ -140,7 +143,10 @@ def finish(
     baseline: Report | None = None,
     comparison: Comparison | None = None,
 ) -> int:
-    """Write the files of `rageval ci` and the HTML page, show the report, and raise any error of the run or a gate."""
+    """Write the files of `rageval ci` and the HTML page, show the report, and raise any error of the run or a gate.
+
+    Return the exit code.
+    """
     report, error = outcome.report, outcome.error
     problem = "" if error is None else str(error) or "interrupted"
     markdown, junit = getattr(options, "markdown", None), getattr(options, "junit", None)
@@ -305,7 +311,10 @@ def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate]) ->
 
 
 def run_ci(options: argparse.Namespace) -> int:
-    """Evaluate the samples and check every gate; the files are also written if the run or a gate fails."""
+    """Evaluate the samples and check every gate; the files are also written if the run or a gate fails.
+
+    Return the exit code.
+    """
     if not options.fail_under and options.baseline is None:
         raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")
     if options.labels and options.baseline is None:

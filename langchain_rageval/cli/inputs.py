@@ -105,7 +105,7 @@ def describe_fields(sample: Sample) -> str:
 
 
 def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
-    """Return a function that writes to stderr which column was read as which field; nothing with `--quiet`."""
+    """Return a function that writes to stderr which column was read as which field; not with `--quiet`."""
     return (lambda _: None) if getattr(options, "quiet", False) else write_message
 
 
@@ -148,7 +148,7 @@ def build_metrics(
 def no_server(options: argparse.Namespace) -> Iterator[None]:
     """Return a context in which judges and embeddings can be built without the address and the key of a server.
 
-    The server must not be called.
+    These judges and embeddings must not be called.
     """
     options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
     earlier = {name: os.environ.get(name) for name in _KEYS if not os.environ.get(name)}
@@ -205,7 +205,7 @@ def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Bud
 
 
 def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the prices in `--price` by model name, with and without the provider; None without prices."""
+    """Return the prices in `--price` by model name, each with and without its provider; None without prices."""
     prices = typed_prices(options)
     for name, price in [*prices.items()]:
         provider, _, model = name.partition(":")
@@ -251,7 +251,7 @@ def parse_pairs(items: Sequence[str], option: str) -> Mapping[str, str]:
 
 
 def parse_numbers(items: Sequence[str], option: str) -> dict[str, float]:
-    """Return the numbers by metric, for a repeatable option with values of the form METRIC=NUMBER.
+    """Return a mapping from metrics to numbers, for a repeatable option with values of the form METRIC=NUMBER.
 
     Raises:
         ConfigError: if an item does not have the form METRIC=NUMBER, or the number is not finite.
@@ -292,12 +292,12 @@ def check_writable(option: str, path: str | None, input_path: str) -> None:
 
 
 def parse_require(options: argparse.Namespace) -> Require:
-    """Return the requirement for a comparison that `--require` states."""
+    """Return the verdict that `--require` demands of a comparison; "no regression found" without the option."""
     required: dict[str | None, Require] = {"no-worse": "no worse", "confirmed": "confirmed"}
     return required.get(getattr(options, "require", None), "no regression found")
 
 
 def parse_allow(options: argparse.Namespace) -> set[str]:
-    """Return the codes in `--allow`; if `--metrics` was typed, "missing-metric" is allowed too."""
+    """Return the codes of allowed reasons: those in `--allow`, and "missing-metric" if `--metrics` was typed."""
     allowed = {code.strip() for code in (options.allow or "").split(",") if code.strip()}
     return allowed | ({"missing-metric"} if "--metrics" in options.named else set())

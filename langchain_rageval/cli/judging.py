@@ -57,7 +57,10 @@ _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 
 
 def run_qualify(options: argparse.Namespace) -> int:
-    """Check all options, test the judge, and write and show the results."""
+    """Check all options, test the judge, and write and show the results.
+
+    Return the exit code.
+    """
     required = _parse_requirements(options.require)
     check_writable("--out", options.out, "")
     if options.quick and options.full:
@@ -87,7 +90,10 @@ def run_qualify(options: argparse.Namespace) -> int:
 
 
 def run_probe(options: argparse.Namespace) -> int:
-    """Send test requests to the judge's endpoint, and write and show the capabilities found."""
+    """Send test requests to the judge's endpoint, and write and show the capabilities found.
+
+    Return the exit code.
+    """
     check_writable("--out", options.out, "")
     judge = load_judge(options.judge, base_url=options.base_url, temperature=options.temperature)
     probe = probe_judge(judge, timeout=options.timeout)
@@ -147,7 +153,10 @@ def _show_qualification(qualification: Qualification, *, written: str | None) ->
 
 
 def run_label(options: argparse.Namespace) -> int:
-    """Draw samples, write the CSV file or the HTML page for labelling, and print the next step."""
+    """Draw samples, write the CSV file or the HTML page for labelling, and print the next step.
+
+    Return the exit code.
+    """
     if not options.html and (options.scale or options.instruction):
         raise ConfigError("--scale and --instruction apply only to the HTML page: add --html")
     check_writable("--html", options.html, options.report)
@@ -174,7 +183,10 @@ def run_label(options: argparse.Namespace) -> int:
 
 
 def run_agreement(options: argparse.Namespace) -> int:
-    """Compare the judge's scores with human labels, and show each statistic with its interval."""
+    """Compare the judge's scores with human labels, and show each statistic with its interval.
+
+    Return the exit code.
+    """
     report = Report.load(options.report, lazy=True)
     metric = metric_or_only(report, options.metric)
     scale = tuple(options.scale) if options.scale else None
@@ -196,7 +208,10 @@ def run_agreement(options: argparse.Namespace) -> int:
 
 
 def run_leaderboard(options: argparse.Namespace) -> int:
-    """Rank the models and show the table of ranks."""
+    """Rank the models and show the table of ranks.
+
+    Return the exit code.
+    """
     stems = [Path(path).stem for path in options.reports]
     names = stems if len(set(stems)) == len(stems) else options.reports
     reports = {name: Report.load(path) for name, path in zip(names, options.reports, strict=True)}
@@ -218,7 +233,10 @@ def _with_model(row: Row, default: str) -> Row:
 
 
 def run_rubric_study(options: argparse.Namespace) -> int:
-    """Run the rubric study and show its table."""
+    """Run the rubric study and show its table.
+
+    Return the exit code.
+    """
     judges = {
         name: load_judge(name, base_url=options.base_url, temperature=options.temperature)
         for name in options.judge or ["offline"]
@@ -230,7 +248,10 @@ def run_rubric_study(options: argparse.Namespace) -> int:
     if options.labels:
         labels = {s.id: s.metadata[options.labels] for s in sheets if s.metadata.get(options.labels) is not None}
         if not labels:
-            raise ConfigError(f"--labels {options.labels}: no sample has this key in its metadata")
+            raise ConfigError(
+                f"--labels {options.labels}: no sample has a value under this key in its metadata; name the key of the "
+                "human labels"
+            )
     study = rubric_study(
         judges,
         _rubrics(options.scale or ["0-3"], options.examples),

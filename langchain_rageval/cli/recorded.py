@@ -35,7 +35,10 @@ _PATHS = (
 
 
 def run_resume(options: argparse.Namespace) -> int:
-    """Repeat the command that a journal records; the scores or answers in the journal are reused."""
+    """Repeat the command that a journal records; the scores or answers in the journal are reused.
+
+    Return the exit code.
+    """
     command = recorded_command(options.journal)
     if not command:
         raise ConfigError(f"{options.journal} contains no command; run the command with --journal again")

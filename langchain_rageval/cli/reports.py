@@ -33,7 +33,10 @@ _COLOURS = {"better": "green", "worse": "red", "no worse": "green", "inconclusiv
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Show a report; with the options for a page, write the HTML page and open it."""
+    """Show a report; with the options for a page, write the HTML page and open it.
+
+    Return the exit code.
+    """
     page = options.html or (str(Path(options.report).with_suffix(".html")) if options.open else None)
     if options.baseline and not page:
         raise ConfigError("--baseline needs --html or --open; to compare in the terminal, use rageval compare")
@@ -54,7 +57,10 @@ def run_report(options: argparse.Namespace) -> int:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    """Compare reports and show the verdicts; with --fail-if-worse, raise an error if the comparison fails."""
+    """Compare reports and show the verdicts; with --fail-if-worse, raise an error if the comparison fails.
+
+    Return the exit code.
+    """
     paths = (_path_of_run(name, options.runs) for name in (options.baseline, options.candidate))
     baseline, candidate = map(Report.load, paths)
     metrics = [list(report.summary()) for report in (baseline, candidate)]
@@ -132,7 +138,7 @@ def trend_object(trend: Trend) -> dict[str, Any]:
 def run_trend(options: argparse.Namespace) -> int:
     """Show the trend, and write and open the HTML page if requested.
 
-    A drift raises an error, with the exit code 1.
+    Return the exit code. A drift raises an error, with the exit code 1.
     """
     page = options.html or (str(Path(options.live).with_suffix(".html")) if options.open else None)
     for source in filter(None, (options.live, options.baseline)):
@@ -190,6 +196,8 @@ class StoredRun:
 
 def run_runs(options: argparse.Namespace) -> int:
     """Show the stored reports of a folder, the latest first.
+
+    Return the exit code.
 
     Raises:
         BelowThreshold: if the latest report does not pass the thresholds.

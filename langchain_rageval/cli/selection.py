@@ -54,7 +54,10 @@ GROUP = "langchain_rageval.metrics"
 
 
 def run_metrics(options: argparse.Namespace) -> int:
-    """Print a line for each metric; the line starts with the metric's name."""
+    """Print a line for each metric; the line starts with the metric's name.
+
+    Return the exit code.
+    """
     lines = {name: _headline(module) for name, module in BUILDERS.items()}
     lines |= {
         aspect: f"aspect_critique: built-in aspect, {direction} is better" for aspect, direction in ASPECTS.items()

@@ -63,7 +63,10 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def run_generate(options: argparse.Namespace) -> int:
-    """Check all options, generate the test set, and write and show it."""
+    """Check all options, generate the test set, and write and show it.
+
+    Return the exit code.
+    """
     check_single_stdout(options)
     if not Path(options.out).resolve().parent.is_dir():
         raise ConfigError(f"--out {options.out}: the folder does not exist; choose another path")
@@ -212,7 +215,7 @@ def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[floa
 
 
 def parse_focus(texts: list[str] | None) -> dict[str, list[str]] | None:
-    """Return the values of `--focus` by name. A value without "=" names a source."""
+    """Return a mapping from each name in `--focus` to its values; None without values. Text without "=" is a source."""
     focus: dict[str, list[str]] = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
@@ -249,7 +252,7 @@ def _show_testset(testset: Testset, out: Console, *, written: str) -> None:
 def run_review(options: argparse.Namespace) -> int:
     """Write the review page, print the next step, and open the page.
 
-    With --merge, first join the reviews of two people.
+    Return the exit code. With --merge, first join the reviews of two people.
     """
     if options.merge or options.other:
         if not (options.merge and options.other):
@@ -277,7 +280,10 @@ def _merge_reviews(options: argparse.Namespace) -> int:
 
 
 def run_diff(options: argparse.Namespace) -> int:
-    """Compare test sets and show the differences; with --fail-if-changed, raise BelowThreshold if there are any."""
+    """Compare test sets and show the differences; with --fail-if-changed, raise BelowThreshold if there are any.
+
+    Return the exit code.
+    """
     difference = Testset.load(options.old).diff(Testset.load(options.new))
     show_or_write(options, difference.to_dict, lambda: _show_diff(difference))
     if options.fail_if_changed and difference:
@@ -296,7 +302,7 @@ def _show_diff(difference: TestsetDiff) -> None:
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    """Estimate the cost and show it.
+    """Estimate the cost, show it, and return the exit code.
 
     Only a pilot calls the models. The address of the judge is needed to find its scores in a journal.
     """

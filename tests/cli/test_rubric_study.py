@@ -53,7 +53,7 @@ def test_one_choice_of_examples_makes_one_row(rageval, sheets):
         (["--scale", "three"], "--scale takes LOW-HIGH, such as 0-3, got 'three'"),
         (["--scale", "3-0"], "scale must be the lowest and the highest grade"),
         (["--label-scale", "x"], "--label-scale takes LOW-HIGH, such as 0-3, got 'x'"),
-        (["--labels", "none"], "--labels none: no sample has this key in its metadata"),
+        (["--labels", "none"], "--labels none: no sample has a value under this key in its metadata"),
         (["--price", "offline=1"], "--price takes MODEL=INPUT,OUTPUT[,CACHED], such as offline=2.5,10, got offline=1"),
         (["--price", "other=1,2"], "price names 'other'"),
         (["--judge", "nobody:"], "names no judge"),

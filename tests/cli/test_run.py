@@ -192,7 +192,7 @@ def test_an_interrupted_run_writes_what_it_has(rageval, app, testset):
         ),
         (["munich_app:number", "testset.jsonl"], "a chain must be a Runnable or a function of the question, got int"),
         (["munich_app:chain", "none.jsonl"], "none.jsonl does not exist: pass the path of an existing file"),
-        (["munich_app:chain", "empty.jsonl"], "empty.jsonl contains no questions"),
+        (["munich_app:chain", "empty.jsonl"], "empty.jsonl contains no questions: pass at least one"),
         (
             ["munich_app:chain", "testset.jsonl", "--out", "testset.jsonl"],
             "--out testset.jsonl is the input file; choose another path",
