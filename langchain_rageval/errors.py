@@ -121,7 +121,7 @@ class BelowThreshold(RagevalError):
         gates: all gates that were checked, also those that passed; [] if a score was compared.
 
     Attributes:
-        codes: codes of the reasons, such as "below-threshold".
+        codes: codes of the reasons why gates did not pass, such as "below-threshold".
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class BelowThreshold(RagevalError):
 
 
 class BudgetExceeded(RagevalError):
-    """The allowed calls or tokens are spent."""
+    """The calls, tokens or embedded texts that a budget allows are spent."""
 
 
 class EmptyTestsetError(RagevalError):

@@ -251,7 +251,7 @@ _CHANGING = frozenset({"append", "extend", "insert", "add", "update", "setdefaul
 
 
 def changed_names(code: CodeType) -> Set[str]:
-    """Return the globals and closure variables that a code object assigns or changes, as for a record of calls."""
+    """Return the globals and closure variables that a code object assigns or changes, such as a counter of calls."""
     return _changed(code, ("STORE_GLOBAL", "STORE_DEREF"), ("LOAD_GLOBAL", "LOAD_DEREF"))
 
 

@@ -92,7 +92,7 @@ def _declaring(kind: type, name: str) -> type:
 
 
 def configuration(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of an object's state that may change its answers."""
+    """Yield the names and values in an object's state that may change its answers."""
     yield from ((name, part) for name, part in state.items() if not _TRANSPORT_NAME.search(name))
 
 

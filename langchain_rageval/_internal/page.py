@@ -44,7 +44,7 @@ def paragraph(*parts: str) -> str:
 
 
 def item_list(items: Sequence[str], *, numbered: bool = False) -> str:
-    """Return HTML items as a list; only the first 50 items are shown."""
+    """Return HTML items as an HTML list; only the first 50 items are shown."""
     tag = "ol" if numbered else "ul"
     lines = "".join(f"<li>{item}</li>" for item in items[:_MAX_ITEMS])
     return f"<{tag}>{lines}</{tag}>" + _more(len(items))

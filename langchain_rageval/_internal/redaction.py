@@ -110,7 +110,7 @@ def has_random_part(text: str) -> bool:
 
 
 def mask_random_segments(text: str, mask: Callable[[str], str]) -> str:
-    """Return a text in which `mask` replaces each segment of an address that looks random."""
+    """Return a text in which each segment of an address that looks random is replaced by the result of `mask`."""
     if "://" not in text:
         return text
     return _PATH_SEGMENT.sub(lambda part: mask(part[0]) if has_random_part(part[0]) else part[0], text)
