@@ -1,4 +1,4 @@
-"""Metrics, and tables of the functions that build metrics; a new metric adds its name to a table."""
+"""Metrics, and tables of the functions that build metrics; each new function must be added to a table."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

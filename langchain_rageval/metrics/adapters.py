@@ -138,7 +138,7 @@ class Adapters(ScorerGroup, RunEvaluator):
 
 
 def untraced() -> AbstractContextManager[None]:
-    """Return a context in which calls are not uploaded to LangSmith, unless the user traces this process.
+    """Return a context without uploads to LangSmith, unless an environment variable turns tracing on.
 
     Inside an experiment, LangSmith traces every call of an evaluator. It uploads the traces even with
     `upload_results=False`.
@@ -170,7 +170,10 @@ def below_threshold(score: Score, threshold: float) -> BelowThreshold:
 def threshold_runnable(
     metric: Scorer, threshold: float, missing: OnMissing, decide: Callable[[Any, bool, Score], Any], name: str
 ) -> Runnable[Any, Any]:
-    """Return a Runnable that scores its input and returns `decide(input, passed, score)`."""
+    """Return a Runnable that scores its input and returns `decide(input, passed, score)`.
+
+    `passed` is True if the score reaches the threshold. If the score has no value, it is True if `missing` is "pass".
+    """
     if missing not in ("raise", "pass"):
         raise ConfigError(f"missing must be 'raise' or 'pass', got {missing!r}")
     if not isinstance(threshold, int | float) or not math.isfinite(threshold):

@@ -53,12 +53,12 @@ def answer_correctness(
 ) -> Metric:
     """Score how far the answer agrees with the reference.
 
-    With several references, the best F and the best similarity count. `formula="counts"` takes TP and FP from the
-    answer's statements and FN from the reference's: F = (1+β²)TP / ((1+β²)TP + β²FN + FP). `"precision_recall"`
-    computes P = TP / (TP + FP) over the answer's statements and R = 1 - FN / reference statements; F = (1+β²)PR / (β²P
-    + R). The formulas differ if the answer splits one fact into many statements. For example, six statements express
-    one of the reference's four facts, and a seventh is wrong (TP 6, FP 1, FN 3): F is 0.75 by counts and 0.39 by
-    precision and recall.
+    With several references, the highest F and the highest similarity count. `formula="counts"` counts TP and FP among
+    the answer's statements and FN among the reference's statements: F = (1+β²)TP / ((1+β²)TP + β²FN + FP).
+    `"precision_recall"` computes P = TP / (TP + FP) over the answer's statements and R = 1 - FN / reference statements;
+    F = (1+β²)PR / (β²P + R). The formulas differ if the answer splits one fact into many statements. For example, six
+    statements express one of the reference's four facts, and a seventh is wrong (TP 6, FP 1, FN 3): F is 0.75 by counts
+    and 0.39 by precision and recall.
 
     An answer statement may say more than the reference. With `extra="count"`, it is one TP and one FP if it contains
     reference statements, as if it were split in two; if it contains none, it is one FP. "Munich was founded in 1158 by
@@ -76,10 +76,11 @@ def answer_correctness(
 
     Returns:
         A metric that reads `question`, `answer` and `references`. An answer without facts has F = 0, but a refusal in
-        words still has a similarity: with 0.6, the score is 0.15. Unscored if neither the answer nor a reference states
-        facts. Findings are the statements of the answer, then the statements of the best reference ("TP", "FN"), then
-        the similarity with each reference. An answer statement is "TP", "FP" if it is wrong, or "extra" if it says
-        more; an "extra" cites the reference statements that it contains.
+        words still has a similarity: with a similarity of 0.6 and the default weights, the score is 0.15. Unscored if
+        neither the answer nor a reference states facts. Findings are the statements of the answer, then the statements
+        of the reference with the highest F ("TP", "FN"), then the similarity with each reference. An answer statement
+        is "TP", "FP" if it is wrong, or "extra" if it says more; an "extra" cites the reference statements that it
+        contains.
 
     Raises:
         ConfigError: if an option is out of range, or if the judge or the embeddings are missing and have a weight above
@@ -114,7 +115,7 @@ def answer_correctness(
 
 @dataclass(frozen=True)
 class StatementCounts:
-    """Numbers of statements after classification.
+    """Numbers of statements of the answer and of one reference, by verdict.
 
     Attributes:
         tp: statements of the answer that the reference supports, and those that contain reference statements.
@@ -157,7 +158,7 @@ class StatementCounts:
 def weighted_correctness(
     state: State, *, weights: tuple[float, float], beta: float, formula: FScoreFormula, extra: Extra = "count"
 ) -> Value:
-    """Return the weighted mean of the best F and the best similarity; a component of weight 0 is skipped."""
+    """Return the weighted mean of the highest F and the highest similarity; a component of weight 0 is skipped."""
     sample: Sample = state["sample"]
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)

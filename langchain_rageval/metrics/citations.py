@@ -46,7 +46,7 @@ def citations(
     """Score the citations of an answer that names its sources.
 
     - `citation_precision`: share of the citations whose chunk supports the cited statement.
-    - `citation_recall`: share of the statements supported by the contexts that carry a citation.
+    - `citation_recall`: of the statements that the contexts support, the share that carries a citation.
 
     A citation is the number of a chunk, as in `[1]`, `[2][3]`, `[1, 4-6]`, superscripts, `(source 2)` or
     `(источник 2)`. It may also be the id of a chunk in `context_ids`, in brackets, as in `(tariffs.pdf)`. A citation

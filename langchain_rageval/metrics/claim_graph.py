@@ -33,7 +33,7 @@ class Claim:
         text: the statement.
         verdict: "supported", "contradicted" or "absent" in the contexts; "" if it was not verified.
         cited: numbers of the chunks that the verdict cites, from 1.
-        shared: True if the other text (references or answer) also states it.
+        shared: True for a statement of the answer that a reference also states, or the reverse.
     """
 
     text: str = ""
@@ -57,8 +57,8 @@ class ClaimGraph:
     """Statements of the answer and of the references, and the number of retrieved chunks.
 
     Attributes:
-        answer: statements of the answer; a shared statement is right.
-        reference: statements of all references without repetitions; the answer covers the shared ones.
+        answer: statements of the answer; a statement that is shared with a reference is right.
+        reference: statements of all references without repetitions; the answer contains the shared statements.
         chunks: number of retrieved chunks.
     """
 
@@ -92,8 +92,9 @@ class ShareFormula:
     """Formula of a metric: the share of statements or chunks that satisfy a predicate.
 
     Attributes:
-        over: items that are counted: statements of one kind, or chunks.
-        holds: predicate of the graph and a claim, or of the graph and the number of a chunk.
+        over: items of which the share is taken: statements of the "answer", of the "reference", statements of the
+            reference that the contexts support ("recalled"), or "chunks".
+        holds: returns True for an item that counts; takes the graph, and a claim or the number of a chunk.
         reads: kinds of findings that the formula needs.
         direction: whether "higher" or "lower" is better.
         by_chunk: True if the formula needs the chunks that support each statement.
@@ -108,7 +109,7 @@ class ShareFormula:
     quotes_counted: bool = False
 
     def value(self, graph: ClaimGraph) -> float | str:
-        """Return the share; 0.0 if no chunk was retrieved. If no value applies, return the cause in English."""
+        """Return the share, or a str with the cause, in English, if there is none; a share of no chunks is 0.0."""
         unscored = self._unscored(graph)
         if unscored:
             return unscored
@@ -116,7 +117,7 @@ class ShareFormula:
         return sum(truths) / max(1, len(truths))
 
     def reasons(self, graph: ClaimGraph, name: str) -> list[Note]:
-        """Return the sentences that explain the value of the formula called `name`."""
+        """Return the notes that explain the value in the reason of the score; `name` is the key of the formula."""
         items = self._items(graph)
         truths = [self.holds(graph, item) for item in items]
         summary = Note(f"claim-{name}", right=sum(truths), count=len(items))
@@ -144,20 +145,20 @@ class ShareFormula:
 
 @dataclass(frozen=True)
 class F1Formula:
-    """Formula of claim F1: the harmonic mean of the answer's precision and the references' recall."""
+    """Formula of claim F1: harmonic mean of the precision (answer statements) and the recall (reference statements)."""
 
     reads: ClassVar[Sequence[FindingSection]] = ("classifications",)
     direction: ClassVar[Direction] = "higher"
 
     def value(self, graph: ClaimGraph) -> float | str:
-        """Return 2PR / (P + R); 0.0 if no statement is shared. If no value applies, return the cause in English."""
+        """Return 2PR / (P + R), 0.0 if no statement is shared; or a str with the cause if there is no value."""
         if not graph.reference:
             return NO_REFERENCE_FACTS if graph.answer else NEITHER_FACTS
         precision, recall = _precision_and_recall(graph)
         return 2 * precision * recall / ((precision + recall) or 1)
 
     def reasons(self, graph: ClaimGraph, name: str) -> list[Note]:
-        """Return the sentences that explain the value of the formula."""
+        """Return the notes that explain the value in the reason of the score."""
         precision, recall = _precision_and_recall(graph)
         return [Note(f"claim-{name}", precision=precision, recall=recall)]
 

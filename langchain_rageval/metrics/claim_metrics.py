@@ -229,7 +229,8 @@ def claim_metrics(
       reference's statements that the answer contains, and their harmonic mean.
     - `claim_context_recall`, `claim_context_precision`: share of the reference's statements that the contexts support,
       and share of the chunks that support a statement of the reference.
-    - `claim_context_utilization`: share of the reference's retrieved statements that the answer contains.
+    - `claim_context_utilization`: of the reference's statements that the contexts support, the share that the answer
+      contains.
     - `claim_noise_relevant`, `claim_noise_irrelevant`: share of the answer's statements that are wrong and supported by
       a chunk. In the first metric a chunk also supports the reference; in the second only other chunks support them.
     - `claim_hallucination`, `claim_self_knowledge`: share of the answer's statements that no chunk supports and that

@@ -50,9 +50,9 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
 
     Returns:
         A suite of three metrics that read `question`, `answer` and `history`. Findings of the kind "turn" hold the
-        statements, facts or needs. Each cites the number of its turn, then the numbers of the turns that decide. Turns
-        are the messages of both sides, numbered from 1. Without history all three are unscored. Consistency needs
-        statements in two turns, retention a fact and resolution a need; otherwise they are unscored.
+        statements, facts or needs. Each cites the number of its turn, then the numbers of the turns that decide the
+        verdict. Turns are the messages of both sides, numbered from 1. Without history all three are unscored.
+        Consistency needs statements in two turns, retention a fact and resolution a need; otherwise they are unscored.
     """
 
     def part(kind: str, check: JudgeStep, value: Callable[[State], Value], under: str, labels: Sequence[str]) -> Metric:
@@ -83,7 +83,7 @@ def consistent_share(state: State) -> Value:
 
 
 def kept_share(state: State) -> Value:
-    """Return the share of the user's facts that the assistant respects; facts that no turn concerns do not count."""
+    """Return the share of the user's facts that the assistant respects, without facts that no later turn is about."""
     findings: Sequence[Finding] = state["fact_verdicts"]
     without = None if _counted(findings) else NOTHING_TOUCHED if _items(findings) else NO_USER_FACTS
     return _share(state["sample"], findings, check_turns.KEPT, "retention", without)

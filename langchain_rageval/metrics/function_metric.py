@@ -169,13 +169,13 @@ class CallFunction(Stage[State]):
     function: SampleFunction
 
     def work(self, state: State) -> Operation[State]:
-        """Call the function."""
+        """Call the function with the sample, and add its result to the state."""
         result = yield Compute(partial(self.function.function, state["sample"]))
         return state | {_RESULT: result}
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """The kind of this stage only; the metric's reducer identifies the function."""
+        """Mapping that is the same for all functions; the reducer of the metric identifies the function."""
         return {"step": "function of the sample"}
 
 

@@ -52,7 +52,7 @@ class Grader(Stage[State]):
         """Return a finding with the grade of each chunk; yield a request for each model call that is needed."""
 
     def judged_grades(self, sample: Sample) -> list[float] | None:
-        """Return the grades of all judged documents, retrieved or not; None if only retrieved ones are known."""
+        """Return the grades of all judged documents, retrieved or not; None if only retrieved documents have grades."""
         return None
 
     def known_grades(
@@ -117,7 +117,7 @@ class LabelGrader(Grader):
         return {"step": self.get_name()}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Return the label of each retrieved chunk; a chunk without a label, or with a repeated id, gets 0.
+        """Return a finding with the label of each retrieved chunk; 0 for a chunk without a label or with a repeated id.
 
         Raises:
             SampleError: if there are more or fewer contexts than ids.
@@ -184,7 +184,7 @@ class SimilarityGrader(Grader):
         return self.stage.description
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Return the similarity of the question and each chunk as grades."""
+        """Return a finding for each chunk whose grade is the similarity to the question."""
         state = yield from self.stage.work({"sample": sample})
         return _worded_findings(sample, state["similarities"], self.meaning)
 
@@ -242,7 +242,7 @@ class RankGrader(Grader):
         }
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Rank the chunks by the cross-encoder's score of (question, chunk); a blank chunk gets 0."""
+        """Return a finding for each chunk whose grade is its rank by the cross-encoder; a blank chunk gets 0."""
         question, chunks = question_and_chunks({"sample": sample})
         scores = yield from rate_texts(self.cross_encoder, question, chunks)
         ranks = {score: rank for rank, score in enumerate(sorted(set(scores)), self.first)}
@@ -301,7 +301,7 @@ class SpanGrader(Grader):
         return {"step": self.get_name()}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Return the largest overlap of each chunk with any source passage."""
+        """Return a finding for each chunk whose grade is the largest overlap with a source passage."""
         grades = [max(overlaps, default=0.0) for overlaps in _overlaps(sample)]
         return grade_findings(sample.contexts or [], grades, self.meaning)
         yield  # a generator without requests
@@ -422,7 +422,7 @@ class LlmGrader(Grader):
         return self.step.description
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Ask the judge for the relevance grades of the chunks."""
+        """Ask the judge for the grades, and return a finding with the grade of each chunk."""
         state = yield from self.step.work({"sample": sample})
         grades: list[Finding] = state["grades"]
         return grades

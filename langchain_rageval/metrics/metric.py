@@ -181,7 +181,7 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def provenance(self) -> Instrument:
-        """Configuration that `instrument` hashes, as data; and why a part is "unknown"."""
+        """Configuration that `instrument` hashes, as data, and the cause if a part is "unknown"."""
         return self._provenance
 
     def update_provenance(self) -> None:
@@ -198,7 +198,7 @@ class Metric(Traced[Any, Score], Adapters):
         return can_be_rejudged(stages_of(self))
 
     def judged_by(self, judge: JudgeLike) -> Metric:
-        """Return a copy of this metric in which one judge replaces all judges and a verifier.
+        """Return a copy of this metric in which one judge replaces all judges, and the verifier if there is one.
 
         The copy keeps the embeddings, the prompts of the steps and all options. The prompt set and the language are
         those of the new judge. If the judges of this metric request probabilities, the new judge requests them too.
@@ -217,7 +217,7 @@ class Metric(Traced[Any, Score], Adapters):
         return judged
 
     def optional(self) -> Metric:
-        """Return a copy of the metric that leaves a sample without a required field unscored, instead of an error.
+        """Return a copy that leaves a sample without a required field unscored instead of raising an error.
 
         The metrics of presets are optional. The copy has the same `instrument`.
         """

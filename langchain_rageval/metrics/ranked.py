@@ -97,7 +97,8 @@ def ranking_metric(
         k: number of leading chunks that count.
         grader: grades the chunks; None for `id_grader()`.
         measure: function from the ranked list of grades to the value.
-        basis: what the reason compares with: "ideal" order, "relevant" chunks, "threshold" or "none".
+        basis: what the reason of the score names as the basis of the value: the "ideal" order, the number of "relevant"
+            chunks, the "threshold", or "none".
         threshold: lowest grade of a relevant chunk, None for the grader's threshold; used if `basis` is "relevant" or
             "threshold".
         name: key of the score, by default such as "ndcg@5", or "retrieved_ndcg@5".
@@ -134,7 +135,7 @@ def ranking_metric(
 
 
 def retrieved_view(sample: Sample) -> Sample:
-    """Return a sample with the retrievers' chunks and ids in place of its contexts; unchanged if none are recorded."""
+    """Return a copy whose contexts are the retrievers' chunks; the sample itself if it records no retrieved chunks."""
     if sample.retrieved is None and sample.retrieved_ids is None:
         return sample
     metadata = {name: value for name, value in sample.metadata.items() if name not in CONTEXT_NOTES}
@@ -253,7 +254,7 @@ def resolve_grader(grader: Grader | None) -> Grader:
 
 
 def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
-    """Return the reason of a score: best and mean grade of the first k chunks, and the chunks the value refers to."""
+    """Return the reason of a score: best and mean grade of the first k chunks, and what `basis` names."""
     first = ranked.first_grades
     shown: dict[str, Any] = {
         "best": max(first),

@@ -132,12 +132,12 @@ def answer_relevance(
 
 
 def question_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
-    """Return the user's question and the questions written from the answer; none if the answer is evasive."""
+    """Return the user's question, and the list of questions written from the answer (empty if it is evasive)."""
     return state["sample"].question, [] if state["evasive"] else state["regenerated_questions"]
 
 
 def mean_similarity(state: State) -> Value:
-    """Return the mean of the similarities; 0 for an evasive answer."""
+    """Return the mean similarity of the user's question to the written questions; 0 for an evasive answer."""
     sample: Sample = state["sample"]
     if state["evasive"]:
         return Value(0.0, explain(sample.language_text, Note("evasive")))

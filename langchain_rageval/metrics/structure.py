@@ -1,4 +1,4 @@
-"""Structure of metrics: the metrics, judges and steps in a Runnable, their configuration, and their scores."""
+"""Functions that find the metrics, judges and steps in a Runnable, describe them, and score a sample."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ AnyScorer = Runnable[Any, Any] | Scorer | ScorerGroup
 
 
 def remedy_for(thing: object) -> str:
-    """Return advice on an object that is not a metric, to end a message, such as "; call it with a judge"; or ""."""
+    """Return advice on an object that is no metric, for the end of a message: "; call it with a judge", or ""."""
     if not callable(thing) or isinstance(thing, Runnable):
         return ""
     try:
@@ -89,7 +89,7 @@ def remedy_for(thing: object) -> str:
 
 
 def problem_of(metric: Runnable[Any, Any]) -> str | None:
-    """Return why a Runnable cannot score a sample, and the remedy; None if it is no step and no chain of a user."""
+    """Return an error message for a Runnable that is a step, or begins with a prompt or a model; else None."""
     first = metric.first if isinstance(metric, RunnableSequence) else metric
     if isinstance(first, Stage):
         problem = f"the step {first.get_name()} is not a metric"
@@ -144,7 +144,7 @@ def is_plannable(metric: Scorer) -> bool:
 
 
 def shared_steps_key(metric: Scorer) -> Hashable:
-    """Return a key that is equal for metrics that share the steps of one sample; None if the metric shares no step."""
+    """Return the key of the steps that a metric shares with metrics of an equal key; None if it shares no step."""
     return next((stage.key for stage in stages_of(metric) if isinstance(stage, SharedSteps)), None)
 
 
@@ -204,7 +204,7 @@ async def ascore_sample(
 
 
 def collect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
-    """Score an input by each metric of a suite, in parallel threads; equal steps run once.
+    """Score an input by each metric of a suite, in parallel threads; steps that metrics share run once.
 
     Args:
         metric: a suite, or a single metric.
@@ -342,7 +342,7 @@ def _configurable(metric: Any) -> dict[str, Any]:
 def with_instruments(
     scores: Mapping[str, Score], metric: AnyScorer, instruments: Mapping[str, Instrument]
 ) -> dict[str, Score]:
-    """Return the scores with the instruments of the whole Runnable, which includes Runnables around the metric.
+    """Return scores whose `instrument` also identifies the Runnables around the metric, such as a chain.
 
     If the Runnable holds no metric, a score that already has an instrument keeps it.
     """

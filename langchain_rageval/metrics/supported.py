@@ -1,4 +1,4 @@
-"""Value: the result of a metric. Functions that metrics share: shares of statements, similarities, findings."""
+"""Value, the result of a metric, and helpers of metrics that compare statements or measure similarity."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAX_QUOTE_LENGTH = 160
 
 @dataclass(frozen=True)
 class Value:
-    """Result of a reducer (function that computes a score from the state): a number, or the cause if none applies.
+    """Result of a reducer (function that computes a score from the state): a number, or why there is none.
 
     Attributes:
         number: the value, or None if no value applies.
@@ -86,13 +86,13 @@ def share_of_supported(verdicts: Sequence[Finding], question: str, without: str)
 
 
 def fault_notes(findings: Sequence[Finding]) -> list[Note]:
-    """Return notes that quote the first findings with their verdicts, and a note with the number of the rest."""
+    """Return a note that quotes each of the first `MAX_QUOTED` findings, and a note that counts the rest."""
     notes = [Note(f"fault-{finding.verdict}", text=quote(finding.text)) for finding in findings[:MAX_QUOTED]]
     return [*notes, *and_more(len(findings))]
 
 
 def and_more(count: int) -> list[Note]:
-    """Return a note with the number of items that are not quoted; an empty list if all are quoted."""
+    """Return a note with the number of items beyond the first `MAX_QUOTED`; an empty list if there are none."""
     return [Note("and-more", count=count - MAX_QUOTED)] if count > MAX_QUOTED else []
 
 
@@ -117,7 +117,7 @@ def verdicts_from_findings(
 
 
 def answer_and_references(state: State) -> tuple[str, Sequence[str]]:
-    """Return the answer and the references that are not blank; no references if the answer is blank."""
+    """Return the answer, and the references that are not blank; the list is empty if the answer is blank."""
     sample: Sample = state["sample"]
     answer = sample.answer or ""
     return answer, [reference for reference in sample.references if answer.strip() and reference.strip()]
@@ -136,11 +136,12 @@ def blank_value(sample: Sample) -> Value | None:
 
 
 def similarity_findings(sample: Sample, similarities: Sequence[float], *, reason: str = SIMILARITY) -> list[Finding]:
-    """Return a finding with the similarity of each reference that is not blank, under the reference's number.
+    """Return a finding for each reference that is not blank: its number, and its similarity to the answer.
 
     Args:
         sample: has the references.
-        similarities: similarity of each reference that is not blank, in order; empty if the answer is blank.
+        similarities: similarity of the answer to each reference that is not blank, in order; empty if the answer is
+            blank.
         reason: name of the measure.
     """
     numbered = [(number, text) for number, text in enumerate(sample.references, 1) if text.strip()]
@@ -217,13 +218,16 @@ def rewriting_of(sample: Sample, reads: frozenset[str], stages: Iterable[Stage[S
 
 
 def split_extraction(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Return two lists: findings about items, and findings about the extraction and the rewritten question."""
+    """Return two lists of findings: about items, such as statements; about extraction or the rewritten question."""
     items = [finding for finding in findings if finding.kind not in _HOW]
     return items, [finding for finding in findings if finding.kind in _HOW]
 
 
 def with_extraction(score: Score, found: Sequence[Finding]) -> Score:
-    """Return a score with findings about its extraction and its question added; its reason names their problems."""
+    """Return a score to which findings about the extraction or the rewritten question are added.
+
+    Its reason names the problems that the findings describe.
+    """
     if not found:
         return score
     update: dict[str, object] = {"findings": [*score.findings, *found]}
