@@ -456,13 +456,13 @@ _CHARACTERS_PER_TOKEN = 2  # as of languages other than English
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """Limits of the answer to one request. The fields have the names of fields of the answer class, at any depth.
+    """Limits of the content of the answer to one request. They refer to fields of the answer class, at any depth.
 
     Attributes:
         items: a list that must have one item for each value: name of the list, name of the field that holds the value,
             and the values in order. None if there is no such list.
-        values: names of fields, or of lists, and the values that they can contain.
-        lengths: names of lists and their maximum lengths.
+        values: pairs: the name of a field or of a list, and the values that it can contain.
+        lengths: pairs: the name of a list, and its maximum length.
     """
 
     items: tuple[str, str, Values] | None = None

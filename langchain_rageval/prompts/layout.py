@@ -151,7 +151,7 @@ class NumberedContexts:
 
 
 def split_by_size(items: Iterable[_Item], characters: Callable[[_Item], int], max_tokens: float) -> list[list[_Item]]:
-    """Split items into consecutive parts of at most `max_tokens` (characters / 4); a longer item is its own part."""
+    """Split items into consecutive parts of at most `max_tokens` (characters / 4); a longer item gets its own part."""
     parts: list[list[_Item]] = []
     size = 0.0
     for item in items:

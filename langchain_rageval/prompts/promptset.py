@@ -89,7 +89,7 @@ class StepPrompts(HashableModel):
 
 
 class PromptedStep(Protocol):
-    """Interface of a user's step for prompt sets, implemented by `Step`.
+    """Interface of a user's step, through which prompt sets read its prompts; implemented by `Step`.
 
     Attributes:
         name: name of the step, and of its file.
@@ -108,7 +108,7 @@ class Common(HashableModel):
     Attributes:
         language: ISO 639-1 code of the language.
         system: system message.
-        labels: headings of the parts of a request.
+        labels: maps each part of a request to its heading.
         ask_again: message sent after an unusable reply; `{problem}` is replaced by the problem with the reply.
         aspects: maps names of the built-in aspects to their definitions.
     """
