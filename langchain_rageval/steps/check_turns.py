@@ -67,10 +67,10 @@ _ROLES = {"statements": "assistant", "facts": "user", "needs": "user"}
 
 
 class ListTurnFacts(JudgeStep):
-    """Step that adds `turn_facts`, a `TurnFacts`, to the state."""
+    """Step that adds `turn_facts`: the statements, facts and needs in the turns of a conversation."""
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge (the first judge of a jury) what the turns say.
+        """Ask the judge (the first judge of a jury) what the turns say, and add its lists to the state.
 
         Makes one request per window (consecutive turns that fit one request); none for a sample without history.
         """
@@ -100,7 +100,7 @@ class ListTurnFacts(JudgeStep):
 
 
 def list_turn_facts(judge: JudgeLike) -> JudgeStep:
-    """Return the step that lists statements, facts and needs in a conversation's turns."""
+    """Return the step that lists the assistant's statements, and the facts and needs of the user, with their turns."""
     return ListTurnFacts(prompt="list_turn_facts", judge=Judge.of(judge), answer=TurnFacts)
 
 
@@ -153,7 +153,7 @@ class CheckTurns(ItemStep):
     result_name: str
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for a verdict on each item.
+        """Ask the judge for a verdict on each item, and add the findings to the state.
 
         Makes one request per slice (at most `max_statements` items), window (consecutive turns that fit one request)
         and vote (one repetition by one judge); no request if there are no items.
@@ -234,12 +234,12 @@ _Pairs = dict[tuple[int, int], str]
 class FindContradictions(JudgeStep):
     """Step that adds the list `consistency_verdicts`: a Finding per statement, then the agreement rates of the votes.
 
-    Statements that exceed the judge's `max_context_tokens` are split into blocks, and each two blocks are compared. A
-    contradicting pair counts if more than half of the votes name it. Pairs within one turn are dropped.
+    Statements that exceed the judge's `max_context_tokens` are split into blocks, and the blocks are compared in pairs.
+    A contradicting pair counts if more than half of the votes name it. Pairs within one turn are dropped.
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge which statements contradict each other.
+        """Ask the judge which statements contradict each other, and add the findings to the state.
 
         Makes one request per vote; for a long list, one per pair of blocks and vote. Makes no request if fewer than two
         turns state anything.

@@ -1,7 +1,7 @@
 """Classify the statements of the answer against the statements of each reference: TP, FP, extra or FN.
 
 The judge reads the question and the numbered statements of the answer and of one reference. The step reads
-`answer_statements` and `statements_by_reference` from the state and adds `classifications`. It holds one list of
+`answer_statements` and `statements_by_reference` from the state and adds `classifications`, which holds one list of
 Finding for each reference in order: the answer statements, the reference statements, then the agreement rates if there
 are several votes. Makes no call for a reference if the reference or the answer has no statements.
 """
@@ -47,7 +47,7 @@ class ClassifyStatements(ItemStep):
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge which statements the answer and each reference share.
+        """Ask the judge which statements the answer and each reference share, and add the findings to the state.
 
         Makes one request per reference, pair of slices (at most `max_statements` statements of each side) and vote (one
         repetition by one judge). A reference without statements needs no request.

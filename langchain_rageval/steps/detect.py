@@ -33,7 +33,7 @@ class DetectAbstention(ItemStep):
     of: Side
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge whether each text leaves the question unanswered.
+        """Ask the judge whether each text leaves the question unanswered, and add the findings to the state.
 
         Makes one request per text and vote (one repetition by one judge); none for a blank text.
         """
@@ -74,7 +74,7 @@ class DetectAnswerable(ItemStep):
     joins_reasons = True
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge whether the contexts answer the question.
+        """Ask the judge whether the contexts answer the question, and add the finding to the state.
 
         Makes one request per window (part of the contexts that fits one request) and vote (one repetition by one
         judge); none if the contexts have no sentences.
@@ -111,7 +111,7 @@ class CritiqueAspect(ItemStep):
     definition: str | None
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge whether the aspect applies.
+        """Ask the judge whether the aspect applies, and add the finding to the state.
 
         Makes one request per window (part of the contexts) and vote (one repetition by one judge).
         """

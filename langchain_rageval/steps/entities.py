@@ -1,4 +1,4 @@
-"""Steps about entities: extract entities of the references, and find those in the contexts."""
+"""Steps about entities: extract the entities of the references, and search the contexts for these entities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExtractEntities(JudgeStep):
     reads_question = False
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for the entities of the references: one request per distinct reference that is not blank."""
+        """Add the entities that the judge lists; one request per distinct reference that is not blank."""
         sample: Sample = state["sample"]
         texts = dict.fromkeys(text for text in sample.references if text.strip())
         parts: list[list[str]] = yield Gather([self._extract(sample.language_text, text) for text in texts])
@@ -72,7 +72,7 @@ class FindEntities(ItemStep):
     reads_question = False
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge which entities the contexts name.
+        """Ask the judge which entities the contexts name, and add the findings to the state.
 
         Makes one request per slice (at most `max_statements` entities), window (part of the contexts that fits one
         request) and vote (one repetition by one judge); none if there are no entities or sentences.

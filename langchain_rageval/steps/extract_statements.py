@@ -65,7 +65,7 @@ class ExtractStatements(JudgeStep):
     for_contexts: bool = False
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for the statements of each text: one request per part of each text that is not blank.
+        """Add the statements that the judge extracts; one request per part of each text that is not blank.
 
         Makes no request if `for_contexts` is set and all contexts are blank.
         """

@@ -65,7 +65,7 @@ class GradeContexts(_ChunkStep):
     against: Callable[[Sample], str]
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge which chunks are useful.
+        """Ask the judge which chunks are useful, and add the findings to the state.
 
         Makes one request per window (part of the contexts that fits one request) and vote (one repetition by one
         judge); none if the contexts have no sentences.
@@ -85,7 +85,8 @@ def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> Jud
 
     Args:
         judge: judge to ask.
-        against: function from a sample to the answer that a useful chunk helps to give; "" for the question alone.
+        against: function that returns, for a sample, the answer that a useful chunk helps to give, such as the
+            reference; "" to decide by the question alone.
     """
     return GradeContexts(prompt="grade_contexts", judge=Judge.of(judge), answer=ContextVerdicts, against=against)
 
@@ -106,7 +107,7 @@ class GradeRelevance(_ChunkStep, GradeStep):
         return {**super().instrument, "scale": self.scale, "pointwise": self.pointwise}
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for the relevance grades of the chunks.
+        """Ask the judge for the relevance grades of the chunks, and add the findings to the state.
 
         Makes one request per window (part of the contexts that fits one request) and vote (one repetition by one
         judge). If `pointwise` is set, each chunk is a window. Makes no request if no chunk has a sentence.
@@ -167,7 +168,7 @@ class SelectSentences(ItemStep):
     """
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge which sentences are needed to answer the question.
+        """Ask the judge which sentences are needed to answer the question, and add the findings to the state.
 
         Makes one request per window (part of the contexts that fits one request) and vote (one repetition by one
         judge); none if the contexts have no sentences.

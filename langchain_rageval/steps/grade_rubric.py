@@ -45,7 +45,7 @@ class GradeRubric(GradeStep):
     replaceable: bool = False
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for the grades: one request per window of contexts and vote (one repetition by one judge).
+        """Add the judge's grades; one request per window of contexts and vote (one repetition by one judge).
 
         Makes no request for a blank answer.
         """

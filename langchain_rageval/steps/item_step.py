@@ -37,7 +37,7 @@ class Item:
         text: text of the item.
         labels: labels that the item can get, the strongest first. The last label holds if no label has a majority of
             the votes, or if the judge is not asked about the item.
-        turn: in a conversation, number of the turn that says it.
+        turn: number of the conversation turn that states it; 0 if it is not from a conversation.
     """
 
     kind: FindingKind
@@ -75,7 +75,8 @@ def numbered_items(texts: Sequence[str], kind: FindingKind, labels: tuple[str, .
 def request_items(name: str, items: Items) -> list[dict[str, Any]]:
     """Return items as data of a request, numbered from 1, whatever their own numbers are.
 
-    Judges tend to number answers from 1. The numbers are then right, also for a slice or a repeated question.
+    Judges tend to number their verdicts from 1. These numbers then match the items, even in a slice or a repeated
+    question.
     """
     return [
         {name: place, **({"turn": item.turn} if item.turn else {}), "text": item.text}
@@ -148,7 +149,7 @@ class ItemStep(JudgeStep):
     joins_reasons: ClassVar[bool] = False
 
     def rule_on(self, sample: Sample, items: Items, shown: Any = None) -> Operation[list[Finding]]:
-        """Ask the judge about items: one request per part (slice and window) and vote; no request if there is no part.
+        """Return the judge's findings on items; one request per part (slice and window) and vote, none without parts.
 
         Args:
             sample: the sample.

@@ -35,7 +35,7 @@ class JudgeStep(Stage[State]):
 
     Args:
         prompt: name of a packaged prompt, or a `Prompt`, or `StepPrompts` in several languages.
-        judge: judge to ask, or a model.
+        judge: judge to ask, or a chat model.
         answer: pydantic class of the answer; its name is the title of the schema.
         name: name of the step in traces and errors; by default the name of the prompt or of the answer class.
 

@@ -127,7 +127,7 @@ class MeasureSimilarity(Stage[State]):
         return {"step": self.get_name(), "model": describe(self.model), "scale": self.scale}
 
     def work(self, state: State) -> Operation[State]:
-        """Embed all texts, or score all pairs, in one request; no request if there is nothing to compare with."""
+        """Add the similarities to the state; one request for all texts, none if there is nothing to compare with."""
         one, others = self.pairs(state)
         one, others = without_surrogates(one), without_surrogates(list(others))
         similarities: list[float] = []
@@ -227,7 +227,7 @@ class RerankContexts(Stage[State]):
         return {"step": self.get_name(), "model": describe(self.reranker)}
 
     def work(self, state: State) -> Operation[State]:
-        """Score all chunks with the reranker in one request; no request if there are no contexts."""
+        """Add the reranker's order of the chunks to the state; one request, none if there are no contexts."""
         sample: Sample = state["sample"]
         scores = yield from rate_texts(self.rater, sample.question, sample.contexts or [])
         dropped = _DROPPED if isinstance(self.rater, _CompressorRater) else None
@@ -284,7 +284,7 @@ def _positions(documents: Iterable[Document], texts: Sequence[str]) -> list[int]
         if position is None and document.page_content not in texts:
             raise ModelOutputError(
                 f"the reranker returned a document that was not retrieved: {document.page_content[:100]!r}; "
-                "it has to keep either metadata or text"
+                "a reranker must keep the metadata or the text of a document"
             )
         positions.append(texts.index(document.page_content) if position is None else position)
     return positions

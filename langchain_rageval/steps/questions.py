@@ -110,7 +110,7 @@ class RewriteQuestion(JudgeStep):
     """Step that makes the question in `sample` understandable without the history; adds `standalone_question`."""
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge once; not at all if the sample has no history."""
+        """Replace the question in the state's sample by the rewritten question; no request without history."""
         sample: Sample = state["sample"]
         if not sample.history:
             return state
@@ -172,7 +172,7 @@ def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQues
 
 
 class RegenerateQuestions(JudgeStep):
-    """Step that adds `evasive`, the majority verdict on the answer, and `regenerated_questions`.
+    """Step that adds `evasive` (majority verdict: is the answer evasive) and the list `regenerated_questions`.
 
     The questions are from the votes that do not call the answer evasive. If such a vote has no question, the judge is
     asked again; questions beyond `count` are dropped. Without a majority the answer is evasive.
@@ -181,7 +181,7 @@ class RegenerateQuestions(JudgeStep):
     count: int
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge (the first judge of a jury) for questions that the answer answers.
+        """Ask the judge (the first judge of a jury) for questions that the answer answers, and add them to the state.
 
         Makes one request per draw (repetition of the request); none for a blank answer.
         """

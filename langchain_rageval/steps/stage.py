@@ -1,4 +1,4 @@
-"""Stage: base class of steps: Runnables from state to state. The work of a stage is a generator without I/O."""
+"""Stage, the base class of steps: a Runnable from state to state whose work is a generator without I/O."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Stage(Traced[S, S]):
 
     @property
     def is_replaceable(self) -> bool:
-        """True if `judged_by` can replace the judges or the verifier by another judge: if the class defines it."""
+        """True if the class overrides `judged_by`, which replaces the judges or the verifier by another judge."""
         return type(self).judged_by is not Stage.judged_by
 
     def judged_by(self, judge: Judge) -> Stage[S]:
@@ -221,7 +221,7 @@ class SharedSteps(Stage[State]):
         return sequence.get_graph(config)
 
     def work(self, state: State) -> Operation[State]:
-        """Run the `work` of all stages in sequence; does not reuse results of other metrics."""
+        """Run the `work` of all stages in sequence; only `invoke` and `ainvoke` reuse results of other metrics."""
         for stage in self.stages:
             state = yield from stage.work(state)
         return state

@@ -44,7 +44,7 @@ class ChainStep(Stage[State]):
     result_name: str
 
     def work(self, state: State) -> Operation[State]:
-        """Invoke the chain once."""
+        """Invoke the chain once, and add its output to the state."""
         sample: Sample = state["sample"]
         key = ("chain", id(self.chain), id(self.inputs), id(sample))
         _, output = yield Shared(key, self._invoke(sample))
@@ -71,7 +71,7 @@ class ChainStep(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration that affects the output: the chain with its prompts, models and parsers, and the inputs."""
+        """Configuration that affects the output: the chain (prompts, models, parsers) and what builds its inputs."""
         return {"step": self.get_name(), "chain": describe(self.chain), "inputs": describe(self.inputs)}
 
 
@@ -95,12 +95,12 @@ Inputs = Callable[[Sample], Mapping[str, Any]]
 
 
 def inputs_function(step: str, reads: Iterable[str], inputs: Callable[[Sample], Any] | None) -> Callable[[Sample], Any]:
-    """Return the function from a sample to the inputs of a step.
+    """Return the function that builds the inputs of a step from a sample.
 
     Args:
         step: name of the step.
         reads: fields of the sample that are the inputs.
-        inputs: function from the sample to the inputs, in place of `reads`.
+        inputs: function of the user that builds the inputs from the sample, in place of `reads`.
 
     Raises:
         ConfigError: if both or none of `reads` and `inputs` is given, or a field does not exist.
@@ -133,7 +133,7 @@ class FieldsOf:
 
 
 class NumberedInputs:
-    """Function from a sample to a step's inputs: calls the user's function and checks the type of its result."""
+    """Function that builds a step's inputs from a sample: calls the user's `inputs` and checks its result."""
 
     def __init__(self, step: str, function: Inputs) -> None:
         self.step = step
@@ -147,7 +147,7 @@ class NumberedInputs:
         """
         inputs = self.function(sample)
         if not isinstance(inputs, Mapping):
-            raise ConfigError(f"inputs of step {self.step} gave {type(inputs).__name__}: return a mapping of names")
+            raise ConfigError(f"inputs of step {self.step} returned {type(inputs).__name__}: it must return a mapping")
         contexts = inputs.get("contexts")
         if contexts is not None and not (
             isinstance(contexts, list | tuple) and all(isinstance(text, str) for text in contexts)
@@ -187,7 +187,7 @@ class Step:
         prompts: prompts by language, such as `{"en": Prompt(...), "ru": Prompt(...)}`; or one `Prompt`; or the name of
             a packaged prompt. The prompt in the question's language is used, else the English prompt, else the first.
         reads: fields of the sample that are the inputs.
-        inputs: function from the sample to the inputs, instead of `reads`.
+        inputs: function that builds the inputs from the sample, instead of `reads`.
         name: name of the step in traces, errors and prompt sets; by default the name of the class in snake case.
         key: key of the answer in the state; by default the name.
         offline: function from the inputs to an answer, for dry runs and an `OfflineJudge`. If omitted, they invent an
@@ -280,7 +280,7 @@ class Step:
             chain: Runnable from a mapping of the inputs, or from the result of `inputs`, to any output.
             key: key of the output in the state.
             reads: fields of the sample that are the inputs.
-            inputs: function from the sample to the input of the chain, in place of `reads`.
+            inputs: function that builds the input of the chain from the sample, in place of `reads`.
             name: name of the step in traces and errors; by default the key.
 
         Raises:
@@ -315,7 +315,7 @@ class SampleStep(JudgeStep):
     definition: InstanceOf[Step]
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge once per vote."""
+        """Ask the judge once per vote, and add the answer that the votes decide to the state."""
         sample: Sample = state["sample"]
         inputs = dict(self.definition.inputs(sample))
         contexts = inputs.pop("contexts", None)
@@ -358,18 +358,18 @@ class SampleStep(JudgeStep):
 
     @property
     def shows_question(self) -> bool:
-        """True if the inputs contain the question but not the history, or if a user's function returns the inputs."""
+        """True if the inputs contain the question but not the history, or if a user's function builds the inputs."""
         inputs = self.definition.inputs
         return not isinstance(inputs, FieldsOf) or ("question" in inputs.fields and "history" not in inputs.fields)
 
     @property
     def offline_answer(self) -> OfflineAnswer | None:
-        """Function that answers without a model; or None."""
+        """Function that answers without a model: `offline` of the `Step`; None if it is omitted."""
         return self.definition.offline
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration that affects the answers, including the inputs' function and the code of the answer class."""
+        """Configuration that affects the answers, with the function that builds the inputs and the answer class."""
         own = {"inputs": describe(self.definition.inputs), "answer": describe(self.answer)}
         if self.definition.windows is not None:
             own["windows"] = describe(self.definition.windows)
@@ -379,7 +379,7 @@ class SampleStep(JudgeStep):
 
 
 def keep_answers(steps: Sequence[Runnable[Any, Any]], state: State) -> dict[str, Any]:
-    """Return the answers of the user's steps in a state as JSON values; `{}` if a step is from the package."""
+    """Return the answers of the user's steps as JSON values; `{}` if one is missing or a step is not the user's."""
     kept = {}
     for key, adapter in _answer_types(steps).items():
         try:
@@ -423,7 +423,7 @@ def _output_type(chain: Runnable[Any, Any]) -> Any:
 
 
 def own_names(stage: Stage[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the names of a user's step: "key" (in the state) or "name" (in prompt sets), the name, and its owner."""
+    """Yield (what, name, owner) for each name of a user's step; what: "key" (in the state) or "name" (of prompts)."""
     if isinstance(stage, ChainStep):
         yield "key", stage.result_name, stage.chain
     if isinstance(stage, SampleStep):

@@ -1,4 +1,4 @@
-"""Verification of statements: by a judge, all chunks at once or one at a time, or by a model."""
+"""Verification of statements against the contexts, by a judge (all chunks, or one at a time) or a cross-encoder."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class VerifyStatements(ItemStep):
     of: Side
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge whether the contexts support each statement.
+        """Ask the judge whether the contexts support each statement, and add the findings to the state.
 
         Makes one request per slice (at most `max_statements` statements), window (part of the contexts that fits one
         request) and vote (one repetition by one judge); none if there are no statements or sentences.
@@ -174,8 +174,8 @@ class NliVerifier:
             if scores.shape == (pairs, 3):
                 hint = 'say NliVerifier(cross_encoder, labels=("contradiction", "entailment", "neutral")) in its order'
                 raise ConfigError(f"the cross-encoder returned three scores a pair: {hint}")
-            expected = "three scores a pair, as labels say" if self.labels else "one score a pair"
-            raise ConfigError(f"expected {expected}, the cross-encoder returned the shape {scores.shape}")
+            expected = "three scores a pair, one for each of labels" if self.labels else "one score a pair"
+            raise ConfigError(f"expected {expected}, but the cross-encoder returned scores of shape {scores.shape}")
         if scores.shape != shape:
             raise ModelOutputError(f"the cross-encoder returned scores of the shape {scores.shape} for {pairs} pairs")
         scores = self._scaled(scores)
@@ -236,7 +236,7 @@ class VerifyByNli(Stage[State]):
         return verify_statements(judge, of=self.of)
 
     def work(self, state: State) -> Operation[State]:
-        """Score statements against the contexts with the cross-encoder: one request per ten statements.
+        """Add the cross-encoder's verdicts to the state; one request per ten statements.
 
         Makes no request if there are no statements or sentences.
         """

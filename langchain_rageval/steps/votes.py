@@ -34,7 +34,7 @@ def majority(votes: Sequence[_Vote], tie: _Vote) -> _Vote:
 def agreement_rates(
     items: Mapping[int, str], voters: Sequence[Voter], votes: Sequence[Mapping[int, str]]
 ) -> Iterator[Finding]:
-    """Yield a finding for each item with the share of votes for its most frequent label; it names judges that disagree.
+    """Yield a finding for each item: share of votes for its most frequent label, and the judges that disagree with it.
 
     Yields nothing if there is only one voter.
 
@@ -190,7 +190,9 @@ def checked_answer(answer: Any, kind: type[BaseModel], function: str) -> BaseMod
     """
     if isinstance(answer, kind):
         return answer
-    raise ConfigError(f"{function} gave {type(answer).__name__}: return one {kind.__name__} for the list of them")
+    raise ConfigError(
+        f"{function} returned {type(answer).__name__}: it must return one {kind.__name__} for a list of them"
+    )
 
 
 def votes_on(answer: type[BaseModel]) -> bool:

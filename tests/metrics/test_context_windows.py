@@ -110,7 +110,7 @@ def test_a_step_of_ones_own_is_asked_about_each_window():
     failure = scored(500, windows=len).rows[0].scores["points"].failure
     assert (failure.error, failure.message) == (
         "ConfigError",
-        "windows gave int: return one Points for the list of them",
+        "windows returned int: it must return one Points for a list of them",
     )
     with pytest.raises(ConfigError, match="windows is a function"):
         scored(500, windows="any")

@@ -203,7 +203,7 @@ class Selfish(BaseModel):
         ),
         (
             lambda: answer_of(Step(Politeness, prompts=ONE, inputs=lambda sample: sample.answer), scripted()),
-            "inputs of step politeness gave str: return a mapping of names",
+            "inputs of step politeness returned str: it must return a mapping",
         ),
         (
             lambda: answer_of(Step(Politeness, prompts=ONE, inputs=lambda _: {"contexts": "text"}), scripted()),
@@ -306,7 +306,7 @@ def test_a_reducer_decides_numbers_or_everything():
     one, bench = ScriptedJudge(), jury([ScriptedJudge() for _ in range(3)])
     assert mean(one).instrument == majority(one).instrument
     assert mean(bench).instrument != majority(bench).instrument
-    with pytest.raises(ConfigError, match="reducer of the votes gave int: return one Grade"):
+    with pytest.raises(ConfigError, match="reducer of the votes returned int: it must return one Grade"):
         voted(*grades, reducer=len)
     with pytest.raises(ConfigError, match="reducer is"):
         Step(Grade, prompts=ONE, reads=("answer",), reducer="most")

@@ -165,13 +165,13 @@ def test_one_logit_is_read_by_the_logistic_curve(logit):
             lambda *_: 0.5,
             {"labels": LABELS},
             ConfigError,
-            "expected three scores a pair, as labels say, the cross-encoder returned the shape (4,)",
+            "expected three scores a pair, one for each of labels, but the cross-encoder returned scores of shape (4,)",
         ),
         (
             lambda *_: [0.5, 0.5],
             {},
             ConfigError,
-            "expected one score a pair, the cross-encoder returned the shape (4, 2)",
+            "expected one score a pair, but the cross-encoder returned scores of shape (4, 2)",
         ),
         (
             lambda *_: math.nan,
