@@ -95,9 +95,9 @@ def agreement(
 ) -> Agreement:
     """Measure how well scores agree with human labels.
 
-    - binary: labels are 0 or 1. accuracy, kappa and krippendorff use "the score reaches the threshold"; auc, spearman
-    and kendall (tau-b) use the score itself. - ordinal: labels are grades. exact, within_one, kappa, weighted_kappa and
-    krippendorff (ordinal) of whole grades;
+    - binary: labels are 0 or 1. accuracy, kappa and krippendorff count a score as 1 if it reaches the threshold, else
+      as 0; auc, spearman and kendall (tau-b) use the score itself.
+    - ordinal: labels are grades. exact, within_one, kappa, weighted_kappa and krippendorff (ordinal) of whole grades;
       spearman, kendall and pearson of any scores.
     - pairwise: scores and labels are preferences, -1, 0 or 1. exact, accuracy (over pairs whose label is not 0; a score
       of 0 counts as half right), kappa, weighted_kappa, krippendorff (ordinal), spearman and kendall.
@@ -117,8 +117,9 @@ def agreement(
             whole grades on the scale of the labels.
         raw_grades: True if the scores are grades on `scale` themselves, such as those of `mean_grade_at`; they are then
             rounded but not mapped.
-        cluster: independent unit of each sample for the intervals, by sample id or in the order of the scores. By
-            default the units of `report.scores`: conversations, trees of a test set, repeats of a question.
+        cluster: group of dependent samples that each sample belongs to, by sample id or in the order of the scores. The
+            intervals count a group as one unit. By default the groups of `report.scores`: conversations, trees of a
+            test set, repeats of a question.
 
     Returns:
         The statistics by name. A statistic has a reason instead of a value if it is undefined, such as the correlation
@@ -322,8 +323,8 @@ class PairwiseAgreement(Shown):
         unscored: number of pairs in which a sample has no value; they are excluded from `agreement`.
         agreement: share of the scored pairs that are wins, with ties counted half, from 0 to 1; None if all pairs are
             unscored.
-        low: lower end of its 95% interval (Wilson); None if all pairs are unscored.
-        high: upper end of its 95% interval; None if all pairs are unscored.
+        low: lower end of the 95% interval of `agreement` (Wilson); None if all pairs are unscored.
+        high: upper end of the 95% interval of `agreement`; None if all pairs are unscored.
         outcomes: outcome of each pair, in order.
         notes: the unscored samples with the reasons, and the report's notes.
         report: report with a row for each sample, alternately better and worse; incomplete if the run ended early.

@@ -20,8 +20,8 @@ class Calibration(Shown):
 
     Attributes:
         mean: prediction-powered estimate, from labels and scores together; within the scale of the labels.
-        low: lower end of its interval, within the scale.
-        high: upper end of its interval, within the scale.
+        low: lower end of the interval of `mean`, within the scale.
+        high: upper end of the interval of `mean`, within the scale.
         level: confidence level of the intervals, such as 0.95.
         classical_mean: mean of the labels alone.
         classical_low: lower end of the interval of the labels alone.
@@ -96,8 +96,8 @@ def calibrate(
         unlabelled: the judge's scores of the other samples, at least 2.
         level: confidence level of the intervals, between 0 and 1.
         scale: the lowest and the highest possible label, such as (1, 5). The judge's scores may have another scale.
-        clusters: two sequences with the independent unit of each labelled and of each unlabelled sample, such as
-            `report.scores(metric).units[id]`; None if all samples are independent.
+        clusters: two sequences, for the labelled and the unlabelled samples, with the group of dependent samples that
+            each sample belongs to, such as `report.scores(metric).units[id]`; None if all samples are independent.
 
     Returns:
         The estimate with its interval, beside the means of the labels and of the judge alone. The interval of the

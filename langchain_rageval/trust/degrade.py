@@ -45,7 +45,7 @@ class Degrade(Traced[Any, Variants]):
     """Maximum number of irrelevant sentences; below it, as many as the contexts have sentences."""
 
     def work(self, sample: Sample) -> Operation[Variants]:
-        """Ask the writer for the variants: three calls, or two if irrelevant sentences come from `related`."""
+        """Return the variants that the writer makes: three calls, or two if `related` supplies sentences."""
         question, answer = sample.question, sample.answer or ""
         unaided, incomplete, padding = yield Gather(
             [
@@ -101,9 +101,9 @@ def degrade(writer: JudgeLike, related: Any = None) -> Degrade:
     Args:
         writer: model that answers without the contexts, makes the answer incomplete, and writes irrelevant sentences if
             there are no related documents.
-        related: documents on topics near the samples': the path of a file or folder, a DataFrame, or an iterable of
-            texts, LangChain Documents, objects with a text and `pathlib.Path`s. Irrelevant sentences are drawn from
-            them, always the same for a sample. A str in an iterable is always a text.
+        related: documents on topics near those of the samples: the path of a file or folder, a DataFrame, or an
+            iterable of texts, LangChain Documents, objects with a text and `pathlib.Path`s. Irrelevant sentences are
+            drawn from them, always the same for a sample. A str in an iterable is always a text.
 
     Returns:
         A Runnable that reads `question`, `answer` and `contexts`, and returns `ungrounded` and `incomplete`, which

@@ -157,7 +157,7 @@ class Examination:
 
 
 def reverse_item(item: LabelledItem) -> LabelledItem:
-    """Return a labelled item with its chunks in reverse order; without chunks, its statements and references."""
+    """Return a labelled item in reverse order: its chunks or, if it has none, its statements and references."""
     labels = tuple(label.reversed(len(item.contexts)) for label in reverse_order(item, item.labels))
     sides = {} if item.contexts else {"statements": item.statements[::-1], "references": item.references[::-1]}
     return item.model_copy(update={"contexts": item.contexts[::-1], "labels": labels, **sides})
@@ -198,7 +198,7 @@ def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
 
 
 def holds_term(text: str, term: str) -> bool:
-    """Return True if a text holds a term: all parts joined by " + ", each in one of the wordings joined by "/"."""
+    """Return True if a text holds a term, such as "dog + two/2": each part ("+") in one of its wordings ("/")."""
     stems = stems_of(text)
     return all(any(stems_of(wording) <= stems for wording in part.split("/")) for part in term.split(" + "))
 
@@ -450,7 +450,7 @@ class ProbeResult:
 
 
 def list_probes(item: LabelledItem, repeats: int) -> Iterator[Probe]:
-    """Yield the probes of a labelled item: its repeats (one for embeddings), then the variants that its step allows."""
+    """Yield the probes of an item: the plain item `repeats` times (once for embeddings), then its variants."""
     examination = EXAMINATIONS[item.step]
     yield from (Probe(item, repeat=repeat) for repeat in range(1 if item.step == EMBEDDING_STEP else repeats))
     if examination.reverse:
@@ -460,10 +460,12 @@ def list_probes(item: LabelledItem, repeats: int) -> Iterator[Probe]:
 
 
 def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
-    """Send a probe to the judge and return the verdicts; repeats of a probe do not share a reply.
+    """Send a probe to a judge or to embeddings, and return the verdicts or the error.
+
+    A repeat of an item is sent again; it does not reuse the reply to an earlier repeat.
 
     Args:
-        probe: the request.
+        probe: the probe (test request).
         subject: a Judge, or embeddings.
         run: supplies concurrency, retries and the usage meter.
 

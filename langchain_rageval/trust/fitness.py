@@ -62,12 +62,12 @@ _ORDER: tuple[Fitness, ...] = get_args(Fitness)
 
 @dataclass(frozen=True)
 class FitnessThresholds:
-    """Thresholds of one share, such as the right rate, for the lower end of its 95% interval.
+    """Thresholds for the lower end of the 95% interval of a share, such as the share of right verdicts.
 
     Attributes:
         name: name of the share, as the reasons give it.
-        fit: lowest value at which the judge is "fit".
-        care: lowest value at which the judge is "fit with care".
+        fit: smallest lower end at which the judge is "fit".
+        care: smallest lower end at which the judge is "fit with care".
     """
 
     name: str
@@ -118,7 +118,7 @@ def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
 
 
 def assess_metric(steps: Mapping[str, tuple[Fitness, Sequence[str]]], metric: str) -> tuple[Fitness, str]:
-    """Return the verdict on a metric (the worst of its steps) and the reasons.
+    """Return the verdict on a metric, which is the worst verdict on its steps, and one text with the reasons.
 
     A step without statistics is "cannot tell".
     """
@@ -170,7 +170,8 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
     Args:
         step: name of the step.
         results: results of all probes (test requests) of the step, in any order.
-        baselines: name of a baseline to a mapping: id of an item to whether the baseline gets each scored label right.
+        baselines: mapping from each baseline to a mapping from the id of an item to a list, which says for each scored
+            label whether the baseline gets it right.
         usage: model usage of all probes of the step.
     """
     reached = [result for result in results if not result.lost]

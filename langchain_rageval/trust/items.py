@@ -200,7 +200,7 @@ def _item(record: Mapping[str, Any], world: Mapping[str, Any] | None, name: str)
     gold, keys = fields.pop("gold", None), fields.pop("chunks", None)
     if keys is not None:
         if world is None:
-            raise ValueError("chunks are of a packaged world; write contexts, a list of texts, instead")
+            raise ValueError("chunks are only for packaged items; write contexts, a list of texts, instead")
         order = Random(fields["pair"]).sample(keys, len(keys))
         fields |= {"contexts": [world["chunks"][key].strip() for key in order], "padding": world["padding"]}
     else:
@@ -269,7 +269,7 @@ class Element(NamedTuple):
 
 
 def elements_of(item: LabelledItem) -> list[Element]:
-    """Return the element (labelled text) of each label of an item, in order; `source` holds sentences."""
+    """Return an `Element` for each label of an item, in order: the labelled text, and the texts to compare it with."""
     sentences = NumberedContexts.of(item.contexts).sentences
     turns = [turn.text for turn in item.history]
     said = [*turns, *([item.question] if turns or item.turns else []), *([item.answer] if item.answer else [])]
@@ -342,7 +342,7 @@ def _rules() -> dict[str, dict[str, list[Any]]]:
 
 
 def rule_half(pair: str) -> int:
-    """Return 0 or 1: the half to which a pair belongs when rules are tuned on one half of the pairs."""
+    """Return the half, 0 or 1, that a pair of items belongs to; rules for it are tuned on the other half."""
     return crc32(pair.encode()) % 2
 
 

@@ -54,11 +54,11 @@ def answer_sheets(
     Each model is called by `invoke` in worker threads; use its `with_retry` to retry transport errors.
 
     Args:
-        models: name to a chain or a chat model; a chat model may be followed by a parser. A chain receives a mapping
-            with the question as `question` and `input`, and the sample's contexts as `contexts`, a list of texts, and
-            as `context`, one text with blank lines in between; or only the question, if its input is a str. It returns
-            a text, a message, or a mapping in any vocabulary that `Sample.parse` reads; contexts that it returns
-            replace the sample's. A chat model is instructed to answer from the contexts alone.
+        models: mapping from a name to a chain or a chat model; a chat model may be followed by a parser. A chain
+            receives a mapping with the question as `question` and `input`, and the sample's contexts as `contexts`, a
+            list of texts, and as `context`, one text with blank lines in between; or only the question, if its input is
+            a str. It returns a text, a message, or a mapping in any vocabulary that `Sample.parse` reads; contexts that
+            it returns replace the sample's. A chat model is instructed to answer from the contexts alone.
         samples: as for `evaluate`; their answers are ignored.
         max_concurrency: maximum number of questions at a time.
 
@@ -165,7 +165,7 @@ class Standing:
         scored: number of samples with a value.
         unscored: number of samples to which the metric does not apply.
         failed: number of samples whose score failed.
-        grades: criterion to its mean raw grade; empty unless the metric is a rubric.
+        grades: mapping from each criterion to its mean raw grade; empty unless the metric is a rubric.
         difference: mean difference (value of this model minus value of the model one place above) over the questions
             for which both models have a value; None for the first model, and if there is no such question.
         difference_low: lower end of the 95% interval of the difference.
@@ -200,7 +200,7 @@ class Standing:
 
 
 class Leaderboard(Analysis[Standing]):
-    """Mapping from the name of a model to its standing, best first.
+    """Mapping from the name of a model to its standing, the model with the best mean score first.
 
     Attributes:
         metric: name of the metric that ranks the models.
@@ -218,7 +218,7 @@ class Leaderboard(Analysis[Standing]):
         return (*HEADINGS, *self.criteria)
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row for each model, best first."""
+        """Return a table row for each model, the model with the best mean score first."""
         criteria = self.criteria
         return [
             (*standing_cells(one), *(number_text(one.grades.get(name), ".2f") for name in criteria))
@@ -227,7 +227,7 @@ class Leaderboard(Analysis[Standing]):
 
     @property
     def rows(self) -> list[Standing]:
-        """Standings (place and statistics) of all models, best first."""
+        """Standings (place and statistics) of all models, the model with the best mean score first."""
         return list(self.values())
 
     @property
@@ -275,7 +275,7 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
         metric: name of the metric to rank by; by default "rubric", or the only metric of the report.
 
     Returns:
-        The models, best first, each with its difference to the model above.
+        The standings by model, the best mean score first, each with the difference to the model above.
 
     Raises:
         ConfigError: if no sample names its model, or the metric is missing or ambiguous.

@@ -39,7 +39,7 @@ _NONE = "–"
 
 @dataclass(frozen=True)
 class Proportion:
-    """A proportion with its 95% interval.
+    """A proportion (mean of values from 0 to 1) with its 95% interval.
 
     Attributes:
         hits: sum of the values; fractional if values are averages over repeats.
@@ -47,7 +47,7 @@ class Proportion:
         value: `hits` divided by `of`, from 0 to 1; None if there are no values.
         low: lower end of the interval; None without a value.
         high: upper end of the interval; None without a value.
-        units: number of independent units, such as labelled items with several values; None if each value is one.
+        units: number of independent units, such as pairs of labelled items; None if each value is its own unit.
     """
 
     hits: float
@@ -59,7 +59,11 @@ class Proportion:
 
     @classmethod
     def of_units(cls, values: Iterable[tuple[float, Hashable]]) -> Proportion:
-        """Return the mean of pairs (value from 0 to 1, independent unit) as a proportion."""
+        """Return the mean of values from 0 to 1 as a proportion.
+
+        Args:
+            values: pairs of a value and the unit that it belongs to. Only values of different units are independent.
+        """
         pairs = list(values)
         if not pairs:
             return cls(0, 0, None, None, None)
@@ -129,16 +133,16 @@ class StepQualification(Renamed):
         right: right rate: share of the labelled verdicts of the first repeat that are right.
         plain: right rate on the plain items; without a value if there are none.
         hard: right rate on the hard items, most of which are minimal pairs; without a value if there are none.
-        right_by_kind: kind of item, such as "table", to the share of its labelled verdicts that are right; without a
-            value if no item of the kind was answered.
+        right_by_kind: mapping from a kind of item, such as "table", to the share of right verdicts on its items;
+            without a value if no item of the kind was answered.
         constant: share of the hard verdicts, from 0 to 1, that the best constant answer gets right (for embeddings, a
             guess). If no item is hard, this and the next two shares are of all verdicts.
         word_overlap: share of the same verdicts that word overlap gets right: the offline judge, or the hashing
             embeddings.
         rules: share of the same verdicts that rules about lengths, overlaps, numbers and negations get right.
-        lead: baseline to the judge's share of right verdicts on the hard items minus the share of the baseline: the
-            difference and its 95% interval, in which a pair of items is one unit.
-        verdicts: verdict to its count among the labelled verdicts of the first repeat.
+        lead: mapping from each baseline to the judge's share of right verdicts on the hard items minus the baseline's
+            share: the difference and the ends of its 95% interval, in which a pair of items is one unit.
+        verdicts: mapping from each verdict to its count among the labelled verdicts of the first repeat.
         flips: flip rate: share of the pairs of repeats that disagree, a mean over verdicts; without a value for a
             single repeat.
         citations: quality of the citations; None if the step cites nothing.
@@ -193,14 +197,15 @@ class Qualification:
     Attributes:
         judge: identity of the judge, and of the embeddings if they were examined.
         language: language of the labelled items.
-        layout: order of the parts of each request, such as "contexts_first"; for a jury whose judges differ, several.
+        layout: order of the parts of each request, such as "contexts_first"; all layouts of a jury whose judges differ.
         repeats: how often each unchanged item was run.
-        steps: name of a step to its statistics.
-        verdict: metric to "fit", "fit with care", "unfit" or "cannot tell": the worst verdict on a step of the metric.
-        reasons: metric to the statistics that decided the verdict.
+        steps: mapping from the name of a step to its statistics.
+        verdict: mapping from each metric to "fit", "fit with care", "unfit" or "cannot tell": the worst verdict on a
+            step of the metric.
+        reasons: mapping from each metric to the statistics that decided the verdict.
         notes: caveats for the reader.
         date: when the judge was examined (UTC), in ISO 8601; "" if it is unknown.
-        examined: name of a step to the digest of the examined judge and prompts.
+        examined: mapping from the name of a step to the digest of the examined judge and prompts.
     """
 
     judge: str
@@ -242,7 +247,7 @@ class Qualification:
 
     @property
     def cost_headings(self) -> Sequence[str]:
-        """Headings of the table of costs; the last heading is money if the money of a step is known."""
+        """Headings of the table of costs; the last one is money if the cost of a step is known."""
         return [*_COST_HEADINGS, "money"] if self._has_money else _COST_HEADINGS
 
     @property
@@ -316,9 +321,9 @@ def today() -> str:
 def write_agreement(path: str | Path, found: Agreement, metric: str, report: ReportData) -> None:
     """Write an agreement and the identity of the report's judge to a JSON file.
 
-    The judge is "fit" for the metric if one statistic is at least 0.4 and its interval lies above 0; otherwise the
-    judge is "unfit". The statistic is kappa for binary labels, else weighted kappa, or Spearman's correlation if
-    weighted kappa has no value.
+    The verdict is based on kappa for binary labels, else on weighted kappa, or on Spearman's correlation if weighted
+    kappa has no value. The judge is "fit" for the metric if this statistic is at least 0.4 and its interval lies above
+    0; otherwise the judge is "unfit".
     """
     names = ("kappa",) if found.kind == "binary" else ("weighted_kappa", "spearman")
     chosen = next((found[name] for name in names if found[name].value is not None), None)
@@ -344,8 +349,8 @@ class ExaminedJudge:
     Attributes:
         path: the file.
         date: when the judge was examined, ISO 8601.
-        steps: name of a judge step to the digest of the judge and the prompts.
-        verdict: metric to "fit", "fit with care", "cannot tell" or "unfit".
+        steps: mapping from the name of a judge step to the digest of the judge and the prompts.
+        verdict: mapping from each metric to "fit", "fit with care", "cannot tell" or "unfit".
     """
 
     path: str

@@ -70,7 +70,7 @@ class LayoutComparison(dict[Layout, Qualification]):
         return html_table(self.title, LAYOUT_HEADINGS, self.cells())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary of each layout to the fields of its qualification."""
+        """Return a dictionary from each layout to a dictionary with the fields of its qualification."""
         return {layout: qualification.to_dict() for layout, qualification in self.items()}
 
     def to_json(self, path: str | Path) -> None:

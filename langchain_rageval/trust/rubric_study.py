@@ -76,10 +76,11 @@ class StudyRow:
         scored: number of sheets with a value.
         failed: number of sheets whose score failed.
         match: agreement of all grades with the labels; it has no pairs if the labels have another scale.
-        by_criterion: criterion to the agreement of its grades.
+        by_criterion: mapping from each criterion to the agreement of its grades with the labels.
         spearman: rank correlation of the values with the labels, over the sheets that have both; None for fewer than
             two sheets, and if either side is constant.
-        models: model to the mean of its values, best first; empty if no sheet names its model.
+        models: mapping from each model to the mean of its values, the model with the best mean first; empty if no sheet
+            names its model.
         stability: mean rank correlation (Kendall's tau-b) between the models' means in this row and in each other row;
             None for a single row or model, and if the means are all equal.
         summary: counts, calls, tokens and seconds, as in `Report.summary`.
@@ -105,7 +106,7 @@ class StudyRow:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Names of the models in this row, the best mean first."""
+        """Names of the models, the model with the best mean score first."""
         return tuple(self.models)
 
     @property
@@ -203,13 +204,14 @@ def rubric_study(
     """Grade the same answers by every judge with every rubric, and measure agreement with labels and cost.
 
     Args:
-        judges: name to judge.
-        rubrics: name to the options of `rubric`, such as {"scale": (0, 3), "examples": "none"}; or to a function from a
-            judge to a metric, such as `partial(rubric, criteria=mine)`.
+        judges: mapping from a name to a judge.
+        rubrics: mapping from a name to the options of `rubric`, such as {"scale": (0, 3), "examples": "none"}; or to a
+            function from a judge to a metric, such as `partial(rubric, criteria=mine)`.
         sheets: answers of several models, as returned by `answer_sheets`, or other samples; a sheet without an answer
             is a failure in every row.
-        labels: id of a sheet to its human label: a mapping from criterion to grade on `label_scale`, or one number for
-            the whole answer. A mapping is also averaged, with the rubric's weights, to a label of the whole answer.
+        labels: mapping from the id of a sheet to its human label: a mapping from criterion to grade on `label_scale`,
+            or one number for the whole answer. A mapping is also averaged, with the rubric's weights, to a label of the
+            whole answer.
         label_scale: lowest and highest grade of the labels. Grades are compared only for rubrics with the same scale,
             ranks for all.
         **options: options of `evaluate`; with a `journal`, a repetition of the same study does not pay for the scores

@@ -65,7 +65,7 @@ def test_a_record_expands_to_both_members_with_chunks_in_a_drawn_order():
 @each(
     ("change", "problem"),
     [
-        ({"chunks": ["one"]}, "chunks are of a packaged world"),
+        ({"chunks": ["one"]}, "chunks are only for packaged items"),
         ({"gold": {"1": "useful", "3": "useful"}}, "gold names 3, which are not among 1, 2"),
         ({"gold": {"rest": "useful"}, "beauty": 3}, "beauty"),
         ({"statements": [{"supported": "A.", "by": "Nowhere"}]}, "'Nowhere' occurs in 0 sentences"),
