@@ -109,9 +109,9 @@ class Provenance:
         return Provenance(self.parts | known, self.unknown | unknown)
 
     def with_counting(self, metric: str, instrument: Instrument) -> Provenance:
-        """Return a copy to which only `counted_by` of a metric's instrument is added.
+        """Return a copy that also records `counted_by`, how a metric turns verdicts into a value, but not `found_by`.
 
-        If `counted_by` is unknown, the instrument's reason is added, too.
+        If `counted_by` is unknown, the reason why it is unknown is recorded, too.
         """
         reason = "" if instrument.counted_by is not None else instrument.unknown
         counting = replace(instrument, found_by=None, unknown=reason)

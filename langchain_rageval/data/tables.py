@@ -47,7 +47,7 @@ def number_to_text(value: Any) -> Any:
 
 
 def parse_literal(text: str) -> Any:
-    """Return the list or mapping in a text, as JSON or as Python prints it; None if there is none.
+    """Parse a text that is a list or mapping, written as JSON or as Python prints it; None for any other text.
 
     Calls such as `Document(page_content='…')` become mappings of their keyword arguments. Quoted texts without commas
     between them are read as the items of a numpy array.

@@ -48,7 +48,7 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `audit=None`: `Audit(strong_judge)`, to let a strong judge score a random part of the samples, too;
             * `batch=None`: `Batch()`, to send the requests through the provider's batch API, at half the price;
             * `canaries=None`: True first asks each judge plain statements with known verdicts; None asks only with
-              `until=Decided(...)`.
+              the stopping rule `Decided`.
 
     Returns:
         The report; its rows are in the order of the samples. `report.left_out` lists the scores that did not fit the

@@ -188,8 +188,8 @@ class Job:
 
         Args:
             run: the run of the new job.
-            metrics: the metrics of the new job. Their scores are not stored, and their judges are always called. None
-                for the metrics of this job, without this change.
+            metrics: the metrics of the new job. Their scores are not stored in the journal, and their judges are always
+                called. None for the metrics of this job, whose scores are stored and reused as before.
         """
         part = copy(self)
         if metrics is not None:

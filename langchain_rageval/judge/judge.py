@@ -238,7 +238,7 @@ def in_language(judge: Judge, language: str) -> Judge:
 
 
 def with_probabilities(judge: Judge) -> Judge:
-    """Return a copy of a judge that requests token log-probabilities; both share the endpoint's capabilities."""
+    """Return a copy of a judge that requests token log-probabilities; both learn one endpoint's capabilities."""
     if judge.probabilities:
         return judge
     changed = replace(judge, probabilities=True)

@@ -68,11 +68,11 @@ class CutOff(ValueError):
 
 
 def json_spans(text: str) -> list[str]:
-    """Return the outermost JSON objects and lists in a reply, outside of thoughts, code fences and prose.
+    """Return the outermost JSON objects and lists in a reply, without thoughts, marks of code fences and prose.
 
-    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one object, and so does a fenced block. `<think>…</think>` and
-    thoughts in other tags are skipped. Everything before a `</think>` without a start is skipped, too. A bracket that
-    does not start like JSON, such as `{a, b}` or `[draft: …`, is prose; `names[0]` is an index.
+    `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one object; a fenced block is read, too. Thoughts in
+    `<think>…</think>` and other tags are skipped. Everything before a `</think>` without a start is skipped, too. A
+    bracket that does not start like JSON, such as `{a, b}` or `[draft: …`, is prose; `names[0]` is an index.
 
     Returns:
         The spans in order; if there are none, the stripped text after the last thought.

@@ -291,7 +291,7 @@ REFERENCE_SPANS = "spans"
 
 
 class SpanGrader(Grader):
-    """Grader by overlap with `Sample.reference_contexts`. Build one with `span_grader()`."""
+    """Grades each retrieved chunk by its overlap with `Sample.reference_contexts`. Build one with `span_grader()`."""
 
     grade_range: tuple[float, float] = (0.0, 1.0)
 

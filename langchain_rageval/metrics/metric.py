@@ -181,7 +181,7 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def provenance(self) -> Instrument:
-        """Configuration that `instrument` hashes, as data, and the cause if a part is "unknown"."""
+        """Configuration of the metric as data, of which `instrument` is the hash, and why a part is "unknown"."""
         return self._provenance
 
     def update_provenance(self) -> None:

@@ -224,9 +224,9 @@ def split_extraction(findings: Sequence[Finding]) -> tuple[list[Finding], list[F
 
 
 def with_extraction(score: Score, found: Sequence[Finding]) -> Score:
-    """Return a score to which findings about the extraction or the rewritten question are added.
+    """Return a copy of a score with findings about how statements were extracted or the question was rewritten.
 
-    Its reason names the problems that the findings describe.
+    The copy's reason also names the problems that the findings describe.
     """
     if not found:
         return score

@@ -103,7 +103,7 @@ class OfflineJudge(BaseChatModel):
         return "Written offline by word overlap: a smoke test, not questions that users would ask."
 
     def invents(self, answer: type[BaseModel]) -> bool:
-        """Return True if answers of this class are invented, because no rule of user or package covers the step."""
+        """Return True if answers of this class are invented, because neither user nor package gave a rule for them."""
         return answer.__name__ not in (self.answers or {}) and not _is_packaged(answer.__name__, answer.model_fields)
 
     def with_structured_output(

@@ -272,7 +272,7 @@ def lay_out(
         request: content of the request.
         layout: "contexts_first" puts the contexts before the task, so that a server with prefix caching processes the
             contexts once for all steps. "instruction_first" puts the task first. "shared_instructions" puts the
-            instructions of all `SHARED` steps into the system message, which is then the same for the whole run.
+            instructions of all steps listed in `SHARED` into the system message, the same for the whole run.
         with_schema: include the answer's schema in the human message. If the examples of a packaged step show every
             field and label, only the title and the names of the fields are included.
         fold_system: put the system message at the start of the human message, for templates without a system role.

@@ -193,7 +193,7 @@ class Page:
 
     @cached_property
     def audit(self) -> AuditSummary:
-        """Audit of the metrics that a strong judge also scored."""
+        """Comparison of the metrics' scores with those that the strong judge of an audit gave to the same samples."""
         return summarise_audit(self.report.rows)
 
     @cached_property
@@ -240,7 +240,7 @@ class Page:
 
     @cached_property
     def first_looks(self) -> list[tuple[int, str, Cause, str, float | None]]:
-        """Samples with the worst mean values, worst first: (place, question, cause, worst metric, value of it)."""
+        """Samples with the worst means, worst first: (index of row, question, cause, worst metric, its value)."""
         looks = []
         for place, row in enumerate(self.report.rows):
             goodness = {

@@ -69,7 +69,7 @@ def prepare_table(connection: sqlite3.Connection) -> None:
 
 
 def write_scores(connection: sqlite3.Connection, row: Row) -> None:
-    """Write the scores of a row in one transaction; they replace earlier scores of the same run and metric."""
+    """Write the scores of a row in one transaction; they replace earlier scores of the row by the same metrics."""
     values = [tuple(value(row, score) for _, value in COLUMNS.values()) for score in row.scores.values()]
     places = ", ".join("?" * len(COLUMNS))
     connection.execute("BEGIN IMMEDIATE")

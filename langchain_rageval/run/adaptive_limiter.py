@@ -4,13 +4,19 @@ The standard library has a semaphore for threads and one for a single event loop
 once: a user's metric may call a sync metric from an executor thread inside `aevaluate`, and judges are shared.
 
 A few rejections such as HTTP 429 among many answers say nothing about the number of calls: only the rejected call
-waits. If the endpoint rejects a third of the latest calls, as many slots remain as calls are under way, and each
-further rejection takes one away. The slots grow back by half in each round of successes, up to the size that was too
-large; that one is tried again after several rounds, more after each failure. At the start, calls beyond twice the
-number that was answered at a time are sent one by one, so that rejections arrive before all calls are sent. If calls
-are rejected even so, the endpoint limits the calls per second: calls are then sent at that pace, which is measured, or
-read from the headers of a rejection. A call that takes many times as long as usual no longer takes up a slot. Slots in
-use are never revoked, and waiting callers are served in their order.
+waits.
+
+- Start: calls beyond twice the largest number that was answered at the same time so far are sent one by one, so that
+  rejections arrive before all calls are sent.
+- A third of the latest calls is rejected: the slots fall to the number of calls under way, and each further rejection
+  takes one away.
+- Recovery: the slots grow by half in each round of successes, up to the size that was too large. That size is tried
+  again only after several rounds; the wait grows with each failure.
+- A limit of calls per second: if calls are rejected with one or two slots, they are sent at the pace at which calls
+  were answered, or at the pace that the headers of a rejection state.
+- A call that takes many times as long as usual no longer takes up a slot.
+
+Slots in use are never revoked, and waiting callers are served in their order.
 """
 
 from __future__ import annotations

@@ -88,7 +88,9 @@ class ConfidenceSequence:
         if not -_ROUNDING <= scaled <= 1 + _ROUNDING:
             raise ValueError(f"every value must be in [{self._low:g}, {self._low + self._width:g}], got {value}")
         if self.count >= self._size:
-            raise ValueError(f"all {self._size} values of the set were added: pass the number of all values as size")
+            raise ValueError(
+                f"more than size={self._size} values were added: size must be the number of all values of the set"
+            )
         scaled = min(max(scaled, 0.0), 1.0)
         rest = (self._size * self._means - self._sum) / (self._size - self.count)
         gain = np.where((rest > 0) & (rest < 1), scaled - rest, 0.0)

@@ -239,7 +239,7 @@ class MetricTests:
     # Inputs
 
     def test_every_vocabulary_is_understood(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that complete samples of ragas, retrieval chains, openevals and LangGraph are scored."""
+        """Check that samples with field names of ragas, retrieval chains, openevals and LangGraph are scored."""
         expected = {name: score.value for name, score in scores_by_name(metric.invoke(fields)).items()}
         read = frozenset[str]().union(*(part.reads for part in metrics_in(metric)))
         for vocabulary, sample in list_vocabularies(fields):

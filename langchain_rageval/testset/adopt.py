@@ -95,8 +95,8 @@ class AdoptedQuestion(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Review the question, then answer it or mark it as unanswerable.
 
-        If the writer finds the review wrong (no answer in the passages, or an answer after all), the step does the
-        opposite.
+        If the review expects an answer but the writer finds none, the question is marked as unanswerable. If the review
+        expects none but the writer finds one, the question is answered.
         """
         result: Candidate = yield InvokeChild(self.reviewing, state)
         reviewed = result

@@ -156,8 +156,8 @@ def question_filter(
 class EvolutionFilter(CandidateStep):
     """Step that rejects a question that is neither deeper nor broader than its parent (the question before it).
 
-    A question that the last evolution joined with other passages over a shared entity is not compared. `find_passages`
-    applies a stricter test: it rejects this question unless the question needs all of these passages.
+    A question that the last evolution joined with other passages over a shared entity is not compared here, because
+    `find_passages` applies a stricter test: it rejects such a question unless all joined passages are needed.
     """
 
     def work(self, state: Candidate) -> Operation[Candidate]:

@@ -55,7 +55,7 @@ def passages_in_focus(passages: Sequence[Passage], focus: Focus | None) -> list[
 
 
 def check_stratum(passages: Sequence[Passage], name: str) -> None:
-    """Raise ConfigError if `stratify` is neither "source" nor a name in the metadata of the passages."""
+    """Raise ConfigError if `name`, the option `stratify`, is neither "source" nor in the metadata of any passage."""
     names = {_SOURCE, *(key for passage in passages for key in passage.metadata)}
     if name not in names:
         raise ConfigError(f"stratify: no passage has {name!r} in its metadata; {_nearest(name, names)}")

@@ -37,7 +37,7 @@ _MAX_PHRASES = 5
 
 
 class KeyphraseExtractor(CandidateStep):
-    """Step that adds up to five `keyphrases` of the passage and chooses one that no earlier draw has used."""
+    """Step that adds up to five `keyphrases` of the passage and chooses one that was not chosen before."""
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Choose an unused key phrase of the passage: one call; no call if the key phrases are known.

@@ -63,7 +63,7 @@ class GradeMatch:
 
 @dataclass(frozen=True)
 class StudyRow:
-    """Results of one judge with one rubric over all sheets.
+    """Results of one judge with one rubric over all sheets, the samples of the study.
 
     Attributes:
         judge: name of the judge.

@@ -41,7 +41,7 @@ REFUSED = [
         partial(prediction_powered_mean, [1.0, 0.0], [1.0, 0.0], [1.0, 0.0], clusters=(["a"], ["b", "c"])),
         "got 1 and 2 clusters for 2 and 2 items: pass one cluster for each item",
     ),
-    (partial(full.add, 0.5), "all 1 values of the set were added: pass the number of all values as size"),
+    (partial(full.add, 0.5), "more than size=1 values were added: size must be the number of all values of the set"),
     (partial(ConfidenceSequence, 0), "size must be at least 1, got 0"),
     (partial(ConfidenceSequence, 9, 1.5), "error must be between 0 and 1, such as 0.05, got 1.5"),
     (partial(ConfidenceSequence, 9, low=1, high=0), "low and high must be finite bounds, low below high; got 1 and 0"),
