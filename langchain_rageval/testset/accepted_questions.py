@@ -72,14 +72,15 @@ class AcceptedQuestions:
     def first(self, candidate: Candidate, among: int, near: Iterable[int] = ()) -> str:
         """Return the earliest accepted question that the candidate's question repeats; "" if there is none.
 
-        A question repeats another if both are equal or their vectors are near. Questions are compared in the form that
-        needs no earlier turns. In one tree, only equal questions with equal earlier turns are repetitions, because the
-        questions of a tree are variants of one question.
+        A question repeats another if both are equal (upper and lower case do not count) or `near` lists the other.
+        Questions are compared in the form that needs no earlier turns. The questions of a tree are variants of one
+        question and share `tree_id`. Among these, only equal questions with equal earlier turns are repetitions.
 
         Args:
             candidate: candidate with the question to compare.
             among: number of accepted questions to compare with, beginning with the earliest.
-            near: indices of the accepted questions whose vectors are near the candidate's vector.
+            near: indices of the accepted questions whose vectors have a cosine of at least `threshold`, the argument
+                of the class, with the candidate's vector.
         """
         as_asked = self._places.get(_as_asked(candidate), ())
         alike = {*near, *self._places.get(candidate.standalone_question.casefold(), ())}
@@ -110,8 +111,9 @@ class NewQuestion(Traced[Candidate, Candidate]):
 
     Attributes:
         accepted: accepted questions of the run.
-        among: number of accepted questions at the beginning of the round. Later questions are not compared, so that the
-            order in which attempts finish has no effect.
+        among: number of questions that were accepted before the current round. A round makes one attempt (a new
+            candidate) for each row without an accepted question. `Generation.accept` compares the questions of one
+            round, in the order of the rows, so that the order in which attempts finish has no effect.
     """
 
     in_traces: ClassVar[bool] = False
@@ -130,5 +132,8 @@ class NewQuestion(Traced[Candidate, Candidate]):
 
 
 def reject_duplicate(candidate: Candidate, other: str) -> Candidate:
-    """Return a copy of the candidate, rejected as a duplicate of the question `other`, which becomes the feedback."""
+    """Return a copy of the candidate, rejected as a duplicate of an accepted question.
+
+    The last trial (attempt) in the history of the copy has the accepted question `other` as its `feedback`.
+    """
     return candidate.with_trial("dedupe", accepted=False, feedback=other).reject(Reason.DUPLICATE)

@@ -39,7 +39,7 @@ def read_questions(questions: Any, redact: Redact | None) -> list[Sample]:
 
     Raises:
         ConfigError: if `redact` is not a function or returns another type than it receives, or there are no questions.
-        SampleError: if an item is no sample.
+        SampleError: if an item cannot be read as a sample.
     """
     if redact is not None and not callable(redact):
         raise ConfigError(
@@ -66,10 +66,16 @@ def _read(item: Any, redact: Redact | None) -> Sample:
 
 
 class UserQuestionReview(CandidateStep):
-    """Step that rejects a user's question that is unclear on its own, and records whether the passages answer it."""
+    """Step that rejects a user's question that is unclear on its own, and sets `answerable` of a clear question.
+
+    `answerable` is True if the critic finds that the `passages` of the candidate answer the question.
+    """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic once whether the question is clear; reject it if not, else set `answerable`."""
+        """Ask the critic, in one call, whether the question is clear and whether the passages answer it.
+
+        An unclear question is rejected. For a clear question, the second answer becomes `answerable`.
+        """
         inputs = {"question": state.standalone_question, "passages": state.shown()}
         review = yield from self._ask(state, inputs)
         if not review.standalone:
@@ -113,7 +119,8 @@ class Adoption:
     """One run that makes rows of a test set from users' questions.
 
     Attributes:
-        generation: generation run over the documents; it plans no rows of its own.
+        generation: generation run over the documents. It supplies the passages, the models and the journal, and
+            generates no questions.
         questions: users' questions, in order.
         steps: steps that find the passages of a question, answer it and verify the answer.
         results: accepted and rejected candidates with these questions, without duplicates.
@@ -125,7 +132,10 @@ class Adoption:
     results: list[Candidate] = field(default_factory=list)
 
     def attempts(self, candidates: Iterable[Candidate]) -> list[Prepare]:
-        """Return one attempt for each candidate: its question is reviewed, then answered or marked unanswerable."""
+        """Return a function for each candidate that prepares its attempt; `Generation.settle` runs the attempts.
+
+        An attempt reviews the question, then answers the question or marks it as unanswerable.
+        """
         review = UserQuestionReview.of("review_question", self.generation.settings.critic)
         reviewing, find, answer, check = map(self.generation.journaled, [review, *self.steps])
         step = AdoptedQuestion(name="adopt", reviewing=reviewing, answering=find | answer | check, refusing=answer)
@@ -137,7 +147,9 @@ class Adoption:
         return [_standalone(sample) for sample in self.questions]
 
     def candidates(self, vectors: Mapping[str, Any]) -> list[Candidate]:
-        """Return one candidate for each group of equal or near questions; `metadata["asked"]` is the size of the group.
+        """Return one candidate for each group of equal or near questions, with the first question of the group.
+
+        Near means a cosine of at least the generator's `dedupe`. `metadata["asked"]` is the size of the group.
 
         Args:
             vectors: mapping from each of `texts` to its unit vector.

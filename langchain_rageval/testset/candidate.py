@@ -102,7 +102,10 @@ class Trial(InputModel):
 
 
 class Objection(NamedTuple):
-    """Problem with a generated text: the reason for its rejection, an explanation for the writer, and the text."""
+    """Problem with the `text` that the writer (a chat model) generated, and the `reason` to reject this text.
+
+    `problem` is the explanation that the writer reads when the text is requested again.
+    """
 
     reason: str
     problem: str
@@ -282,7 +285,8 @@ class CandidateStep(Stage[Candidate]):
     def of(cls, prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None, **options: Any) -> Self:
         """Return the step that sends a packaged prompt, or the user's own prompt, to a writer or critic.
 
-        The step has the name of the prompt, unless `options` holds a `name`.
+        `prompt` is the name of the packaged prompt. The step has the same name, unless `options` holds a `name`.
+        `options` are fields of the step class, such as `threshold`.
         """
         return cls(**{"name": prompt, **options}, model_step=prompt_step(prompt, judge, own_prompt))
 
@@ -312,14 +316,15 @@ def ask_step(
         step: prompt, model and answer schema.
         inputs: content of the JSON block of the request.
         language_from: text whose language selects the prompt.
-        objection: function that returns the problem with a valid answer, or None. An answer with a problem is requested
-            again.
+        objection: function that returns the problem with a valid answer, as a str or an `Objection`, or None. An answer
+            with a problem is requested again, up to `Judge.attempts` calls in all.
 
     Returns:
-        The answer; or the last `Objection`, if `objection` returned one for the last attempt.
+        The answer; if all calls fail, the `Objection` to the last valid answer.
 
     Raises:
         TypeError: if `step` is None.
+        JudgeOutputError: if all calls fail, and there is no `Objection` to the last valid answer.
     """
     if step is None:
         raise TypeError("a step without a model_step cannot call a model: build the step with of(prompt, judge)")

@@ -65,14 +65,15 @@ class Docstore:
 
     The id of a passage that is a whole document is the id of the document: `Document.id`, or `chunk_id`, `id`, `_id` or
     `doc_id` of its metadata. If a document is split, the id of a passage is the document's id, "#" and a hash of the
-    passage's text; if the document has no id, it is a hash.
+    passage's text. If the document has no id, the id of the passage is a hash of source, span and text.
 
     Args:
         documents: the path of a file or folder, a DataFrame, or an iterable of LangChain Documents, texts, objects with
             a text and `pathlib.Path`s. A str in an iterable is always a text; a single text goes in a list.
         splitter: a LangChain TextSplitter. By default documents are split at headings, paragraphs, then sentences, into
-            passages of at most 4,000 characters without overlap. False keeps each document as one passage. Documents
-            without a name then form one document, and `start_index` in the metadata is the offset of each.
+            passages of at most 4,000 characters without overlap. False means that the documents are passages already:
+            each is kept as one passage. Passages without a name then count as parts of one document, and `start_index`
+            in the metadata is the offset of each.
         embeddings: embeddings that find similar passages. They are called at the first search, 64 texts at a time.
         vectorstore: vector store that already holds these passages. The vector store is searched, and nothing is
             embedded. Rows of a test set have the passage ids of the vector store.
@@ -182,10 +183,11 @@ class Docstore:
         return [self.passages[row] for row in nearest_first if row != self._row_numbers[passage.id]][:k]
 
     def nearest_passages(self, text: str, vector: Any = None) -> list[Passage]:
-        """Return the passages nearest to a text: best matches by rare shared words and by meaning, in turn.
+        """Return the passages nearest to a text, by two rankings: rare shared words, and similar meaning.
 
-        At most 12 passages are returned, with at most 16,000 characters together; but the first four are returned even
-        if they are longer. With a vector store, the vector store finds the matches by meaning.
+        The two rankings alternate: the best by words, the best by meaning, the second by words, and so on. At most 12
+        passages are returned, with at most 16,000 characters together; but the first four are returned even if they
+        are longer. With a vector store, the vector store ranks by meaning.
 
         Args:
             text: the text.
@@ -306,8 +308,8 @@ def check_all_documents(documents: Any) -> Any:
     """Return documents unchanged, or raise an error if they are a str that is not the path of a file or folder.
 
     Raises:
-        ConfigError: if the documents are a str that names no file or folder. As the text of a single document, the str
-            would answer almost no row.
+        ConfigError: if the documents are a str that names no file or folder, such as a path with a typing error. As the
+            text of a single document, the str would hold the answer to almost no question of the test set.
     """
     if isinstance(documents, str) and not is_path(documents):
         expected = "documents must be a list of all documents, or the path of an existing file or folder"

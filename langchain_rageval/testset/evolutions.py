@@ -32,7 +32,8 @@ class EvolutionBranch(CandidateStep):
     """Step that evolves a question and filters the result; it tries a second time if the filters reject the first.
 
     If the evolution makes the question deeper or broader, the second try starts from the question of the first try,
-    because the same request would return the same question. Both tries are compared with the same parent.
+    because the same request would return the same question. The filters compare the question of either try with the
+    parent, which is the question before the first try. If the second try is rejected too, the candidate is rejected.
 
     If the evolution only rephrases the question, the second try starts again from the parent, and the writer reads the
     feedback of the critic. The question filter does not rewrite a rephrased question, because that would remove the
@@ -63,8 +64,9 @@ class EvolutionBranch(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Rewrite the question by the evolution and filter the result; if the result is rejected, try once more.
 
-        A try takes four calls: evolve, compress, review, compare. If passages are joined over a shared entity, the four
-        calls are extract, evolve, compress, review. If the evolution only rephrases, a try takes two calls.
+        A try takes four calls: evolve, compress, review, compare. If `multi_context` adds passages that share an entity
+        with the first passage, the four calls are: extract the entities, evolve, compress, review. If the evolution
+        only rephrases, a try takes two calls: evolve, review.
         """
         parent = state
         evolve_question, *filters = self.parts
@@ -97,7 +99,8 @@ def evolution_branch(
         kind: evolution to apply.
         writer: model that evolves, compresses and rewrites the question.
         critic: model that reviews and compares questions.
-        docstore: source of near and neighbouring passages.
+        docstore: source of near passages (with similar content) and of neighbouring passages (before or after a passage
+            in its document).
         steps: own steps by the names of the functions that they replace, such as `compress`; other names are ignored.
     """
     first = evolve(kind, writer, docstore)
@@ -112,7 +115,7 @@ def evolution_branch(
 
 
 class Composable:
-    """Mixin that lets `|` join two evolutions into a sequence, which a distribution may contain."""
+    """Mixin that lets `|` join two evolutions into a sequence, a valid key of a generator's `distribution`."""
 
     def __or__(self, other: Any) -> Any:
         """Return the sequence of this evolution and another evolution, a Runnable or a function."""
@@ -128,12 +131,13 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
 
     `reasoning | conditional` applies both evolutions in turn. `reasoning | my_runnable` continues with a Runnable or
     function of yours. A `TestsetGenerator` supplies the models. Outside of a generator they come from
-    `config["configurable"]`: `writer` is the model that rewrites. Two keys are optional: `critic`, a model whose
-    filters follow the rewriting, and `docstore`, the source of near and neighbouring passages. Calling the evolution
+    `config["configurable"]`: `writer` is the model that rewrites. Two keys are optional. With `critic`, a model,
+    filters follow: steps in which this model reviews the new question. `docstore` is the source of near passages (with
+    similar content) and of neighbouring passages (before or after a passage in its document). Calling the evolution
     binds the models instead: `reasoning(writer)` is the step that rewrites with this model, without filters.
 
     Attributes:
-        kind: what the evolution does; None for `simple`, which returns the candidate unchanged.
+        kind: what the evolution does; None for the evolution `simple`, which returns the candidate unchanged.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -159,7 +163,8 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
 
         Args:
             writer: model that rewrites the question; one call.
-            docstore: source of near and neighbouring passages; required for `multi_context` and `thematic`.
+            docstore: source of near passages (with similar content) and of neighbouring passages (before or after a
+                passage in its document); required for `multi_context` and `thematic`.
             critic: model that reviews the new question and compares it with the old one; None for no filters.
 
         Raises:
@@ -201,7 +206,10 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
 
 
 class EvolutionSequence(Composable, RunnableSequence[Candidate, Candidate]):
-    """Sequence of evolutions and user steps, such as `reasoning | conditional`; hashable, for use in a distribution."""
+    """Sequence of evolutions and user steps, such as `reasoning | conditional`.
+
+    A sequence is hashable, because it may be a key of a generator's `distribution` (mapping of evolutions to shares).
+    """
 
     def __init__(self, *steps: Any, name: str | None = None) -> None:
         super().__init__(*steps, name=name)
@@ -235,7 +243,8 @@ def compose(parts: Iterable[Any]) -> Branch:
 
     Raises:
         ConfigError: if a part is neither a Runnable nor a function, or if an evolution after `follow_up` is neither a
-            style nor a persona.
+            style nor a persona. `follow_up` makes the question the last of a conversation, but all evolutions except
+            styles and personas need a question that stands alone.
     """
     steps = _grouped(step for part in parts for step in _flatten(part))
     _check_order(steps)
@@ -371,8 +380,9 @@ def audience(
 ) -> Evolution:
     """Return an evolution that rephrases each question for a randomly drawn person, style and length.
 
-    One evolution covers all combinations, in one call per question; each passage draws its own combination. `metadata`
-    of a row names its `persona`, `style` and `length`, so `report.summary(by="length")` gives the scores of each.
+    One evolution covers all combinations, in one call per question. A combination is drawn at random for each passage;
+    all questions that start from a passage have the passage's combination. `metadata` of a row names its `persona`,
+    `style` and `length`, so `report.summary(by="length")` gives the scores of each.
 
     Args:
         personas: who asks, as for `persona`.

@@ -39,17 +39,21 @@ class Bridge:
 
 
 def may_have_bridge(store: Docstore, passage: Passage) -> bool:
-    """Return True if a passage shares a rare word with another passage; else no bridge to another passage exists."""
+    """Return True if a passage shares a rare word with another one, so that both may name one entity (a `Bridge`).
+
+    False excludes a bridge. A word is rare if at most three, or at most a fifth, of all passages contain its stem.
+    """
     return store.phrase_index.shares_stem(passage.text, _most_passages(store))
 
 
 def find_bridges(store: Docstore, drawn: Passage, entities: Iterable[str], most: int) -> list[Bridge]:
-    """Return bridges from a passage to other passages, each over another entity, the most related passage first.
+    """Return bridges from a passage to other passages, the most related passage first.
 
-    Passages that share more entities are more related. Among equally related passages, a rarer shared entity comes
-    first, then a passage of another document. Two kinds of entity give no bridge: an entity that begins with a digit,
-    such as an amount, and an entity that more than three and more than a fifth of the passages name. Near-duplicates of
-    the drawn passage and passages that overlap with the drawn passage are left out.
+    Each bridge has a different entity, which both of its passages name. Passages that share more entities are more
+    related. Among equally related passages, a rarer shared entity comes first, then a passage of another document. Two
+    kinds of entity give no bridge: an entity that begins with a digit, such as an amount, and an entity that is too
+    frequent: more than three passages name it, and these are more than a fifth of all passages. Near-duplicates of the
+    drawn passage and passages that overlap with the drawn passage are left out.
 
     Args:
         store: passages to search.
@@ -117,9 +121,10 @@ class Kind:
         name: name of the evolution.
         prompt: name of the packaged prompt for the writer; "" if the user supplies an instruction.
         instruction: instruction of the user; "" if there is a packaged prompt.
-        adds_passage: True if passages that share an entity with the drawn passage are added before the rewriting.
-        adds_theme: True if passages of the same document or theme are added before the rewriting; the new question must
-            need several of them.
+        adds_passage: True if passages that share an entity with the drawn passage (from which the question started) are
+            added before the rewriting.
+        adds_theme: True if up to three passages that share words with the drawn passage are added before the rewriting,
+            those of the same document first; the new question must need several passages.
         asks_more: True if the question must become deeper or broader, False if it is only rephrased.
         answerable: True if the documents are meant to answer the new question.
         needs_numbers: True if the drawn passage must contain at least two different numbers.
@@ -156,7 +161,10 @@ class Kind:
 
 
 class QuestionEvolver(CandidateStep):
-    """Rewrites the question by one kind of evolution and keeps the old question as its parent."""
+    """Step that rewrites the question by one kind of evolution; the old question becomes `parent` of the candidate.
+
+    `docstore` supplies passages to add. `entity_step` names the entities to find them by. Both may be None if unused.
+    """
 
     kind: Kind
     docstore: Docstore | None

@@ -59,9 +59,10 @@ def _objection(answer: Any) -> str | None:
 class QuestionFilter(CandidateStep):
     """Step that accepts a question that is clear on its own and answered by its passages, or else has it rewritten.
 
-    A follow-up (a question with earlier turns) is reviewed together with the turns. A follow-up must depend on the
-    turns, ask the same as its standalone form, and not be answered by the turns already. Otherwise it is rejected
-    without a rewrite.
+    The question is rejected if `max_rewrites` rewrites do not help, or at once if `rewrite_step` is None. A rewrite may
+    add a neighbouring passage of `docstore`. `turns_step` reviews a follow-up (a question with earlier turns) together
+    with the turns. A follow-up must depend on the turns, ask the same as its standalone form, and not be answered by
+    the turns already. Otherwise it is rejected without a rewrite.
     """
 
     rewrite_step: JudgeStep | None
@@ -156,12 +157,15 @@ def question_filter(
 class EvolutionFilter(CandidateStep):
     """Step that rejects a question that is neither deeper nor broader than its parent (the question before it).
 
-    A question that the last evolution joined with other passages over a shared entity is not compared here, because
-    `find_passages` applies a stricter test: it rejects such a question unless all joined passages are needed.
+    If the last evolution was `multi_context` and added passages that share an entity, the question is not compared. The
+    step `find_passages` later applies a stricter test: it rejects the question unless all these passages are needed.
     """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to compare the question with its parent: one call; none if there is nothing to compare."""
+        """Reject the question unless the critic finds it deeper or broader than `parent`, the old one: one call.
+
+        Without a parent, and after `multi_context` with a shared entity, the question is accepted without a call.
+        """
         just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
         if not state.parent or just_bridged:
             return state
@@ -181,7 +185,10 @@ def evolution_filter(critic: JudgeLike) -> CandidateStep:
 
 
 class ClosedBookFilter(CandidateStep):
-    """Step that rejects a question if a model answers it correctly from memory, without reading the documents."""
+    """Step that rejects a question if a model answers it correctly from memory, without reading the documents.
+
+    A correct answer has at least the share `threshold` of the word stems of the reference that the question lacks.
+    """
 
     threshold: float
 

@@ -103,12 +103,13 @@ class Generation:
         seed: random seed.
         present: existing rows of the test set. No new question is a near-duplicate of an existing question, and the
             passages of existing rows are drawn last.
-        evolutions: evolution of each row; by default drawn from the distribution.
+        evolutions: evolution of each row (change that makes its question harder, or more like a user's); by default
+            drawn from the `distribution` of the generator.
         stop_reason: reason why the run ends early; "" while it may go on.
         first_failure: message of the first failed attempt; "" if none failed.
         rejected: rejected candidates, in the order of the attempts.
         run: limiter, retries and usage of the run.
-        journal: journal of finished steps.
+        journal: store of the results of finished steps, which a repeated run reads; None stores nothing.
         scheduler: assigns passages to rows.
         embed_run: part of the run that counts the embedding of passages and questions.
     """
@@ -153,7 +154,8 @@ class Generation:
         Args:
             present: existing rows.
             evolutions: evolution of each new row.
-            roots: mapping from the number of a new row to the simple question of the tree that the row joins.
+            roots: mapping from the number of a new row (from 0) to a candidate with the accepted simple question of a
+                tree (questions about one fact). The question of the new row is evolved from this question.
         """
         self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
         self._plan_rows(roots)
@@ -230,9 +232,10 @@ class Generation:
         return {} if self.stop_reason else self.scheduler.next_round()
 
     def attempts(self, starts: Mapping[int, Candidate], config: RunnableConfig) -> list[Prepare]:
-        """Return the attempts of a round, one for each row: its candidate and the steps to invoke on the candidate.
+        """Return functions that prepare the attempts of a round, one for each row; no step is invoked yet.
 
-        A candidate that already has a question starts with the evolution, because its question was reviewed earlier.
+        An attempt holds a candidate and the steps to invoke on it: write and review a first question, evolve it, and
+        answer it. If the candidate already has a question, which was reviewed earlier, the evolution is the first step.
         """
         run = self.run.for_sample()
         return [partial(self._attempt_of, number, candidate, run, config) for number, candidate in starts.items()]
@@ -282,7 +285,10 @@ class Generation:
         return f"{self.scheduler.rejected.total()} rejected: {reasons}" + (f"; last: {last}" if last else "")
 
     def testset(self, *, broken_off: bool = False) -> Testset:
-        """Return the accepted rows as a test set, tree by tree; `broken_off` marks a run that Ctrl-C ended."""
+        """Return the accepted rows, in order, as a test set; `broken_off` is True for a run that Ctrl-C ended.
+
+        The rows of a tree (questions about one fact) follow one another, at the place of the first of them.
+        """
         candidates = [row.accepted for row in self.scheduler.rows if row.accepted is not None]
         trees = list(dict.fromkeys(candidate.tree_id for candidate in candidates))
         candidates.sort(key=lambda candidate: trees.index(candidate.tree_id))
@@ -292,7 +298,10 @@ class Generation:
         return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self.usages())
 
     def notes(self, n_rows: int, broken_off: bool = False) -> Generator[str]:
-        """Yield the notes for the reader of a test set with `n_rows` rows."""
+        """Yield remarks for the reader of a test set, such as the first failure and the reason why rows are missing.
+
+        `n_rows` is the number of generated rows. `broken_off` is True if Ctrl-C ended the run.
+        """
         models = [inner for judge in self.settings.judges for inner in inner_models(judge.model)]
         model_notes = [getattr(model, "testset_note", None) for model in models]
         yield from dict.fromkeys(note for note in model_notes if note)
@@ -419,7 +428,10 @@ class Generation:
             return self._steps[evolution]
 
     def usages(self) -> dict[str, Usage]:
-        """Return a mapping from step names to the usage (calls, tokens, money) of the steps, in order."""
+        """Return a mapping from step names to usages (calls, tokens, money), in the order of execution.
+
+        Steps without any usage are left out. The last step is "embed", if texts were embedded.
+        """
         order = [None, *self.settings.distribution]
         names = [step.get_name() for branch in order for step in self._steps.get(branch, [])]
         last = [step.get_name() for step in steps_after(self.settings, self.store)]

@@ -53,11 +53,11 @@ from langchain_rageval.testset.user_step import check_sync
 class TestsetGenerator(GeneratorSettings):
     """Generates a test set from documents: a Runnable from documents to a `Testset`.
 
-    Each row starts from another passage. The critic grades the passage, and the writer turns one of its key phrases
-    into a question. The question is reviewed, rewritten if necessary, evolved, compared with the question before the
-    evolution, and answered from the passages that it needs. After a rejection the row is tried again with another
-    passage, at most 8 times. The same seed, documents and (cached) models give the same set, whatever the order in
-    which answers arrive.
+    Each row starts from a different passage, if there are enough. The critic grades the passage, and the writer turns
+    one of its key phrases into a question. The question is reviewed, rewritten if necessary, evolved (made harder, or
+    more like a user's), compared with the question before the evolution, and answered from the passages that it needs.
+    After a rejection the row is tried again with another passage, at most 8 times. The same seed, documents and
+    (cached) models give the same set, whatever the order in which answers arrive.
 
     The cost does not depend on the size of the corpus: at most 7 calls for a simple row and 4 more for each evolution,
     plus the cost of rejected attempts. Passages are embedded in two cases only. First: an evolution needs a second
@@ -101,10 +101,10 @@ class TestsetGenerator(GeneratorSettings):
             `price=None`, `journal=None`, which stores each finished step, `budget=None` and `progress=True`.
 
     A Runnable of yours finds `writer`, `critic` (each a `Judge`), `docstore` and the filters in
-    `config["configurable"]`. Rejected candidates do not reach it, and an error or an invalid output rejects its
-    candidate only. The journal stores its results if its code and configuration can be identified; a note of the test
-    set names the steps that are not stored. Model calls of your Runnable do not count towards `max_concurrency` and
-    `budget`.
+    `config["configurable"]`. Rejected candidates do not reach your Runnable. An error in your Runnable rejects only the
+    candidate that it received; an invalid output ends the run with ConfigError. The journal stores the outputs of your
+    Runnable if its code and configuration can be identified; a note of the test set names the steps whose outputs are
+    not stored. Model calls of your Runnable do not count towards `max_concurrency` and `budget`.
 
     Raises:
         TypeError: if an option does not exist.
@@ -266,17 +266,19 @@ class TestsetGenerator(GeneratorSettings):
         return extended(testset, await self._afinish(generation, {}))
 
     def adopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
-        """Make rows of questions that users asked: from logs, support tickets or the sink of the production callback.
+        """Make rows of questions that users asked: from logs, support tickets or scored runs in production.
 
-        Equal questions become one row, and so do questions whose vectors are nearer than `dedupe`; `metadata["asked"]`
-        counts the questions of a row. The critic reviews each question with the nearest passages and selects the
-        passages that the question needs, the writer answers from these, and the critic verifies the answer: four calls.
-        A question that the documents do not answer becomes a row with `answerable=False`: two calls. A question that is
-        not understood without its conversation is rejected. The passages are embedded, unless there is a vector store.
+        Equal questions become one row, and so do questions whose vectors have a cosine of at least `dedupe`;
+        `metadata["asked"]` counts the questions of a row. The critic reviews each question with the nearest passages
+        and selects the passages that the question needs, the writer answers from these, and the critic verifies the
+        answer: four calls. A question that the documents do not answer becomes a row with `answerable=False`: two
+        calls. A question that is not understood without its conversation is rejected. The passages are embedded, unless
+        there is a vector store.
 
         Args:
             questions: texts, samples, mappings or rows of a report, such as
-                `[row for row in Report.load("live.db").rows if ...]`; or the path of a file of samples.
+                `[row for row in Report.load("live.db").rows if ...]` for a file of `SqliteSink`, in which
+                `RagEvalCallback` stores scored runs; or the path of a file of samples.
             documents: as for `generate`; None if the generator has a `vectorstore`, whose passages are used.
             redact: function that removes names and other personal data: from a str to a str for texts, from a Sample to
                 a Sample otherwise. It is called first, so that no model, journal or file sees what it removes.
@@ -287,7 +289,7 @@ class TestsetGenerator(GeneratorSettings):
         Raises:
             ConfigError: if there are no questions, or the documents hold no text.
             EmptyTestsetError: if no question was adopted, unless `allow_empty` is set.
-            SampleError: if an item is no sample.
+            SampleError: if an item cannot be read as a sample.
         """
         adoption = self._new_adoption(questions, documents, redact)
         generation, vectors = adoption.generation, adoption.generation.vectors(adoption.texts, passages=True)

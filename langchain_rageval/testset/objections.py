@@ -79,7 +79,10 @@ def blank_objection(answer: Any) -> str | None:
 
 
 def objection_to_question(state: Candidate, *, strict: bool = True) -> Callable[[Any], str | Objection | None]:
-    """Return a function that takes a model's reply and returns the problem with the question in it, or None."""
+    """Return a function that takes a model's reply and returns the problem with the reply's question, or None.
+
+    The problem is a str if the question is blank, else an `Objection`. `question_objection` describes `strict`.
+    """
     return lambda reply: blank_objection(reply) or question_objection(reply.question, state.passages, strict=strict)
 
 

@@ -49,8 +49,8 @@ class RowState:
     """State of one row of the test set: its attempts so far, and its accepted question if there is one.
 
     Attributes:
-        evolution: evolution of the row.
-        tree: tree of the row; None if the test set has no trees.
+        evolution: change that makes the question of the row harder, or more like a user's; `simple` for no change.
+        tree: tree (questions about one fact) to which the row belongs; None if the row is in no tree.
         attempts: number of attempts so far.
         accepted: accepted candidate; None while the row is open.
         drawn: passage of the last attempt; None before the first attempt.
@@ -77,8 +77,8 @@ class PassageScheduler:
     drawn again. A passage whose attempt was rejected is drawn again only if there is no other passage.
 
     In a test set of trees, each tree (questions about one fact) has a simple row. The other rows of the tree start from
-    the reviewed question of the simple row, once this question is accepted. Rows that cannot be filled in their tree
-    are grouped into new trees.
+    the reviewed question of the simple row, once this question is accepted. If the evolved question of a row is
+    rejected, or if the tree gets no simple question, the row is moved to a new tree as long as it has attempts left.
 
     Args:
         passages: passages in the order in which they are drawn.
@@ -92,8 +92,10 @@ class PassageScheduler:
         rows: states of the rows, in order.
         attempts: number of candidates so far.
         rejected: mapping from the reason for a rejection to the number of such rejections.
-        left_out: mapping from a reason why no passage is suitable to the evolutions that were left out for this reason.
-        given_up: mapping from each evolution that was given up to the number of its failed attempts.
+        left_out: mapping from a reason, such as "no numbers in the passage", to the names of the evolutions that are
+            never tried, because no passage is suitable for them.
+        given_up: mapping from each evolution that is no longer tried, because none of its attempts gave an evolved
+            question, to the number of these attempts.
     """
 
     def __init__(

@@ -36,16 +36,17 @@ _MAX_VERSIONS = 3  # passages in which the text of one earlier passage is looked
 
 
 class RowUpdates:
-    """Comparison of the rows of a test set with changed documents, by text and without a model.
+    """Updates of the rows of a test set for changed documents, found by comparing texts, without a model.
 
     A passage is unchanged if any document holds its text; white space, quotation marks and Markdown marks do not count.
     Otherwise its new versions are the passages of the same document that share text with it or are in its place. If the
     document is gone, the new versions are parts of the passage in other documents, and new passages that hold most of
     its text.
 
-    A new or changed passage concerns a row if it is among the three passages nearest to the question or the answer. In
-    addition, its new sentences must hold half of the question, or two fifths of the answer, weighted by rarity of the
-    words.
+    A new or changed passage concerns a row if it is among the three passages nearest to the question, and its new
+    sentences (absent from the earlier documents) hold half of the words of the question, weighted by rarity. It also
+    concerns the row if it is among the three nearest to the answer, and these sentences hold two fifths of the words of
+    the answer.
 
     Args:
         store: new documents.
@@ -199,7 +200,9 @@ class RowCheck(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Answer the question again: two calls; if the answer differs, up to two more calls verify both answers.
 
-        An unanswerable question becomes answerable if a document answers it now.
+        The result has the earlier answer if the passages support it, else the new answer if they support the new one.
+        The result is rejected if they support neither, or no longer answer the question. An unanswerable question
+        becomes answerable if a document answers it now.
         """
         earlier = state.reference or ""
         answered: Candidate = yield InvokeChild(self.answering, state.replace(reference=None))
@@ -274,7 +277,8 @@ class Refresh:
     def plan_rows(self, distribution: Iterable[Branch]) -> None:
         """Plan a new row, with the same evolution, for each row that has to be replaced.
 
-        The new row joins the tree of the replaced row if the simple question of the tree remains.
+        The new row joins the tree (questions about one fact) of the replaced row if the tree's simple question, from
+        which the others are evolved, is kept and its passages are unchanged. Otherwise a new passage is drawn.
 
         Args:
             distribution: evolutions of the generator.

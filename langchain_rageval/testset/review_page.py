@@ -29,10 +29,11 @@ def mark_sentences(sentences: Iterable[str], passages: Sequence[str], *, nearest
     The parts of a passage, joined, are the passage.
 
     Args:
-        sentences: sentences whose words are marked wherever they occur.
+        sentences: sentences to mark, each wherever a passage contains all its words one after the other. White space
+            and upper and lower case do not count.
         passages: the passages.
-        nearest: True to handle a sentence that no passage contains: mark the passage sentences that together hold most
-            of its words.
+        nearest: True to mark, for a sentence that no passage contains, the passage sentences that together hold most
+            of its words; False to mark nothing for such a sentence.
     """
     texts = [text[:_LONGEST] for text in passages]
     known = {s: content_words(s) for text in texts for s in split_sentences(text)} if nearest else {}
@@ -105,7 +106,7 @@ def write_testset_page(path: str | Path, rows: Sequence[TestsetRow], header: str
 
 
 def reviewed_name(path: str | Path) -> str:
-    """Return the name of the file in which a review page saves the decisions."""
+    """Return the file name, such as "a.reviewed.jsonl", under which the review page at `path` saves the decisions."""
     return f"{Path(path).stem.removesuffix('.reviewed')}.reviewed.jsonl"
 
 

@@ -67,9 +67,10 @@ class TestsetRow(InputModel):
         return item_list(passages) + trial_list(self.history) + row_html(self)
 
     def to_sample(self) -> Sample:
-        """Return the row as a Sample without answer and contexts; for an unanswerable question also without references.
+        """Return the row as a Sample without `answer` and `contexts`, which a RAG system has to add.
 
-        `metadata["spans"]` holds source and offsets of each reference context, for `span_grader`.
+        `references` holds the reference answer, `reference_contexts` the contexts of the row; for an unanswerable
+        question both are empty. `metadata["spans"]` holds source and offsets of each context, for `span_grader`.
         """
         metadata = {**self.metadata, "evolution": self.evolution, "answerable": self.answerable}
         metadata |= {"spans": [list(span) for span in self.spans]} if self.answerable and self.spans else {}
@@ -204,7 +205,7 @@ def diff_rows(before: Sequence[TestsetRow], after: Sequence[TestsetRow], version
 
 
 def changed_fields(before: TestsetRow, after: TestsetRow) -> dict[str, tuple[Any, Any]]:
-    """Return a mapping from each field that differs, besides id and history, to its earlier and its later value."""
+    """Return a mapping from each field that differs to its earlier and its later value; without `id` and `history`."""
     old, new = (row.model_dump(mode="json", fallback=str, exclude=_NOT_COMPARED) for row in (before, after))
     return {name: (value, new.get(name)) for name, value in old.items() if value != new.get(name)}
 

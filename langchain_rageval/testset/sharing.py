@@ -121,7 +121,10 @@ def _id_of(candidate: Candidate) -> str:
 
 
 def merge_reviews(one: Reviewed, other: Reviewed) -> tuple[list[TestsetRow], list[Candidate], ReviewAgreement]:
-    """Return rows and rejected candidates with the decisions of two reviewers; see `Testset.merge_reviews`."""
+    """Return the merged rows and rejected candidates of two reviews, and the agreement; see `Testset.merge_reviews`.
+
+    A row on which the reviewers disagree is among the rows, without a decision.
+    """
     agreement = review_agreement(one, other)
     rows, others = ({row.id: row for row in reviewed} for reviewed, _ in (one, other))
     candidates = [*one[1], *other[1]]

@@ -91,7 +91,7 @@ class Testset:
         rows: the questions.
         yields: mapping with two keys: `attempts`, the number of candidates, and `rejected`, a mapping from each reason
             to the number of candidates rejected for it.
-        notes: remarks for the reader, such as that an offline baseline wrote the questions.
+        notes: remarks for the reader, such as the reason why rows are missing.
         complete: True if the test set has the requested size.
         broken_off: True if Ctrl-C ended the run.
         rejected: all rejected candidates, in the order of the attempts; `history` of each holds every question, step
@@ -99,8 +99,9 @@ class Testset:
         usage_by_step: mapping from each step to its calls and tokens, those for rejected candidates included. A result
             from a journal counts with its usage at the time when it was stored. Texts embedded for the search and for
             `dedupe` count as the step "embed".
-        changes: after `refresh` or `extend`, a mapping from each kind of change (`CHANGES`) to ids of rows; otherwise
-            empty. After these two methods, `yields`, `rejected` and `usage_by_step` describe that call only.
+        changes: after `refresh` or `extend`, a mapping from "kept", "added", "updated" (with another answer) and
+            "dropped" to ids of rows; otherwise empty. After these two methods, `yields`, `rejected` and `usage_by_step`
+            describe that call only.
         number: number of the version: 1 at first, plus 1 for each `refresh` and `extend`.
     """
 
@@ -291,11 +292,13 @@ class Testset:
     def refresh(self, documents: Any, generator: Any = None) -> Testset:
         """Adapt the test set to changed documents; models check only the rows that the changes concern.
 
-        A row is kept without a call if the documents still hold the texts of its passages, at any place, and no new or
-        changed passage is near its question. This includes unanswerable rows. For any other row, the generator finds
-        the passages again and answers the question. If the earlier answer still holds, the row is kept with the new
-        passages. If the answer differs, the row gets the new passages and the new answer. If the documents no longer
-        answer the question, the row is dropped, and a new row with the same evolution is added.
+        A row, answerable or not, is kept without a call if the documents still hold the texts of its passages, at any
+        place, and no new sentences concern it. New sentences concern a row if one of the three passages nearest to the
+        question holds new sentences with half of the words of the question. For the answer, two fifths are enough. For
+        any other row, the generator finds the passages again and answers the question. If the earlier answer still
+        holds, the row is kept with the new passages. If the answer differs, the row gets the new passages and the new
+        answer. If the documents no longer answer the question, the row is dropped, and a new row with the same
+        evolution is added.
 
         Args:
             documents: all documents as they are now, in any form that `TestsetGenerator.generate` takes.
@@ -303,8 +306,8 @@ class Testset:
                 for a test set that was loaded from a file.
 
         Returns:
-            A new test set. Its `changes` maps the kinds of change, `CHANGES`, to ids of rows. Ids and questions of rows
-            that stay are the same, and new rows take the places of dropped rows.
+            A new test set. Its `changes` maps "kept", "added", "updated" and "dropped" to ids of rows. Ids and
+            questions of rows that stay are the same, and new rows take the places of dropped rows.
 
         Raises:
             ConfigError: if there is no generator, the documents hold no text, or they are a str that names no file or
@@ -334,13 +337,15 @@ class Testset:
         return diff_rows(self.rows, other.rows, (self.version, other.version))
 
     def merge(self, *others: Testset) -> Testset:
-        """Return one test set with the rows of this and other test sets, without repeated ids and questions.
+        """Return one test set with the rows of this and other test sets, without repeated rows.
+
+        If rows have equal ids or equal questions, the first of them is kept.
 
         Args:
             *others: test sets, for instance of other generators, of `adopt`, or of other people.
 
         Raises:
-            ConfigError: if two different rows have one id.
+            ConfigError: if two rows have one id but differ in a field other than `history`.
         """
         sets = [self, *others]
         if other := next((one for one in sets if not isinstance(one, Testset)), None):
@@ -425,8 +430,9 @@ class Testset:
     def to_beir(self, folder: str | Path) -> None:
         """Write a data set of BEIR: `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv`, for retrieval benchmarks.
 
-        The corpus holds the contexts of the rows and, right after `generate`, all passages. Questions that the
-        documents do not answer have no judgments.
+        The corpus holds the contexts of the rows. It also holds all other passages of the documents, unless the test
+        set was loaded, copied or merged: such a test set does not know its documents. Questions that the documents do
+        not answer have no judgments.
 
         Args:
             folder: folder to write to.

@@ -175,12 +175,14 @@ def user_step(*steps: Any, evolves: bool = False, option: str = "a step") -> Use
     """Wrap Runnables and functions of the user, in sequence, as one step; an already wrapped step is not wrapped again.
 
     Args:
-        *steps: Runnables, functions, or mappings of these, from a candidate to a candidate.
-        evolves: True for a part of an evolution.
+        *steps: Runnables, functions, or mappings of these, which pass a dict of results to the next step. The first
+            step receives a candidate, and the last step returns a candidate.
+        evolves: True for a part of an evolution: its name is added to `Candidate.evolution`, and the last step may
+            also return the new question as a str. False for a step that replaces a step of the generator.
         option: name of the step in error messages.
 
     Raises:
-        ConfigError: if an argument is neither a Runnable nor a function.
+        ConfigError: if an argument is neither a Runnable nor a function nor a mapping.
     """
     if len(steps) == 1 and isinstance(steps[0], UserStep):
         return steps[0]

@@ -37,12 +37,16 @@ _MAX_PHRASES = 5
 
 
 class KeyphraseExtractor(CandidateStep):
-    """Step that adds up to five `keyphrases` of the passage and chooses one that was not chosen before."""
+    """Step that adds up to five `keyphrases` of the drawn passage and chooses one for the question.
+
+    Each candidate from the same passage gets another key phrase; a candidate is rejected if there is none left.
+    """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Choose an unused key phrase of the passage: one call; no call if the key phrases are known.
+        """Choose a key phrase that no earlier candidate from the same passage had: one call.
 
-        The candidate is rejected if all key phrases are used.
+        No call if the candidate already has `keyphrases`, which an earlier candidate from the passage extracted. The
+        candidate is rejected if all key phrases are used.
         """
         phrases = state.keyphrases
         if not phrases:
@@ -117,7 +121,10 @@ def compress(writer: JudgeLike) -> CandidateStep:
 
 
 class PassageFinder(CandidateStep):
-    """Step that keeps only the passages that the question needs, or rejects the question."""
+    """Step that keeps only the passages that the question needs, or rejects the question.
+
+    It rejects a question that no passage answers, and a question that needs too few of the passages added for it.
+    """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic which passages the question needs, and drop others: one call; none if it is unanswerable."""
@@ -137,8 +144,9 @@ class PassageFinder(CandidateStep):
 def find_passages(critic: JudgeLike) -> CandidateStep:
     """Return the step that keeps the passages that are needed to answer the question.
 
-    A question is rejected if no passage answers it, if a `multi_context` question does not need all passages that were
-    added for it, or if a question over several passages needs only one.
+    A question is rejected if no passage answers it. A question of the evolution `multi_context` is also rejected
+    unless it needs the first passage and all passages that the evolution added. A question of the evolution `thematic`
+    is also rejected if it needs only one passage.
 
     Args:
         critic: model that selects the passages; one call.
@@ -226,7 +234,9 @@ class AnswerCheck(CandidateStep):
 
 
 def check_answer(critic: JudgeLike) -> CandidateStep:
-    """Return the step that verifies the reference answer, sentence by sentence, and keeps the evidence.
+    """Return the step that verifies each sentence of the reference answer against the passages.
+
+    One unsupported sentence rejects the candidate; else its `evidence` lists the supporting passage sentences.
 
     Args:
         critic: model that verifies the answer; one call.
