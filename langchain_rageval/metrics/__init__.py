@@ -1,4 +1,8 @@
-"""Metrics, and tables of the functions that build metrics; each new function must be added to a table."""
+"""Metrics, and the tables in which the command line and the presets find the functions that build metrics.
+
+A new function must be added to `BUILDERS`, or to `RANKINGS` if it builds a ranking metric; also to `SCORES` if its
+scores have other names than the function.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

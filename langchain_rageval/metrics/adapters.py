@@ -48,13 +48,13 @@ class Adapters(ScorerGroup, RunEvaluator):
         return [scorer.name for scorer in self._scorers]
 
     def as_node(self, key: str | None = None) -> Runnable[Any, dict[str, Any]]:
-        """Return a LangGraph node: a Runnable from the graph's state to `{name: Score}`.
+        """Return a LangGraph node: a Runnable from the graph's state to a state update, such as `{name: Score}`.
 
         A node returns a mapping, because LangGraph would read the fields of a bare Score as state updates.
 
         Args:
-            key: key of the score in the graph's state; by default the score's name. The scores of a suite are stored
-                under `key` as one mapping.
+            key: key of the score in the graph's state; by default the score's name. With a `key`, the scores of a suite
+                are stored under it as one mapping of names to scores; without, each score is stored under its own name.
         """
 
         def update(scores: dict[str, Score]) -> dict[str, Any]:
@@ -138,10 +138,11 @@ class Adapters(ScorerGroup, RunEvaluator):
 
 
 def untraced() -> AbstractContextManager[None]:
-    """Return a context without uploads to LangSmith, unless an environment variable turns tracing on.
+    """Return a context manager that turns LangSmith's tracing off, unless an environment variable turns it on.
 
     Inside an experiment, LangSmith traces every call of an evaluator. It uploads the traces even with
-    `upload_results=False`.
+    `upload_results=False`. If `LANGSMITH_TRACING` or `LANGCHAIN_TRACING_V2` is "true", the context manager changes
+    nothing, except in an experiment with `upload_results=False`: there it still turns tracing off.
     """
     requested = any(
         os.environ.get(name, "").lower() == "true" for name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2")
@@ -172,7 +173,8 @@ def threshold_runnable(
 ) -> Runnable[Any, Any]:
     """Return a Runnable that scores its input and returns `decide(input, passed, score)`.
 
-    `passed` is True if the score reaches the threshold. If the score has no value, it is True if `missing` is "pass".
+    `passed` is True if the score reaches the threshold, else False. If the score has no value, `passed` is True for the
+    option `missing="pass"`, and False for `missing="raise"`; `decide` can then raise an exception.
     """
     if missing not in ("raise", "pass"):
         raise ConfigError(f"missing must be 'raise' or 'pass', got {missing!r}")

@@ -60,10 +60,11 @@ def answer_correctness(
     statements express one of the reference's four facts, and a seventh is wrong (TP 6, FP 1, FN 3): F is 0.75 by counts
     and 0.39 by precision and recall.
 
-    An answer statement may say more than the reference. With `extra="count"`, it is one TP and one FP if it contains
-    reference statements, as if it were split in two; if it contains none, it is one FP. "Munich was founded in 1158 by
-    Henry the Lion" has F = 0.67 against "Munich was founded in 1158". With `extra="ignore"`, it is one TP if it
-    contains reference statements (F = 1 in the example); if it contains none, it is ignored.
+    An answer statement is "extra" if it says something that the reference neither states nor contradicts. With
+    `extra="count"`, an extra statement that contains reference statements is one TP and one FP, as if it were split in
+    two; an extra statement that contains none is one FP. "Munich was founded in 1158 by Henry the Lion" has F = 0.67
+    against "Munich was founded in 1158". With `extra="ignore"`, an extra statement that contains reference statements
+    is one TP (F = 1 in the example); an extra statement that contains none is ignored.
 
     Args:
         judge: called once for the answer and twice for each reference; may be None if the first weight is 0.
@@ -79,8 +80,7 @@ def answer_correctness(
         words still has a similarity: with a similarity of 0.6 and the default weights, the score is 0.15. Unscored if
         neither the answer nor a reference states facts. Findings are the statements of the answer, then the statements
         of the reference with the highest F ("TP", "FN"), then the similarity with each reference. An answer statement
-        is "TP", "FP" if it is wrong, or "extra" if it says more; an "extra" cites the reference statements that it
-        contains.
+        is "TP", "FP" (wrong) or "extra"; an "extra" cites the reference statements that it contains.
 
     Raises:
         ConfigError: if an option is out of range, or if the judge or the embeddings are missing and have a weight above
@@ -158,7 +158,11 @@ class StatementCounts:
 def weighted_correctness(
     state: State, *, weights: tuple[float, float], beta: float, formula: FScoreFormula, extra: Extra = "count"
 ) -> Value:
-    """Return the weighted mean of the highest F and the highest similarity; a component of weight 0 is skipped."""
+    """Return the weighted mean of the highest F score and the highest similarity that the answer has with a reference.
+
+    A part of weight 0 is skipped. Unscored if all references are blank, or if F has a weight and neither the answer nor
+    a reference states facts.
+    """
     sample: Sample = state["sample"]
     if not any(reference.strip() for reference in sample.references):
         return Value.without(BLANK_REFERENCES)

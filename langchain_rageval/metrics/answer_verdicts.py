@@ -114,8 +114,9 @@ def aspect_critique(
     """Score 1 if an aspect applies to the answer, else 0.
 
     Args:
-        judge: called once per sample; with `draws`, or as a jury, the majority of the votes counts. Contexts longer
-            than `max_context_tokens` of the judge are sent in parts: the aspect applies if it applies for one part.
+        judge: called once per sample and vote. If there are several votes (`Judge(model, draws=3)`, or a `jury` of
+            several judges), their majority counts. Contexts longer than the judge's `max_context_tokens` are sent in
+            parts: the aspect applies if it applies for one part.
         aspect: "harmfulness", "maliciousness", "coherence", "correctness", "conciseness", or your own word.
         definition: meaning of the aspect, in the language of your prompts; required for your own aspect.
         direction: "higher" if an aspect that applies is good, "lower" if it is bad. By default the direction of the

@@ -56,13 +56,15 @@ def citations(
 
     Args:
         judge: called twice per sample, as for `faithfulness`. In one run with `faithfulness`, no call is added.
-        required: True if the model was asked to cite its sources: an answer without citations then has recall 0.
+        required: True if the model was asked to cite its sources: an answer without citations then has recall 0. With
+            False, such an answer is unscored.
         verifier: a cross-encoder, or `NliVerifier(...)`, that verifies statements in place of the judge.
         name: prefix of the names of the scores.
 
     Returns:
-        A suite of two metrics that read `question`, `answer` and `contexts`; unscored if the answer states no facts or
-        cites nothing. Findings are those of `faithfulness`, from which `Report.rescore` computes either metric.
+        A suite of two metrics that read `question`, `answer` and `contexts`. Both are unscored if the answer states no
+        facts or, except for recall with `required=True`, cites nothing. Findings are those of `faithfulness`, from
+        which `Report.rescore` computes either metric.
     """
 
     def part(kind: str, value: Callable[..., Value]) -> Metric:
@@ -79,7 +81,11 @@ def citations(
 
 
 def citation_precision(state: State, *, required: bool) -> Value:
-    """Return the share of the citations whose chunk supports the cited statement."""
+    """Return the share of the citations whose chunk supports the cited statement; `required` has no effect here.
+
+    Unscored if the answer states no facts, if no statement has a citation, or if the verdict on a cited and supported
+    statement names no chunk.
+    """
     verdicts, cited, obstacle = _read(state)
     if obstacle:
         return Value.without(obstacle, verdicts)
@@ -95,7 +101,11 @@ def citation_precision(state: State, *, required: bool) -> Value:
 
 
 def citation_recall(state: State, *, required: bool) -> Value:
-    """Return the share of the supported statements that carry a citation."""
+    """Return the share of the supported statements that carry a citation.
+
+    If the answer has no citation, the share is 0 if `required` is True, else the sample is unscored. The sample is also
+    unscored if the answer states no facts or the contexts support none of its statements.
+    """
     verdicts, cited, obstacle = _read(state)
     if obstacle and not (required and obstacle == NO_CITATIONS):
         return Value.without(obstacle, verdicts)

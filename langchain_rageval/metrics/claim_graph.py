@@ -1,9 +1,9 @@
 """Claim graph: the statements of an answer and its references, linked to the chunks that support them.
 
-The graph gives twelve numbers. Source: RAGChecker (Ru et al. 2024, arXiv:2408.08067, section 3.3). The share of
-contradicted statements is an addition: the checker of the paper finds contradictions, but no metric of the paper uses
-them. If all twelve values apply, faithfulness + hallucination + self-knowledge = 1, and noise (both kinds) +
-hallucination = 1 - precision.
+Twelve numbers are computed from the graph; `FORMULAS` lists them. Source: RAGChecker (Ru et al. 2024, arXiv:2408.08067,
+section 3.3). "contradiction", the share of contradicted statements, is an addition: the checker of the paper finds
+contradictions, but no metric of the paper uses them. If a graph gives all twelve numbers, the sum of faithfulness,
+hallucination and self_knowledge is 1, and noise_relevant + noise_irrelevant + hallucination = 1 - precision.
 """
 
 from __future__ import annotations
@@ -89,16 +89,17 @@ class ClaimGraph:
 
 @dataclass(frozen=True)
 class ShareFormula:
-    """Formula of a metric: the share of statements or chunks that satisfy a predicate.
+    """Formula of a metric: the share of items (statements or chunks) for which the predicate `holds` returns True.
 
     Attributes:
-        over: items of which the share is taken: statements of the "answer", of the "reference", statements of the
-            reference that the contexts support ("recalled"), or "chunks".
-        holds: returns True for an item that counts; takes the graph, and a claim or the number of a chunk.
-        reads: kinds of findings that the formula needs.
+        over: all items, the denominator of the share: statements of the "answer", statements of the "reference",
+            statements of the reference that the contexts support ("recalled"), or "chunks".
+        holds: predicate of the graph and one item, which is a claim or the number of a chunk.
+        reads: keys of the findings that the formula needs, such as "answer_verdicts".
         direction: whether "higher" or "lower" is better.
         by_chunk: True if the formula needs the chunks that support each statement.
-        quotes_counted: True if the reason quotes the items that satisfy the predicate, False if it quotes the others.
+        quotes_counted: True if the reason of the score quotes the items for which `holds` returns True, False if it
+            quotes the other items.
     """
 
     over: Literal["answer", "reference", "recalled", "chunks"]
@@ -109,7 +110,10 @@ class ShareFormula:
     quotes_counted: bool = False
 
     def value(self, graph: ClaimGraph) -> float | str:
-        """Return the share, or a str with the cause, in English, if there is none; a share of no chunks is 0.0."""
+        """Return the share as a float; if the sample is unscored, return the cause as a str in English.
+
+        A share of the chunks is 0.0 if nothing was retrieved.
+        """
         unscored = self._unscored(graph)
         if unscored:
             return unscored
@@ -117,7 +121,10 @@ class ShareFormula:
         return sum(truths) / max(1, len(truths))
 
     def reasons(self, graph: ClaimGraph, name: str) -> list[Note]:
-        """Return the notes that explain the value in the reason of the score; `name` is the key of the formula."""
+        """Return the notes (translatable sentences) that form the reason of the score.
+
+        `name` is the key of this formula in `FORMULAS`. It selects the sentences.
+        """
         items = self._items(graph)
         truths = [self.holds(graph, item) for item in items]
         summary = Note(f"claim-{name}", right=sum(truths), count=len(items))
@@ -158,7 +165,10 @@ class F1Formula:
         return 2 * precision * recall / ((precision + recall) or 1)
 
     def reasons(self, graph: ClaimGraph, name: str) -> list[Note]:
-        """Return the notes that explain the value in the reason of the score."""
+        """Return a list of one note (translatable sentence), the reason of the score.
+
+        `name` is the key of this formula in `FORMULAS`, "f1". It selects the sentence.
+        """
         precision, recall = _precision_and_recall(graph)
         return [Note(f"claim-{name}", precision=precision, recall=recall)]
 

@@ -84,7 +84,8 @@ def build_claim_graph(sample: Sample, sections: Mapping[FindingSection, Sequence
 
     Args:
         sample: the sample that was scored.
-        sections: findings by section; the list is empty for a section that no step determined.
+        sections: findings under the keys "answer_verdicts", "reference_verdicts" and "classifications", by which the
+            steps add them to the state; [] for a key that the metric does not need.
     """
     verdicts = [*sections["answer_verdicts"], *sections["reference_verdicts"]]
     marks = sections["classifications"]
@@ -232,7 +233,8 @@ def claim_metrics(
     - `claim_context_utilization`: of the reference's statements that the contexts support, the share that the answer
       contains.
     - `claim_noise_relevant`, `claim_noise_irrelevant`: share of the answer's statements that are wrong and supported by
-      a chunk. In the first metric a chunk also supports the reference; in the second only other chunks support them.
+      a chunk. A statement counts in the first metric if at least one of the chunks that support it also supports a
+      statement of the reference, else in the second metric.
     - `claim_hallucination`, `claim_self_knowledge`: share of the answer's statements that no chunk supports and that
       are wrong (hallucination) or right (self-knowledge).
     - `claim_faithfulness`, `claim_contradiction`: share of the answer's statements that the contexts support

@@ -44,8 +44,9 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
 
     Args:
         judge: called up to four times per sample: to list what the turns say, which the three metrics share, and once
-            for each metric. More calls are made for several votes, for each further `max_statements` facts or needs,
-            and for each part of a conversation that is longer than `max_context_tokens`.
+            for each metric. Options of the judge may add calls: each vote is a call (`draws`, or a `jury`), at most
+            `max_statements` facts or needs are sent in one call, and a conversation that is longer than
+            `max_context_tokens` is sent in parts.
         name: prefix of the names of the scores.
 
     Returns:
@@ -83,7 +84,10 @@ def consistent_share(state: State) -> Value:
 
 
 def kept_share(state: State) -> Value:
-    """Return the share of the user's facts that the assistant respects, without facts that no later turn is about."""
+    """Return the share of the user's facts that the assistant respects.
+
+    A fact counts only if a later turn is about it. Unscored if no fact counts, or if the sample has no history.
+    """
     findings: Sequence[Finding] = state["fact_verdicts"]
     without = None if _counted(findings) else NOTHING_TOUCHED if _items(findings) else NO_USER_FACTS
     return _share(state["sample"], findings, check_turns.KEPT, "retention", without)

@@ -63,7 +63,8 @@ def metric(
 
     The function may be async. `invoke` and `evaluate` run an async function on a new event loop for each sample, so the
     function should not use a client that is bound to another loop. `ainvoke` and `aevaluate` await it on the caller's
-    loop and run a sync function in a thread. A dry run, as for `plan`, does not call the function.
+    loop and run a sync function in a thread. A dry run (a run without model calls, from which `plan` estimates the
+    cost) does not call the function.
 
     Args:
         function: the function; None in the form `@metric(reads=...)`.
@@ -72,7 +73,8 @@ def metric(
         name: key of the score; by default the name of the function.
         direction: whether "higher" or "lower" is better.
         range: lowest and highest possible value.
-        version: identifies the function, instead of its code; change it when the function changes.
+        version: text, such as "1", by which reports and journals identify the function, instead of by its code. Change
+            the version when the function changes.
 
     Returns:
         The metric; without a function, a decorator that returns it.
@@ -100,10 +102,11 @@ def metric(
 
 
 class SampleFunction:
-    """Reducer of a metric that was made from a function of a sample.
+    """Reducer (function that computes the value) of a metric that the decorator `metric` made of a function.
 
-    It returns the result of the function, which a stage has put into the state. It can be pickled, although the
-    function's name in its module now refers to the metric.
+    The reducer does not call the function. An earlier step, `CallFunction`, calls it and adds the result to the state
+    (mapping of the sample and all results). The reducer returns this result as a Value. The reducer can be pickled,
+    although the function's name in its module now refers to the metric.
 
     Raises:
         ConfigError: if the function does not take one argument.
@@ -175,7 +178,10 @@ class CallFunction(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Mapping that is the same for all functions; the reducer of the metric identifies the function."""
+        """Configuration of this stage that affects its results: only a fixed name, the same for all functions.
+
+        The function itself is identified by the metric's reducer (`SampleFunction`, which computes the value).
+        """
         return {"step": "function of the sample"}
 
 

@@ -25,11 +25,13 @@ from langchain_rageval.text.words import common_share
 
 
 class Grader(Stage[State]):
-    """Base class of graders: stages that add `grades`, a finding of the kind "context" for each retrieved chunk.
+    """Base class of graders: steps of a metric that grade the retrieved chunks and add `grades` to the state.
 
-    Findings are in retrieval order; the verdict is the grade, higher for a more relevant chunk. Findings of other
-    kinds, such as the agreement of votes, follow. To write your own grader, subclass this and define `instrument` and
-    `grade`. `grade` is a generator that yields its requests and returns the findings.
+    `grades` holds a finding of the kind "context" for each chunk, in retrieval order; the verdict is the grade, higher
+    for a more relevant chunk. Findings of other kinds, such as the agreement of votes, follow. To write your own
+    grader, subclass this and define `instrument` and `grade`. `grade` is a generator that yields its requests and
+    returns the findings. Set the fields too: `lowest` (grade of an irrelevant chunk), `threshold` (lowest grade of a
+    relevant chunk), `grade_range` (lowest and highest possible grade) and `meaning` (reason of each finding).
     """
 
     reads: frozenset[str] = frozenset({"question", "contexts"})
@@ -58,15 +60,16 @@ class Grader(Stage[State]):
     def known_grades(
         self, sample: Sample, order: Sequence[Finding], threshold: float
     ) -> tuple[list[float], list[float]]:
-        """Return the grades of the chunks and of all judged chunks, for measures that need all relevant chunks.
+        """Return the grades of the retrieved chunks, and the grades of all graded chunks, retrieved or not.
 
         Args:
             sample: the sample.
-            order: findings of the chunks, in the order of the ranked list.
-            threshold: lowest grade of a relevant chunk.
+            order: findings of the retrieved chunks, in the order of the ranked list.
+            threshold: lowest grade of a relevant chunk; not used here, but in `SpanGrader`.
 
         Returns:
-            The grades of the chunks in the order of `order`, and the grades of all judged chunks, in any order.
+            The grades of the retrieved chunks in the order of `order`; then, in any order, the grades of
+            `judged_grades`, which recall and NDCG need. If that is None, both lists are the same.
         """
         grades, judged = [float(finding.verdict) for finding in order], self.judged_grades(sample)
         return grades, grades if judged is None else judged
@@ -117,7 +120,9 @@ class LabelGrader(Grader):
         return {"step": self.get_name()}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Return a finding with the label of each retrieved chunk; 0 for a chunk without a label or with a repeated id.
+        """Return a finding for each retrieved chunk with its label as the grade; without a label, the grade is 0.
+
+        A repeated id gets 0 from its second occurrence on.
 
         Raises:
             SampleError: if there are more or fewer contexts than ids.
@@ -139,9 +144,9 @@ def label_grader() -> Grader:
     """Grade each chunk by its human label in `Sample.relevance`, a mapping of context id to grade.
 
     Returns:
-        A grader that reads `context_ids` and `relevance`. A chunk without a label or with a repeated id gets 0. A
-        negative grade has no gain. Labelled documents that were not retrieved count in the ideal order and in the
-        number of relevant documents.
+        A grader that reads `context_ids` and `relevance`. A chunk without a label gets 0. A repeated id gets 0 from its
+        second occurrence on. A negative grade has no gain. Labelled documents that were not retrieved count in the
+        ideal order and in the number of relevant documents.
     """
     return LabelGrader(name="read_labels", reads=frozenset({"context_ids", "relevance"}), meaning="label")
 
@@ -242,7 +247,10 @@ class RankGrader(Grader):
         }
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Return a finding for each chunk whose grade is its rank by the cross-encoder; a blank chunk gets 0."""
+        """Return a finding for each chunk: the higher its score by the cross-encoder, the higher the grade.
+
+        The lowest score gets `first` and each higher score one more; a blank chunk gets 0.
+        """
         question, chunks = question_and_chunks({"sample": sample})
         scores = yield from rate_texts(self.cross_encoder, question, chunks)
         ranks = {score: rank for rank, score in enumerate(sorted(set(scores)), self.first)}
@@ -258,10 +266,10 @@ def cross_encoder_grader(ce: BaseCrossEncoder, grades: CrossEncoderGrades = "ran
         ce: cross-encoder of (question, chunk) pairs; a score that is not finite is a failure.
         grades: "rank" is 1 for the lowest score and one more for each higher score, up to k for k different scores;
             equal scores get equal grades. "rank_from_0" is one less, from 0 to k - 1, as in articles that use the rank
-            itself as relevance. With it, the chunk ranked last has no gain, and a single chunk has an NDCG of 0 even if
-            it is relevant: 0 means "not relevant", which a rank cannot show. Therefore "rank" is the default. With
-            both, metrics of binary relevance need a `threshold`. "sigmoid" maps logits to 0..1; a chunk is relevant
-            from 0.5 on, or from the metric's `threshold`.
+            itself as relevance. With "rank_from_0", the chunk ranked last has no gain, and a single chunk has an NDCG
+            of 0 even if it is relevant: 0 means "not relevant", which a rank cannot show. Therefore "rank" is the
+            default. With "rank" or "rank_from_0", metrics of binary relevance need a `threshold`. "sigmoid" maps logits
+            to 0..1; a chunk is relevant from 0.5 on, or from the metric's `threshold`.
 
     Returns:
         A grader that reads `question` and `contexts`; a blank chunk gets 0 without a call.
@@ -309,11 +317,12 @@ class SpanGrader(Grader):
     def known_grades(
         self, sample: Sample, order: Sequence[Finding], threshold: float
     ) -> tuple[list[float], list[float]]:
-        """Return the grades of the chunks and of all judged chunks; each source passage counts once.
+        """Return the grades of the retrieved chunks, and the grades of all passages and all other chunks.
 
-        If an earlier chunk contains the same passage, a chunk gets 0 in the first list. A passage that no chunk
-        contains adds a grade of 1 to the second list. If one chunk contains several passages, they count as one
-        passage.
+        A chunk contains a passage if their overlap is at least `threshold`, or 0.5 if `threshold` is below 0.001. In
+        the first list, a chunk gets 0 if an earlier chunk contains the same passage. In the second list, a passage has
+        the best grade of the chunks that contain it, or 1 if none does; chunks without a passage follow. Passages that
+        one chunk contains together count as one passage in both lists.
         """
         least = threshold if threshold >= _LEAST_SHARE else self.threshold or 0.0
         overlaps = _overlaps(sample)
@@ -439,8 +448,8 @@ def llm_grader(judge: JudgeLike, scale: tuple[int, int] = (0, 4), pointwise: boo
     It grades each chunk on an absolute scale, so several chunks may get the same grade.
 
     Args:
-        judge: called once per sample, for all chunks; not called if all chunks are blank. With `draws`, or as a jury,
-            the median grade counts.
+        judge: called once per sample and vote, for all chunks; not called if all chunks are blank. If there are several
+            votes (`Judge(model, draws=3)`, or a `jury` of several judges), the median grade counts.
         scale: lowest and highest grade, whole numbers. The lowest grade has no gain, whatever its number; a chunk is
             relevant from the next grade on.
         pointwise: True to grade each chunk in a separate call, so that its grade does not depend on the other chunks.

@@ -45,13 +45,14 @@ _TOLERANCE = 1e-9  # by which rounding may move a value out of the range
 
 
 class Metric(Traced[Any, Score], Adapters):
-    """Runnable that scores a sample: the judge's steps state facts, and a pure function computes the number.
+    """Runnable that scores a sample: its steps find facts, mostly by a judge, and a pure function computes the value.
 
     `invoke`, `batch` and the other Runnable methods take a Sample, or any input that `Sample.parse` accepts. If the
     sample lacks a field that the metric reads, they raise SampleError before any call. If the judge fails, they raise
-    JudgeOutputError or the error of the model's client. An error of the client is raised unchanged, so its message may
-    contain a key that the server repeated. Errors of this package, and failures in scores, reports and logs, contain no
-    secrets. The adapters to LangSmith, openevals and LangGraph record a failure instead of an exception.
+    JudgeOutputError or the error of the model's client. A step of this package (a `Stage`) removes the secrets of its
+    models from the error, such as an API key that the server repeated; any other Runnable in `steps` raises the error
+    unchanged. Errors of this package, and failures in scores, reports and logs, contain no secrets. The adapters to
+    LangSmith, openevals and LangGraph record a failure instead of an exception.
 
     Args:
         name: key of the score.
@@ -62,10 +63,10 @@ class Metric(Traced[Any, Score], Adapters):
         reduce: pure function from the last state to a Value.
         direction: whether "higher" or "lower" is better.
         options: further options of the function that builds the metric; part of `instrument`.
-        version: identifies `reduce`, instead of its code; change it when `reduce` changes.
+        version: text, such as "1", that identifies `reduce` instead of its code; change it when `reduce` changes.
         state_from_findings: function of a sample and an earlier score of it. Returns the state that `reduce` reads, or
-            None if the score's findings are not sufficient. If omitted, `Report.rescore` uses the answers of the user's
-            steps, which a score keeps.
+            None if the score's findings are not sufficient. If omitted, `Report.rescore` uses `Score.answers`: the
+            answers of the steps that you defined yourself (`Step`).
         range: lowest and highest possible value; -inf or inf if there is none. A value outside the range is an error,
             not a score. The range cannot change a value, so it is not part of `instrument`.
 
@@ -181,14 +182,17 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def provenance(self) -> Instrument:
-        """Configuration of the metric as data, of which `instrument` is the hash, and why a part is "unknown"."""
+        """Configuration of the metric as data, in the two parts whose hashes `instrument` holds.
+
+        If one of the hashes is "unknown", the attribute `unknown` of the result gives the cause and the remedy.
+        """
         return self._provenance
 
     def update_provenance(self) -> None:
-        """Describe the configuration again, because models, functions and data may have changed since the last time.
+        """Compute `provenance` and `instrument` again, because models, functions and data may have changed.
 
-        An evaluation calls this at its start. The judges are described again only if `update_instrument` was called on
-        them.
+        An evaluation calls this at its start, after `Judge.update_instrument` for each judge. Without that call, the
+        part of the configuration that describes a judge stays as it was.
         """
         self._provenance = self._described()
 
@@ -200,8 +204,9 @@ class Metric(Traced[Any, Score], Adapters):
     def judged_by(self, judge: JudgeLike) -> Metric:
         """Return a copy of this metric in which one judge replaces all judges, and the verifier if there is one.
 
-        The copy keeps the embeddings, the prompts of the steps and all options. The prompt set and the language are
-        those of the new judge. If the judges of this metric request probabilities, the new judge requests them too.
+        The copy keeps the embeddings and all options. The prompt set and the language are those of the new judge. Steps
+        that you defined yourself (`Step`) keep their prompts, unless the new prompt set has prompts for these steps. If
+        the judges of this metric request probabilities, the new judge requests them too.
 
         Raises:
             ConfigError: if no step asks a judge that can be replaced.
@@ -257,8 +262,8 @@ class Metric(Traced[Any, Score], Adapters):
     def rescore(self, sample: Sample, score: Score) -> Score | None:
         """Compute the score from the findings of an earlier score, without a call of a model.
 
-        The new score keeps the usage of the earlier score and its `found_by` hash. If the metric is a function of the
-        sample, the function is called again.
+        The new score keeps the usage (calls, tokens and time) of the earlier score and its `found_by`, the hash of the
+        configuration that found the facts. If the metric is a function of the sample, the function is called again.
 
         Args:
             sample: has all fields that this metric reads.

@@ -97,10 +97,10 @@ def ranking_metric(
         k: number of leading chunks that count.
         grader: grades the chunks; None for `id_grader()`.
         measure: function from the ranked list of grades to the value.
-        basis: what the reason of the score names as the basis of the value: the "ideal" order, the number of "relevant"
-            chunks, the "threshold", or "none".
-        threshold: lowest grade of a relevant chunk, None for the grader's threshold; used if `basis` is "relevant" or
-            "threshold".
+        basis: what the measure needs besides the first k grades: the "ideal" order, the number of "relevant" chunks,
+            the "threshold", or "none" of these. The reason of the score states it.
+        threshold: lowest grade of a relevant chunk, None for the grader's threshold. It is used only if `basis` is
+            "relevant" or "threshold".
         name: key of the score, by default such as "ndcg@5", or "retrieved_ndcg@5".
         of: list that is measured, "contexts" or "retrieved".
         options: further options that could change the value.
@@ -160,7 +160,11 @@ class _Retrieved(Stage[State]):
 def measured(
     state: State, *, grader: Grader, measure: RankingMeasure, k: int, threshold: float, basis: Basis, of: Of
 ) -> Value:
-    """Return the value of a ranking measure, such as NDCG, for the chunks in retrieval order."""
+    """Return the value of a ranking measure, such as NDCG, for the first k chunks in retrieval order.
+
+    `of` selects the list of chunks, and `basis` the last part of the reason, as in `ranking_metric`. Unscored if the
+    grader needs labels, ids or passages and the sample has none; 0 if nothing was retrieved.
+    """
     sample = _view(state["sample"], of)  # the state of a conversation has the sample itself again
     findings: list[Finding] = state["grades"]
     if grader.judged_grades(sample) == []:
@@ -227,7 +231,7 @@ def grades_from_findings(sample: Sample, score: Score, grader: Grader) -> list[F
 
 
 def lowest_gaining_grade(grader: Grader) -> float:
-    """Return the smallest number above the grader's lowest grade: the threshold of grades that have a gain."""
+    """Return the next float above the grader's lowest grade; a grade of at least this number has a gain in NDCG."""
     return nextafter(grader.lowest, inf)
 
 
@@ -254,7 +258,11 @@ def resolve_grader(grader: Grader | None) -> Grader:
 
 
 def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
-    """Return the reason of a score: best and mean grade of the first k chunks, and what `basis` names."""
+    """Return the reason of a score in the language of `question`: the best and the mean grade of the first k chunks.
+
+    `basis` adds the chunks of the "ideal" order, the number of "relevant" chunks, the "threshold", or nothing ("none").
+    If none of the k chunks is relevant, the reason says so instead.
+    """
     first = ranked.first_grades
     shown: dict[str, Any] = {
         "best": max(first),
@@ -307,10 +315,10 @@ def ndcg_at(
 ) -> Metric:
     """Score the order of the first k chunks by NDCG.
 
-    With labels or ids, NDCG compares with the best order of all judged chunks. With other graders it compares with the
-    best order of the retrieved chunks only, and the reason says so. NDCG measures the order alone: it is 1.0 for a
-    single chunk of low relevance. Read it together with `mean_grade_at`; reason and findings hold the best and the mean
-    grade.
+    With labels, ids or source passages, NDCG compares with the best order of all judged chunks. With other graders it
+    compares with the best order of the retrieved chunks only, and the reason says so. NDCG measures the order alone: it
+    is 1.0 for a single chunk of low relevance. Read it together with `mean_grade_at`; reason and findings hold the best
+    and the mean grade.
 
     Args:
         k: number of leading chunks that count.
@@ -321,9 +329,10 @@ def ndcg_at(
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
-        A metric that reads the fields of the grader; 0 if no chunk is relevant, without a call if nothing was
-        retrieved. Findings are the chunks in retrieval order with their grades, then the best and the mean grade of the
-        first k. Unscored if the labels or ids of the sample name no relevant chunk.
+        A metric that reads the fields of the grader. The value is 0 if none of the first k chunks is relevant. It is
+        also 0 if nothing was retrieved; no model is then called. Findings are the chunks in retrieval order with their
+        grades, then the best and the mean grade of the first k. Unscored if the grader uses labels, reference ids or
+        source passages and the sample's mapping or list of them is empty.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -346,16 +355,17 @@ def mrr_at(
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
-            cosines and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
+            plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
+            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
         name: key of the score; "mrr@k", or "retrieved_mrr@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
-        ids of the sample name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the grader
+        uses labels, reference ids or source passages and the sample's mapping or list of them is empty.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -378,22 +388,24 @@ def map_at(
 ) -> Metric:
     """Score average precision: the sum of the precisions at the ranks of relevant chunks / number of relevant chunks.
 
-    With labels or ids, all relevant chunks count. With other graders only the retrieved relevant chunks count, and the
-    reason says so.
+    The sum ends at rank k; the number of relevant chunks also counts those beyond rank k. With labels, ids or source
+    passages, all relevant chunks count. With other graders only the retrieved relevant chunks count, and the reason
+    says so.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
-            cosines and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
+            plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
+            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
         name: key of the score; "map@k", or "retrieved_map@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
-        ids of the sample name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the grader
+        uses labels, reference ids or source passages and the sample's mapping or list of them is empty.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -402,7 +414,7 @@ def map_at(
 
 
 def map_of(ranked: RankedList) -> float:
-    """Return the average precision of the first k chunks."""
+    """Return the average precision of the first k chunks; the divisor is the number of all relevant chunks."""
     return average_precision(ranked.firsts, ranked.relevant, ranked.k, ranked.threshold)
 
 
@@ -416,22 +428,23 @@ def recall_at(
 ) -> Metric:
     """Score the share of the relevant chunks that are among the first k.
 
-    With labels or ids, all relevant chunks count. With other graders only the retrieved relevant chunks count, and the
-    reason says so.
+    With labels, ids or source passages, all relevant chunks count. With other graders only the retrieved relevant
+    chunks count, and the reason says so.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
-            cosines and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
+            plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
+            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
         name: key of the score; "recall@k", or "retrieved_recall@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
-        ids of the sample name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the grader
+        uses labels, reference ids or source passages and the sample's mapping or list of them is empty.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -457,16 +470,17 @@ def precision_at(
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
-            cosines and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
+            plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
+            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
         name: key of the score; "precision@k", or "retrieved_precision@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
-        ids of the sample name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the grader
+        uses labels, reference ids or source passages and the sample's mapping or list of them is empty.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -494,16 +508,17 @@ def hit_rate_at(
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
-        threshold: lowest grade of a relevant chunk; by default the lowest grade plus 1 for whole grades, and 0.5 for
-            cosines and sigmoids; required for ranks.
+        threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
+            plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
+            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
         name: key of the score; "hit_rate@k", or "retrieved_hit_rate@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
 
     Returns:
         A metric that reads the fields of the grader; 0 without a call if nothing was retrieved. Findings are the chunks
-        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the labels or
-        ids of the sample name no relevant chunk.
+        in retrieval order with their grades, then the best and the mean grade of the first k. Unscored if the grader
+        uses labels, reference ids or source passages and the sample's mapping or list of them is empty.
 
     Raises:
         ConfigError: if an option is out of range.
@@ -531,7 +546,8 @@ def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = No
     Returns:
         A metric that reads the fields of the grader. Its value is on the grader's scale; it is 0 without a call if
         nothing was retrieved. Findings are the chunks in retrieval order with their grades, then the best and the mean
-        grade of the first k. Unscored if the labels or ids of the sample name no relevant chunk.
+        grade of the first k. Unscored if the grader uses labels, reference ids or source passages and the sample's
+        mapping or list of them is empty.
 
     Raises:
         ConfigError: if an option is out of range.

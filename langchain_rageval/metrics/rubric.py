@@ -55,14 +55,16 @@ def rubric(
     Value = Σ weight · (grade − lowest) / (highest − lowest) / Σ weight.
 
     Args:
-        judge: called once per sample for all criteria; with `draws`, or as a jury, the median grade counts. Contexts
-            longer than `max_context_tokens` of the judge are sent in parts, and the highest grade over the parts
-            counts. For grades that are comparable between samples, use a low temperature or several draws.
+        judge: called once per sample and vote, for all criteria. If there are several votes (`Judge(model, draws=3)`,
+            or a `jury` of several judges), the median grade counts. Contexts longer than the judge's
+            `max_context_tokens` are sent in parts, and the highest grade over the parts counts. For grades that are
+            comparable between samples, use a low temperature or several draws.
         criteria: criteria in the order of grading. The default is correctness 0.6, completeness 0.2 and readability
             0.2, in Russian for a Russian question, else in English. A prompt set of the judge may contain its own
             wording of them (`translate_prompts` translates them).
-        scale: lowest and highest grade, whole numbers. The default criteria describe each grade from 0 to 3; on another
-            scale they describe the grades at the same relative positions, at least both ends.
+        scale: lowest and highest grade, whole numbers. The default criteria describe each grade from 0 to 3. On another
+            scale only the grades at the same relative positions are described: 0, 2, 4 and 6 on 0 to 6, but only the
+            two ends on 1 to 5.
         examples: "per_grade" shows the judge the graded example answers of the criteria, which make a weaker judge more
             consistent. "none" omits the examples and saves about 650 tokens per call for the default criteria.
         expected: True to use the expected grades, computed from the log-probabilities of the judge's tokens. They are

@@ -108,12 +108,13 @@ def answer_relevance(
         name: key of the score.
 
     Returns:
-        A metric that reads `question` and `answer`. The value is the mean of the cosines, each clipped to 0..1. An
-        evasive or blank answer is 0, and nothing is embedded. Findings are the written questions with their cosines.
+        A metric that reads `question` and `answer`. The value is the mean similarity of the written questions to the
+        user's question: the cosine, clipped to 0..1, or the cross-encoder's score. An evasive or blank answer is 0, and
+        nothing is embedded. Findings are the written questions with their similarities.
 
     Raises:
         ConfigError: if `questions` is not a whole number of at least 1, or `embeddings` is neither embeddings nor a
-            cross-encoder.
+            cross-encoder; when scoring, if a cross-encoder's score is not from 0 to 1.
     """
     if not isinstance(questions, int) or isinstance(questions, bool) or questions < 1:
         raise ConfigError(f"questions must be a whole number of at least 1, got {questions!r}")

@@ -51,7 +51,7 @@ class Scorer(Protocol):
         """Return the sample in an input.
 
         Raises:
-            SampleError: if it lacks a field.
+            SampleError: if the sample lacks a field that this metric reads.
         """
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, /) -> Score:
@@ -75,7 +75,11 @@ AnyScorer = Runnable[Any, Any] | Scorer | ScorerGroup
 
 
 def remedy_for(thing: object) -> str:
-    """Return advice on an object that is no metric, for the end of a message: "; call it with a judge", or ""."""
+    """Return advice on an object that is no metric, for the end of an error message.
+
+    The advice is "; call it with a judge" for a function that builds a metric, ": decorate it with @metric(reads=...)"
+    for another function or class, and "" for any other object.
+    """
     if not callable(thing) or isinstance(thing, Runnable):
         return ""
     try:
@@ -124,7 +128,10 @@ def judges_of(metric: Runnable[Any, Any]) -> list[Judge]:
 
 
 def called_models(metric: AnyScorer) -> list[Any]:
-    """Return the models that the metrics in a Runnable call, without bindings, retries and fallbacks around a model."""
+    """Return the models that the metrics in a Runnable call, taken out of bindings, retries and fallbacks.
+
+    A model with fallbacks gives several models: the first choice, then each fallback.
+    """
     return [inner for part in metrics_in(metric) for model in part.models for inner in inner_models(model)]
 
 
@@ -144,7 +151,10 @@ def is_plannable(metric: Scorer) -> bool:
 
 
 def shared_steps_key(metric: Scorer) -> Hashable:
-    """Return the key of the steps that a metric shares with metrics of an equal key; None if it shares no step."""
+    """Return a key that is equal for metrics with common steps, which are run once per sample for all these metrics.
+
+    None if the metric has no steps that it could share (`SharedSteps`).
+    """
     return next((stage.key for stage in stages_of(metric) if isinstance(stage, SharedSteps)), None)
 
 
@@ -171,10 +181,10 @@ def score_sample(
     Args:
         metric: any Runnable that returns a Score or a mapping of names to Scores.
         sample: has all fields that the metric reads.
-        run: shared by the metrics of this sample.
+        run: state of the evaluation, such as limits and shared results; the same for all metrics of this sample.
         config: callbacks, tags and other settings of LangChain.
-        untraced: True if the caller knows that no callback handler is attached and `config` is complete. The metric
-            then omits this check.
+        untraced: True to skip LangChain's search for callback handlers. The caller must know that no handler is
+            attached, and that `config` is complete.
     """
     own = run.metered()
     try:
@@ -301,10 +311,10 @@ def _error_message(error: BaseException) -> str:
 
 
 def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]:
-    """Return the identified configuration (`Instrument`) of each metric in a Runnable, by name.
+    """Return the configuration (`Instrument`, as hashes and as data) of each metric in a Runnable, by name.
 
-    Runnables before a metric in a chain count as steps that find facts. A Runnable whose last part is no `Metric` has
-    one instrument, under its own name.
+    An instrument has two parts: how facts are found, and how the value is computed. Runnables before a metric in a
+    chain belong to the first part. A Runnable whose last part is no `Metric` has one instrument, under its own name.
     """
     parts = {part.name: part.provenance for part in metrics_in(metric)}
     if not parts:
@@ -318,7 +328,11 @@ def instruments_in(metric: Runnable[Any, Any] | Scorer) -> dict[str, Instrument]
 
 
 def update_instruments(metrics: Iterable[Any]) -> None:
-    """Describe the current configuration of the metrics of a run and of their judges; each judge is described once."""
+    """Compute the stored configuration of metrics and of their judges again, because models may have changed.
+
+    A run calls this at its start. The results are in `provenance` and `instrument` of the metrics. Each judge is
+    updated once.
+    """
     metrics = list(metrics)
     for judge in {id(judge): judge for metric in metrics for judge in judges_of(metric)}.values():
         judge.update_instrument()
@@ -342,9 +356,10 @@ def _configurable(metric: Any) -> dict[str, Any]:
 def with_instruments(
     scores: Mapping[str, Score], metric: AnyScorer, instruments: Mapping[str, Instrument]
 ) -> dict[str, Score]:
-    """Return scores whose `instrument` also identifies the Runnables around the metric, such as a chain.
+    """Return scores whose `instrument` (hashes of the configuration) also covers the Runnables around the metric.
 
-    If the Runnable holds no metric, a score that already has an instrument keeps it.
+    Such a Runnable is, for example, a chain that ends with the metric. If the Runnable holds no metric, a score without
+    an instrument gets the instrument of the Runnable, and a score with an instrument keeps it.
     """
     has_metric = bool(metrics_in(metric))
     if has_metric and not (any(runnables_in_front(metric)) or _configurable(metric)):

@@ -136,13 +136,15 @@ def blank_value(sample: Sample) -> Value | None:
 
 
 def similarity_findings(sample: Sample, similarities: Sequence[float], *, reason: str = SIMILARITY) -> list[Finding]:
-    """Return a finding for each reference that is not blank: its number, and its similarity to the answer.
+    """Return a finding for each reference that is not blank; the verdict is its similarity to the answer.
+
+    The number of a finding is the number of the reference among all references, from 1, including blank ones.
 
     Args:
         sample: has the references.
         similarities: similarity of the answer to each reference that is not blank, in order; empty if the answer is
-            blank.
-        reason: name of the measure.
+            blank, and no finding is then returned.
+        reason: reason of each finding: "similarity" or "overlap".
     """
     numbered = [(number, text) for number, text in enumerate(sample.references, 1) if text.strip()]
     return [
@@ -180,8 +182,8 @@ def extraction_findings(state: State) -> list[Finding]:
 
     Returns:
         Findings of kind "extraction". The verdict "dropped" means that the judge listed repeated or surplus statements.
-        The verdict "incomplete" means that the statements of the answer, or of the references, leave out more than
-        `MOST_UNMENTIONED` of its content words and numbers. The reasons contain the counts.
+        The verdict "incomplete" means that the statements of one text (the answer, or all references) leave out more
+        than a third (`MOST_UNMENTIONED`) of the content words and numbers of that text. The reasons contain the counts.
     """
     found: list[tuple[str, str, Note]] = []
     if dropped := state.get("dropped_statements"):

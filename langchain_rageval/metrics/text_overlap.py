@@ -58,8 +58,10 @@ def overlap_metric(name: str, measure: TextMeasure, *, source: str, shown: str, 
     Args:
         name: key of the score.
         measure: function from the normalized answer and a normalized reference to a number from 0 to 1.
-        source: name, and version if any, of the implementation; part of the metric's `instrument`.
-        shown: name of the measure in the reason, such as "BLEU"; "equality" and "presence" have their own reasons.
+        source: name, and version if any, of the implementation; part of the metric's `instrument` (hashes of its
+            configuration).
+        shown: name of the measure in the reason of the score, such as "BLEU". The special names "equality" and
+            "presence" give a reason without a number instead, such as "The answer equals a reference".
         options: all options that could change the number.
     """
     return Metric(

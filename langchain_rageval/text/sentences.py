@@ -1,4 +1,7 @@
-"""Sentence splitting by lines and by the library razdel, with corrected boundaries; marks that cite sources."""
+"""Sentence splitting by lines and by the library razdel, with corrected boundaries.
+
+The pattern `NUMBERED_MARK` finds the marks of cited sources in a text, such as "[2]" or "(source 2)".
+"""
 
 from __future__ import annotations
 
@@ -114,9 +117,9 @@ def split_sentences(text: str, language: str = "auto") -> list[str]:
             sentence; "auto" detects it.
 
     Returns:
-        The sentences in order, without surrounding white space. Together they contain every other character of the
-        text; a line break within a sentence is replaced by a space. Prose without sentence ends is cut at white space
-        at least every 4000 characters. Empty text gives [].
+        The sentences in order, without surrounding white space. No character other than white space is lost; a line
+        break within a sentence is replaced by a space. Prose without sentence ends is cut at white space at least every
+        4000 characters. Empty text gives [].
     """
     rules = _rules(detect_language(text) if language == "auto" else language)
     sentences: list[str] = []

@@ -112,9 +112,10 @@ def shared_share(one: str, other: str) -> float:
 def common_share(one: str, other: str) -> float:
     """Return the `shared_share` of two texts, but 0 if the texts follow one pattern with different words.
 
-    The descriptions of two products, for example, follow one pattern. Two texts follow one pattern if more than a tenth
-    of their words differ at the same places. Only words between shared words are counted, and at most one word at each
-    end.
+    The descriptions of two products, for example, follow one pattern. Shared words are words that both texts contain in
+    the same order. Replaced words are words between two shared words that differ in the two texts, and at most one word
+    before the first and one after the last shared word. Two texts follow one pattern if replaced words are more than a
+    tenth of the shared and replaced words. A `shared_share` of 1 is always returned.
     """
     share = shared_share(one, other)
     return share if share in (0.0, 1.0) or _replaced_share(one, other) <= _MOST_REPLACED else 0.0
@@ -154,7 +155,7 @@ class PhraseIndex:
                 self._numbers_by_stem[stem].append(number)
 
     def texts_with(self, phrase: str) -> list[int]:
-        """Return the numbers of the texts that contain the stems of a phrase next to each other, in order.
+        """Return the numbers, ascending, of the texts that contain the stems of a phrase as an unbroken sequence.
 
         Words of one or two letters are ignored. The list is empty if the phrase has no other words.
         """
@@ -170,7 +171,11 @@ class PhraseIndex:
         return any(2 <= len(self._numbers_by_stem.get(stem, ())) <= most for stem in set(_stems(text)))
 
     def weighted_share(self, text: str, within: str) -> float:
-        """Return the share of a text's indexed stems that another text also has, weighted as in `nearest`."""
+        """Return the share of a text's stems that the text `within` also has; a rare stem has a higher weight.
+
+        Only stems that occur in the indexed texts count; 0 if there are none. The weight of a stem is its inverse
+        document frequency, as in `nearest`.
+        """
         known = {stem: self._numbers_by_stem[stem] for stem in set(_stems(text)) if stem in self._numbers_by_stem}
         weights = {stem: log(1 + len(self._stems_of_text) / len(numbers)) for stem, numbers in known.items()}
         shared = sum(weights[stem] for stem in weights.keys() & set(_stems(within)))
