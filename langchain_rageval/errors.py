@@ -62,7 +62,7 @@ def check_number(expected: str, value: Any, fits: Callable[[float], bool] = isfi
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return the known name nearest to an unknown name, as the end of a message; "" if no known name is near."""
+    """Return the end of a message with the nearest known name, such as "; did you mean 'ru'?"; "" if none is near."""
     from difflib import get_close_matches
 
     names = {one.casefold(): one for one in known}
@@ -118,7 +118,8 @@ class BelowThreshold(RagevalError):
         message: the metric, its value and the threshold.
         score: the `Score` that was compared; None if a whole report was checked.
         threshold: the required value.
-        gates: all gates that were checked, also those that passed; [] if a score was compared.
+        gates: list of `Gate` (result of one requirement on a report), including the passed ones; [] if a score was
+            compared.
 
     Attributes:
         codes: codes of the reasons why gates did not pass, such as "below-threshold".
@@ -139,7 +140,9 @@ class BudgetExceeded(RagevalError):
 
 
 class EmptyTestsetError(RagevalError):
-    """No question of a test set was accepted; `allow_empty=True` returns the empty test set instead.
+    """No question of a test set was accepted.
+
+    With `TestsetGenerator(allow_empty=True)`, the generator returns the empty test set instead of raising this error.
 
     Args:
         message: why no question was accepted.
@@ -160,11 +163,11 @@ class JudgeUnavailable(RagevalError):
 
 
 class JournalError(RagevalError):
-    """The journal cannot be read or written."""
+    """The journal (the SQLite file of finished results, from which a run resumes) cannot be read or written."""
 
 
 def config_error_of(subject: str, error: ValidationError) -> ConfigError:
-    """Return a ConfigError about the subject that states the first problem of a pydantic ValidationError."""
+    """Return a ConfigError: `subject`, such as "step 'rate'", followed by the first problem of a pydantic error."""
     problem = error.errors()[0]
     where = ".".join(map(str, problem["loc"]))
     value = problem["input"]

@@ -59,8 +59,9 @@ class JudgeQuestion(Generic[T]):
         parser: parses the reply.
         objection: function that returns what is wrong with an answer that fits the schema; None if nothing is wrong.
         is_divisible: function that returns True if the caller can ask the question in parts. It is called after an
-            invalid reply. `ask_judge` then raises `CutOffReply` if the reply was cut off at a length limit, or if the
-            last attempt ends within its JSON. Otherwise the judge might shorten its reply by leaving items out.
+            invalid reply. If it returns True, `ask_judge` raises `CutOffReply` in two cases: the answer was cut off at
+            a length limit, or no attempt is left and the reply lacks closing brackets. The question is not repeated
+            after a cut-off reply, because the judge might then leave items out.
     """
 
     request: RequestContent
@@ -72,7 +73,9 @@ class JudgeQuestion(Generic[T]):
 def ask_judge(judge: Judge, question: JudgeQuestion[T], attempts: Attempts, draw: int = 0) -> Operation[T]:
     """Ask a judge a question and return the answer; while the reply is invalid, ask again with the error message.
 
-    A cascade asks its cheap judge first. If the cheap judge is unsure, the strong judge is asked.
+    `draw` is the number of the repetition of the same request, from 0. A cascade asks its cheap judge first. It asks
+    the strong judge if the cheap judge gives no valid reply or omits an item, if the votes of the cheap judge differ,
+    or if a verdict has a low probability.
 
     Raises:
         JudgeOutputError: if the reply is invalid and no attempt is left.
@@ -166,8 +169,8 @@ def shared_question(
         question: the question.
         draw: number of the draw (repetition of the same request).
         operation: operation that asks the question and returns the result to share.
-        numbers: the caller's numbers of the items, if the result contains them; the request itself numbers the items
-            from 1.
+        numbers: the caller's own numbers of the items, if the result contains these numbers. Each request numbers its
+            items from 1, so requests can be equal although these numbers differ. Such requests share no result.
     """
     names = [getattr(function, "__qualname__", "") for function in (operation, question.objection)]
     request = question.request

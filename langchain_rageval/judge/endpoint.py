@@ -201,6 +201,8 @@ class Endpoint:
     def may_fail_because_of(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> bool:
         """Return True if the output format of a request may be the cause of a server error (HTTP 5xx).
 
+        False after the first valid reply, if all output modes failed, or if no mode is left and `failures` is empty.
+
         Args:
             mode: mode of the failed request.
             failures: earlier server errors of the same question, by mode.
@@ -251,7 +253,7 @@ class Endpoint:
 
     @property
     def gates(self) -> Sequence[AdaptiveLimiter]:
-        """Concurrency limits of the model: the user's limit, or one call at a time for each engine in this process."""
+        """Limits of concurrent calls: `max_concurrency`, or one call per engine (llama.cpp) in the process, or none."""
         if self.max_concurrency is not None:
             return (self._own_gate.value,)
         return gates_of(self.model) if self._runs_in_process else ()
@@ -299,9 +301,9 @@ class Endpoint:
     def lower_if_ignored(self, mode: RequestMode, message: BaseMessage) -> RequestMode | None:
         """Return the mode to try after a complete reply that does not fit the schema; None to ask in the same mode.
 
-        Before the first valid reply, such a reply may show that the server ignores the requested output format. One
-        reply proves this if a server that follows the format could not produce the reply. Otherwise two replies are
-        needed. The output mode is then not tried again.
+        Before the first valid reply, such a reply may show that the server ignores the requested output format. In the
+        mode "json_schema", one reply proves this. In "function_calling", one reply without a function call proves it.
+        In all other cases two replies are needed. An output mode that is ignored is not tried again.
         """
         if mode.rung in self.capabilities.unusable:  # another question has found out
             return self.first_mode
@@ -355,7 +357,7 @@ class Endpoint:
                 log.warning("%s %s; asked by %s%s", name, ", ".join(problems), mode.rung, folded)
 
     def assume_format(self) -> None:
-        """Assume that the endpoint follows the best request mode, for a caller that cannot send a request."""
+        """Record the best request mode as one that the endpoint follows, for a run that cannot send a test request."""
         self.capabilities.probed = True
         self.capabilities.mode = self.first_mode
 

@@ -42,10 +42,11 @@ class Judge:
         attempts: maximum number of model calls for one question. The question is repeated if the reply is invalid.
         draws: number of times that each verdict is requested, an odd number. The majority decides.
         layout: order of the parts of a request: "contexts_first" (the meaning of "auto"), "instruction_first" or
-            "shared_instructions". "shared_instructions" puts the instructions of several steps into one system message.
-            It suits a capable model with a large context window on a server that caches prompt prefixes: the server
-            processes the instructions once per run and the contexts once per sample, but each request also contains the
-            rules of three other steps.
+            "shared_instructions". "shared_instructions" puts the instructions of four frequent steps (questions that
+            metrics ask, such as `verify_statements`) into the system message of each request. It suits a capable model
+            with a large context window on a server that caches prompt prefixes: the server processes the instructions
+            once per run and the contexts once per sample. Each request is longer: it asks the question of one step, but
+            also contains the instructions of the three or four others.
         max_statements: maximum number of statements in one request. More statements are split into several requests.
         max_context_tokens: maximum number of context tokens (characters / 4) in one request. Longer contexts are split
             between sentences into windows. A statement whose support spans two windows is then not recognised. Texts
@@ -238,7 +239,7 @@ def in_language(judge: Judge, language: str) -> Judge:
 
 
 def with_probabilities(judge: Judge) -> Judge:
-    """Return a copy of a judge that requests token log-probabilities; both learn one endpoint's capabilities."""
+    """Return a copy of a judge that requests token log-probabilities; it shares what is known about the endpoint."""
     if judge.probabilities:
         return judge
     changed = replace(judge, probabilities=True)

@@ -47,7 +47,10 @@ class ClientFamily:
     probabilities: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, rung: str, schema: Schema, bound: Options) -> Options:
-        """Return the call options of an output mode for a schema, merged with options already bound to the model."""
+        """Return the call options of an output mode for a schema.
+
+        A mapping such as `extra_body` keeps keys bound to the model. For equal keys, the output mode's value counts.
+        """
         template = self.rungs.get(rung, {})
         texts = {_SCHEMA: schema, _TITLE: schema["title"], _DESCRIPTION: schema.get("description", "")}
         options: Options = template(schema) if callable(template) else _filled(template, texts)
@@ -147,7 +150,7 @@ PLAIN = ClientFamily("unknown", {}, start="prompt")
 def family_of(model: Any) -> ClientFamily:
     """Return the client family of a model that is not wrapped.
 
-    The family has no output modes besides "prompt" if the client is unknown and has no tools.
+    The only output mode is "prompt" if the client is unknown and does not support tool calls (`bind_tools`).
     """
     names = {base.__name__ for base in type(model).__mro__}
     known = next((client for name, client in CLIENTS.items() if name in names), None)
@@ -214,7 +217,7 @@ _MENTIONS_LENGTH = re.compile(
 
 
 def client_family(model: Runnable[Any, Any]) -> ClientFamily:
-    """Return the client family of a model; for a wrapper, the family that fits all models in it."""
+    """Return the client family of a model or a wrapper's models; `PLAIN` (only "prompt") if their families differ."""
     families = {client.name: client for client in map(family_of, inner_models(model))}
     if len(families) > 1:
         return PLAIN
@@ -343,7 +346,7 @@ def is_log_probability_refused(error: Exception) -> bool:
 
 
 def sends_temperature(model: Any) -> bool:
-    """Return True if a model, or a binding around it, sets a temperature that can be omitted."""
+    """Return True if a chat model, or a binding around it, sets a temperature that `without_temperature` can remove."""
     if isinstance(model, RunnableBindingBase):
         return model.kwargs.get("temperature") is not None or sends_temperature(model.bound)
     return isinstance(model, BaseChatModel) and getattr(model, "temperature", None) is not None

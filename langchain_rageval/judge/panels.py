@@ -185,7 +185,7 @@ def jury(judges: Sequence[JudgeLike]) -> Judge:
 
 
 def map_members(judge: Judge, change: Callable[[Judge], Judge]) -> Judge:
-    """Return the result of a function on a judge; for a jury or a cascade, apply the function to each of its judges."""
+    """Return the result of a function on a judge; for a jury or cascade, a new one whose judges are the results."""
     if isinstance(judge, Jury):
         return replace(judge, _members=tuple(map_members(member, change) for member in judge.members))
     if isinstance(judge, Cascade):

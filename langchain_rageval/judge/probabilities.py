@@ -1,8 +1,9 @@
 """Probabilities of verdicts, computed from the log-probabilities of a reply's tokens.
 
 The tokens are joined as bytes, because a token may end within a character of several bytes. The JSON is then searched
-in the joined text. The probability of a label is the sum of the probabilities of the tokens that begin the label at its
-place, divided by the same sum over all labels.
+in the joined text. The server returns the most probable tokens for each position. At the position where a verdict
+begins, the probabilities of the tokens that begin the same label are added. The probability of a label is its sum,
+divided by the total of the sums of all labels.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def verdict_key(answer: Any) -> Any:
 
 
 def has_verdicts(kind: type[BaseModel]) -> bool:
-    """Return True if a class, or a class within it, has a field with a verdict or with numbers of items."""
+    """Return True if a class, or one within it, has a verdict, or a field such as `statement` with an item's number."""
     own = _verdict_fields(kind) or ITEM_KEYS & kind.model_fields.keys()
     return bool(own) or any(map(has_verdicts, _inner_classes(kind)))
 

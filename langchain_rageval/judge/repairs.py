@@ -240,8 +240,9 @@ _BRACKETED: Final = re.compile(r"\[\s*#?(\d{1,18})\s*\]|\(\s*#?(\d{1,18})\s*\)",
 def readings(value: Any, schema: Schema | None, decode: Callable[[str], Any]) -> Iterator[Any]:
     """Yield a decoded value, then the values inside it that may be the answer.
 
-    A value inside is looked for in a wrapper, a list of one item, a tool call and JSON in a string. A bare list of
-    texts is read as the only field of an object, unless it is inside a wrapper: the wrapper's key names another thing.
+    A value inside is looked for in a wrapper such as `{"result": {...}}`, a list of one item, a tool call and JSON in a
+    string. A bare list of texts is read as the only field of the answer. This does not apply to a list in a wrapper,
+    such as `{"keywords": ["a"]}`, because the key says that the texts are something else.
 
     Args:
         value: the decoded value.
@@ -290,7 +291,8 @@ def as_field(value: Any, schema: Schema, kind: str) -> dict[str, Any] | None:
     Args:
         value: the decoded value.
         schema: JSON schema of the answer.
-        kind: "object" for items with a key of the schema, or "string" for texts.
+        kind: type of the items: "object" for objects with at least one of the keys that the schema lists for an item,
+            "string" for texts (see `text_of`).
     """
     properties = schema.get("properties") or {}
     if len(properties) != 1 or not isinstance(value, list) or not value:
@@ -306,9 +308,9 @@ def as_field(value: Any, schema: Schema, kind: str) -> dict[str, Any] | None:
 
 
 def text_of(item: Any, key: str) -> Any:
-    """Return the text of an item such as `{"statement": "a"}` in the list `statements`, or `{"text": "a"}`.
+    """Return the text of an item of a list: "a" for `{"text": "a"}`, or for `{"statement": "a"}` in `statements`.
 
-    Any other item is returned unchanged.
+    `key` is the name of the list, such as "statements". Any other item is returned unchanged.
     """
     if isinstance(item, dict) and len(item) == 1 and next(iter(item)) in ("text", key.removesuffix("s")):
         return next(iter(item.values()))

@@ -67,10 +67,10 @@ _ROLES = {"statements": "assistant", "facts": "user", "needs": "user"}
 
 
 class ListTurnFacts(JudgeStep):
-    """Step that adds `turn_facts`: the statements, facts and needs in the turns of a conversation."""
+    """Step that adds `turn_facts`: statements of the assistant, and facts and needs of the user, with their turns."""
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge (the first judge of a jury) what the turns say, and add its lists to the state.
+        """Ask the judge (the first of a jury) for the statements, facts and needs, and add them as `turn_facts`.
 
         Makes one request per window (consecutive turns that fit one request); none for a sample without history.
         """
@@ -132,9 +132,10 @@ class CheckTurns(ItemStep):
     """Step that adds the list `<result_name>`: a Finding per item, then the agreement rates of the votes.
 
     A request holds at most `max_statements` items, numbered from 1, and a window of turns of at most
-    `max_context_tokens`; both limits are options of the judge. A window is not sent if no turn in it follows the first
-    item. If windows give an item different verdicts, the strongest counts. Over votes the majority decides; without a
-    majority, the last of `labels` counts. If a verdict of `needs_turn` names no turn, the judge is asked again, once.
+    `max_context_tokens`; both limits are options of the judge. Of several windows, only those with a turn later than
+    the turn that states the first item are sent. If windows give an item different verdicts, the strongest counts. Over
+    votes the majority decides; without a majority, the last of `labels` counts. If a verdict of `needs_turn` names no
+    turn, the judge is asked again, once.
 
     Attributes:
         of: name of the items, both in `TurnFacts` and in the request.
@@ -234,8 +235,9 @@ _Pairs = dict[tuple[int, int], str]
 class FindContradictions(JudgeStep):
     """Step that adds the list `consistency_verdicts`: a Finding per statement, then the agreement rates of the votes.
 
-    Statements that exceed the judge's `max_context_tokens` are split into blocks, and the blocks are compared in pairs.
-    A contradicting pair counts if more than half of the votes name it. Pairs within one turn are dropped.
+    The verdict is "contradicted" if another statement contradicts the statement, else "consistent". If all statements
+    together exceed the judge's `max_context_tokens`, the list is split into blocks, and each request compares two
+    blocks. A contradicting pair counts if more than half of the votes name it. Pairs within one turn are dropped.
     """
 
     def work(self, state: State) -> Operation[State]:

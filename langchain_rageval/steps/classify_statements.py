@@ -1,9 +1,11 @@
 """Classify the statements of the answer against the statements of each reference: TP, FP, extra or FN.
 
-The judge reads the question and the numbered statements of the answer and of one reference. The step reads
-`answer_statements` and `statements_by_reference` from the state and adds `classifications`, which holds one list of
-Finding for each reference in order: the answer statements, the reference statements, then the agreement rates if there
-are several votes. Makes no call for a reference if the reference or the answer has no statements.
+The judge reads the question and the numbered statements of the answer and of one reference. A statement of the answer
+is "FP" if the reference says something else, and "extra" if the statement says more than the reference. The step reads
+`answer_statements` and `statements_by_reference` from the state. It adds `classifications`, one list of Finding for
+each reference in order. The list holds the findings on the answer statements, those on the reference statements and,
+if there are several votes, the agreement rate of each statement. Makes no call for a reference if the reference or the
+answer has no statements.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ class ClassifyStatements(ItemStep):
 
     An answer statement is "TP" if the reference says it in full, "FP" if the reference says something else, and "extra"
     if it says more than the reference. An "extra" cites the numbers of the reference statements that it contains. A
-    reference statement is "TP" or "FN". It is "FN" if it says more than all answer statements together, although an
-    answer statement that is a part of it is "TP". If the judge omits a reference statement, the judge is asked once
-    more; if it is omitted again, it is "FN". If one side has no statements, all statements of the other are "FP" or
-    "FN" without a call. Both sides are sent in slices of the judge's `max_statements`; a statement that is shared in
-    any slice is "TP". A reference statement whose parts are in answer statements of different slices is "FN".
+    reference statement is "TP" if the answer statements together say all of it, else "FN". An answer statement that
+    says only a part of an "FN" is still "TP". If the judge omits a reference statement, the judge is asked once more;
+    if it is omitted again, it is "FN". If one side has no statements, all statements of the other are "FP" or "FN"
+    without a call. Both sides are sent in slices of the judge's `max_statements`; a statement that is shared in any
+    slice is "TP". A reference statement whose parts are in answer statements of different slices is "FN".
     """
 
     def work(self, state: State) -> Operation[State]:

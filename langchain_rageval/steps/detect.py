@@ -23,7 +23,9 @@ ABSTAINS, ANSWERS = "abstains", "answers"
 class DetectAbstention(ItemStep):
     """Step that adds the list `<of>_abstention`: for each text a Finding, then the agreement rate of its votes.
 
-    The answer has number 1. References have numbers from 2; blank references are omitted. A blank answer abstains.
+    `of` is "answer" or "reference" (all references). The verdict is "abstains" if a text leaves the question
+    unanswered, else "answers". The answer has number 1. References have numbers from 2; blank references are omitted. A
+    blank answer abstains.
     """
 
     list_field = ""
@@ -65,7 +67,8 @@ class DetectAnswerable(ItemStep):
     """Step that adds the list `answerable`: a Finding on the contexts, then the agreement rate of the votes.
 
     Contexts are sent in windows (parts) of at most the judge's `max_context_tokens`. If one window answers the
-    question, the verdict is "answer". An answer that must be combined from two windows is not recognized.
+    question, the verdict is "answer". Otherwise, and without contexts, it is "do not answer". An answer that must be
+    combined from two windows is not recognized.
     """
 
     list_field = ""
@@ -122,7 +125,7 @@ class CritiqueAspect(ItemStep):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this step that affects its verdicts, including that contexts are read in windows."""
+        """Configuration of this step that affects its verdicts; `"contexts": "windows"` means: long ones are split."""
         return {**super().instrument, "contexts": "windows"}
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:

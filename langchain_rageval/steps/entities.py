@@ -61,8 +61,9 @@ FOUND, NOT_FOUND = "found", "not found"
 class FindEntities(ItemStep):
     """Step that adds the list `entity_verdicts`: a Finding per entity in order, then the agreement rates of the votes.
 
-    An entity is found if any window (part of the contexts) names it. If the judge lists entities without an existing
-    sentence number, it is asked once more, about these entities alone; the second reply is accepted unchanged.
+    The verdict is "found" if any window (part of the contexts) names the entity, else "not found". If the judge lists
+    an entity as found but cites no existing sentence of the contexts, the judge is asked once more, about such entities
+    alone; the second reply is accepted unchanged.
     """
 
     number_field = "entity"

@@ -3,15 +3,15 @@
 The judge reads the question and one text, in a conversation also the history. For the answer the step adds
 `answer_statements`, a list of str. For the references it adds `reference_statements`, a list of the distinct statements
 of all references, and `statements_by_reference`, one list for each reference. All are in order of appearance. Makes no
-call for blank texts. If `for_contexts` is set and all contexts are blank, it makes no call at all. The lists are then
-empty.
+call for a blank text, which has no statements. The option `for_contexts` is for statements that are then verified
+against the contexts: if all contexts are blank, the step makes no call at all, and all lists are empty.
 
 A reply is checked without a model. Verbatim and near-verbatim repeats are dropped, and so are statements beyond the
-number that the text can hold; `dropped_statements` is their number, if there are any. Placeholders such as
-"No statements" are removed. If a statement was copied from an example of the prompt, the judge is asked again. A text
-is sent in parts if it is longer than the judge's `max_context_tokens`, or if the reply to it was cut off.
-`answer_unmentioned` and `reference_unmentioned` are pairs: the number of content words and numbers that no statement
-mentions, and the number of all of them, summed over the texts.
+number that the text can hold (one for every three characters, and at least ten); `dropped_statements` is the number of
+dropped statements, if there are any. Placeholders such as "No statements" are removed. If a statement was copied from
+an example of the prompt, the judge is asked again. A text is sent in parts if it is longer than the judge's
+`max_context_tokens`, or if the reply to it was cut off. `answer_unmentioned` and `reference_unmentioned` are pairs: the
+number of content words and numbers that no statement mentions, and the number of all of them, summed over the texts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,11 @@ class _Extraction:
 
 
 class ExtractStatements(JudgeStep):
-    """Step that adds `answer_statements`, `reference_statements` and `statements_by_reference`, as selected by `of`."""
+    """Step that adds the statements of the answer, of the references, or of both, as `of` selects.
+
+    "answer" adds `answer_statements`; "reference" adds `reference_statements` and `statements_by_reference`. With
+    `for_contexts`, no statement is extracted if all contexts are blank.
+    """
 
     of: Side | Literal["both"]
     for_contexts: bool = False

@@ -55,8 +55,9 @@ class _ChunkStep(ItemStep):
 class GradeContexts(_ChunkStep):
     """Step that adds the list `context_verdicts`: a Finding per chunk in order, then the agreement rates of the votes.
 
-    A blank chunk is not useful, whatever the judge replies. A long chunk may be split between requests; it is useful if
-    any of its parts is useful.
+    The verdict is "useful" if the chunk helps to give the answer that `against` returns for the sample, such as the
+    reference; else "not useful". If `against` returns "", the question alone decides. A blank chunk is not useful,
+    whatever the judge replies. A long chunk may be split between requests; it is useful if any of its parts is useful.
     """
 
     label_field = "useful"
@@ -162,8 +163,9 @@ NEEDED, NOT_NEEDED = "needed", "not needed"
 
 
 class SelectSentences(ItemStep):
-    """Step that adds the list `context_sentences`: a Finding per sentence in order, then the agreement rates.
+    """Step that adds the list `context_sentences`: a Finding per sentence in order, then the votes' agreement rates.
 
+    A sentence of the contexts is "needed" if the judge names it as necessary to answer the question, else "not needed".
     If a reply contains an unknown sentence number or a range, the judge is asked again.
     """
 
@@ -209,5 +211,5 @@ class SelectSentences(ItemStep):
 
 
 def select_sentences(judge: JudgeLike) -> JudgeStep:
-    """Return the step that selects the sentences that answering the question needs."""
+    """Return the step that selects the sentences of the contexts that are needed to answer the question."""
     return SelectSentences(prompt="select_sentences", judge=Judge.of(judge), answer=NeededSentences)

@@ -37,7 +37,9 @@ class GradeRubric(GradeStep):
 
     If there are several votes, the lower median decides. A blank answer gets the lowest grades. Contexts are
     background, sent in windows (parts) of at most the judge's `max_context_tokens`. The highest grade over the windows
-    counts, and a finding tells the number of windows.
+    counts, and a finding gives the number of windows. `criteria` maps languages, such as "en", to the criteria. With
+    `with_examples`, the judge sees the graded examples of the criteria. With `replaceable`, the criteria of the judge's
+    own prompt set, if there are any, are used instead of `criteria`.
     """
 
     criteria: Mapping[str, _Criteria]

@@ -32,7 +32,7 @@ class Item:
     """Text that the judge labels, such as a statement or a chunk.
 
     Attributes:
-        kind: kind of the item's finding.
+        kind: kind of the `Finding` (the result about the item), such as "statement", "context" or "entity".
         number: number of the item.
         text: text of the item.
         labels: labels that the item can get, the strongest first. The last label holds if no label has a majority of
@@ -49,7 +49,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Ruling:
-    """The judge's result for one item: label, reason, cited numbers, and the probabilities of the labels."""
+    """Result for one item: label, reason, cited numbers (of sentences, turns or statements), label probabilities."""
 
     label: str
     reason: str = ""
@@ -75,8 +75,8 @@ def numbered_items(texts: Sequence[str], kind: FindingKind, labels: tuple[str, .
 def request_items(name: str, items: Items) -> list[dict[str, Any]]:
     """Return items as data of a request, numbered from 1, whatever their own numbers are.
 
-    Judges tend to number their verdicts from 1. These numbers then match the items, even in a slice or a repeated
-    question.
+    `name` is the key of the number, as in `{"statement": 1, "text": "..."}` for the name "statement". Judges tend to
+    number their verdicts from 1. These numbers then match the items, even in a slice or a repeated question.
     """
     return [
         {name: place, **({"turn": item.turn} if item.turn else {}), "text": item.text}
@@ -98,13 +98,13 @@ def background_windows(contexts: NumberedContexts, judge: Judge) -> Sequence[Num
 
 
 def with_windows(state: State, contexts: NumberedContexts, judge: Judge, *, only_first: bool = False) -> State:
-    """Return a state with a finding that tells how many windows of contexts were read, or how much was not read.
+    """Return a state with a finding on how many windows of the contexts were read; unchanged if one window is enough.
 
     Args:
-        state: the state; its sample decides the language.
+        state: the state. The language of its sample is the language of the finding's reason.
         contexts: the contexts.
-        judge: judge or jury that read the windows.
-        only_first: True if only the first window was read.
+        judge: judge or jury that read the windows (parts of the contexts that fit one request).
+        only_first: True if only the first window was read. The finding then says how many of all sentences were read.
     """
     by_member = [background_windows(contexts, member) for member in judge.members]
     count = max(map(len, by_member))
@@ -125,10 +125,11 @@ class ItemStep(JudgeStep):
     """Step in which a judge labels items. It adds a Finding per item in order, then the agreement rates of the votes.
 
     Items are sent in slices of at most the judge's `max_statements`, contexts in windows of at most its
-    `max_context_tokens`. Over slices and windows, the strongest label counts. Over votes, the label with a strict
-    majority counts; without a majority, the last label. A single verdict on the sample (no `list_field`) without a
-    majority is `NO_MAJORITY`. The judge is asked again about items without exactly one valid label. A subclass defines
-    the attributes below and the question.
+    `max_context_tokens`. `Item.labels` lists the labels that an item can get, the strongest first. Over slices and
+    windows, the strongest label counts. Over votes, the label with a strict majority counts; without a majority, the
+    last of `Item.labels`. A single verdict on the sample (no `list_field`) without a majority is `NO_MAJORITY`. The
+    judge is asked again about items without exactly one valid label. A subclass defines the attributes below and the
+    question.
 
     Attributes:
         items_name: plural name of the items, in the request and in errors.
@@ -149,7 +150,9 @@ class ItemStep(JudgeStep):
     joins_reasons: ClassVar[bool] = False
 
     def rule_on(self, sample: Sample, items: Items, shown: Any = None) -> Operation[list[Finding]]:
-        """Return the judge's findings on items; one request per part (slice and window) and vote, none without parts.
+        """Return the judge's findings on items; makes one request per part and vote (one repetition by one judge).
+
+        A part is a slice of the items with a window of the contexts, both of limited size. No request without parts.
 
         Args:
             sample: the sample.
@@ -235,7 +238,7 @@ class ItemStep(JudgeStep):
         return f"no single verdict for the {self.items_name} {list(missing)}"
 
     def with_findings(self, state: State, name: str, findings: Sequence[Finding]) -> State:
-        """Return a state with findings under `name`; also under `undecided` if votes on the sample have no majority."""
+        """Return a state with findings under `name`, and all under `undecided` if one has the verdict `NO_MAJORITY`."""
         undecided = any(finding.verdict == NO_MAJORITY for finding in findings)
         return state | {name: findings} | ({UNDECIDED: findings} if undecided else {})
 

@@ -74,7 +74,7 @@ class JudgeStep(Stage[State]):
 
     @property
     def offline_answer(self) -> OfflineAnswer | None:
-        """Function that answers a user's step without a model, in a dry run or for an OfflineJudge; else None."""
+        """Function from a step's inputs to its answer, for dry runs and an OfflineJudge; None if the user gave none."""
         return None
 
     @property

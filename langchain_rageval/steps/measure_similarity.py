@@ -108,8 +108,9 @@ Similarity = Embeddings | BaseCrossEncoder
 class MeasureSimilarity(Stage[State]):
     """Stage that adds `similarities`, a list of float from 0 to 1: one text compared with each of several texts.
 
-    All texts are embedded by `embed_documents`, because both sides are of the same kind. Equal texts of a run are
-    embedded once, in batches. Negative cosines count as 0.
+    With embeddings, all texts are embedded by `embed_documents`, because the compared texts are of the same kind: none
+    is a query. Equal texts of a run are embedded once, in batches. Negative cosines count as 0. With a cross-encoder,
+    the similarity is its score of the pair; the scale "sigmoid" maps its logits to 0..1.
     """
 
     model: Any
@@ -157,12 +158,12 @@ def measure_similarity(
     """Return the stage that compares texts by a model.
 
     Args:
-        model: embeddings or a cross-encoder.
+        model: embeddings or a cross-encoder; None (no model was given) raises the error below.
         pairs: function from the state to a text and a list of texts that it is compared with.
         scale: "sigmoid" maps the logits of a cross-encoder to 0..1; None uses the scores unchanged.
 
     Raises:
-        ConfigError: if `model` is of another type, or `scale` does not fit the model.
+        ConfigError: if `model` is None or of another type, or `scale` does not fit the model.
     """
     if not isinstance(model, Embeddings | BaseCrossEncoder):
         raise ConfigError(f"similarity takes LangChain Embeddings or a BaseCrossEncoder, got {type(model).__name__}")

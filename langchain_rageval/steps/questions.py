@@ -174,8 +174,9 @@ def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQues
 class RegenerateQuestions(JudgeStep):
     """Step that adds `evasive` (majority verdict: is the answer evasive) and the list `regenerated_questions`.
 
-    The questions are from the votes that do not call the answer evasive. If such a vote has no question, the judge is
-    asked again; questions beyond `count` are dropped. Without a majority the answer is evasive.
+    Each vote is a verdict with a list of questions. The questions are from the votes that do not call the answer
+    evasive. If such a vote has no question, the judge is asked again; beyond `count` questions per vote, the rest is
+    dropped. Without a majority the answer is evasive.
     """
 
     count: int

@@ -67,7 +67,7 @@ class Stage(Traced[S, S]):
 
     @property
     def shows_question(self) -> bool:
-        """True if a judge reads the sample's question; it must then be understood without the history."""
+        """True if a judge reads the sample's question; a question with history may then be rewritten beforehand."""
         return self.reads_question and bool(self.judges)
 
     @property
@@ -81,11 +81,11 @@ class Stage(Traced[S, S]):
 
     @property
     def is_replaceable(self) -> bool:
-        """True if the class overrides `judged_by`, which replaces the judges or the verifier by another judge."""
+        """True if the class overrides `judged_by`: another judge can replace its judges or verifying cross-encoder."""
         return type(self).judged_by is not Stage.judged_by
 
     def judged_by(self, judge: Judge) -> Stage[S]:
-        """Return a copy in which a judge replaces the judges or the verifier; this stage itself if it has neither."""
+        """Return a copy with a judge in place of its judges or verifying cross-encoder; if none, this stage."""
         return self
 
     @property
@@ -102,7 +102,9 @@ class Stage(Traced[S, S]):
 
     @property
     def description(self) -> Mapping[str, Any]:
-        """The `instrument` and the plain options as data; for a user's stage class also its code.
+        """Configuration of the stage as data, by which reports and journals recognise the same stage.
+
+        It holds `instrument`, the options that are texts, numbers, sets or functions, and the code of a user's class.
 
         Raises:
             NotDescribable: if a part cannot be identified.
@@ -153,7 +155,7 @@ def describe_step(step: Runnable[Any, Any]) -> Any:
 
 
 def can_be_rejudged(stages: Iterable[Stage[Any]]) -> bool:
-    """Return True if there is a judge or verifier in some stages, and another judge can replace each of them."""
+    """Return True if `judged_by` replaces the judges of all stages that have judges, and changes at least one stage."""
     stages = list(stages)
     return any(stage.is_replaceable for stage in stages) and all(
         stage.is_replaceable or not stage.judges for stage in stages

@@ -89,7 +89,7 @@ def _is_content(token: str) -> bool:
 
 
 def unmentioned_units(text: str, statements: Iterable[str]) -> tuple[int, int]:
-    """Return how many content units of a text no statement mentions, and how many the text has.
+    """Return how many content units (word stems and numbers) of a text no statement mentions, and how many it has.
 
     Sentences that state nothing are left out: questions, "the documents do not say" and advice to ask somebody else.
     """

@@ -133,7 +133,10 @@ class FieldsOf:
 
 
 class NumberedInputs:
-    """Function that builds a step's inputs from a sample: calls the user's `inputs` and checks its result."""
+    """Function from a sample to a step's inputs: calls the user's `inputs`, and raises ConfigError if they are invalid.
+
+    Inputs are valid if they are a mapping whose `contexts`, if any, are a list of texts, to be numbered for the judge.
+    """
 
     def __init__(self, step: str, function: Inputs) -> None:
         self.step = step
@@ -358,7 +361,10 @@ class SampleStep(JudgeStep):
 
     @property
     def shows_question(self) -> bool:
-        """True if the inputs contain the question but not the history, or if a user's function builds the inputs."""
+        """True if the judge reads the question without its history; the question may then be rewritten beforehand.
+
+        Also True if a user's function builds the inputs, because its choice of fields is not known.
+        """
         inputs = self.definition.inputs
         return not isinstance(inputs, FieldsOf) or ("question" in inputs.fields and "history" not in inputs.fields)
 
@@ -423,7 +429,10 @@ def _output_type(chain: Runnable[Any, Any]) -> Any:
 
 
 def own_names(stage: Stage[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield (what, name, owner) for each name of a user's step; what: "key" (in the state) or "name" (of prompts)."""
+    """Yield (what, name, owner) for each name of a user's step; nothing for a step of the package.
+
+    `what` is "key" (in the state) or "name" (of prompts). `owner` is the `Step` or the chain that has the name.
+    """
     if isinstance(stage, ChainStep):
         yield "key", stage.result_name, stage.chain
     if isinstance(stage, SampleStep):

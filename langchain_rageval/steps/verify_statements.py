@@ -228,7 +228,7 @@ class VerifyByNli(Stage[State]):
         return {"step": self.get_name(), **self.verifier.instrument}
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy for a dry run, whose fake cross-encoder returns one number from 0 to 1 per pair."""
+        """Return a copy with the verifier's default options, because a dry run gives a pair one score from 0 to 1."""
         return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
 
     def judged_by(self, judge: Judge) -> Stage[State]:
@@ -311,8 +311,8 @@ def verify_statements(
     Args:
         judge: judge to ask if there is no verifier.
         of: source of the statements, "answer" or "reference".
-        verifier: cross-encoder to use instead of the judge, if it returns one number from 0 to 1 per pair;
-            `NliVerifier` for any other cross-encoder. It always scores one sentence or chunk at a time.
+        verifier: cross-encoder to use instead of the judge. It must return one number from 0 to 1 per pair; wrap any
+            other cross-encoder in an `NliVerifier`. Both score one sentence or chunk at a time. None uses the judge.
         by_chunk: show the judge one chunk at a time.
 
     Raises:

@@ -81,9 +81,9 @@ class AnswerVotes:
 
     Truth values, labels and other values that are not numbers need a strict majority. Of whole numbers the lower median
     counts, of other numbers the mean. In lists of objects, objects with the same number or name are compared. In lists
-    of truth values, and in tuples and mappings, values with the same place or key are compared. In other lists each
-    element is decided separately. An element that more than half of the votes lack is omitted. Texts are from the first
-    vote that agrees with most of the result.
+    of truth values, and in tuples and mappings, values with the same place or key are compared. In other lists, votes
+    decide for each element whether the list contains it. An element that more than half of the votes lack is omitted.
+    Texts are from the vote that has the most fields in common with the result, the first if there are several.
 
     Args:
         reducer: how numbers are decided, in place of the rule above; or a function from all answers to one answer.
@@ -110,7 +110,7 @@ class AnswerVotes:
         return checked_answer(self._reducer(votes), type(votes[0]), "reducer of the votes")
 
     def findings(self, voters: Sequence[Voter]) -> Iterator[Finding]:
-        """Yield a finding with the agreement on each field; it shows the votes if they differ."""
+        """Yield a finding per field: the agreement of the votes, and the votes if they differ. Call `answer` first."""
         names = dict(enumerate(self._values, 1))
         labels = [
             {number: _label(self._values[name][place]) for number, name in names.items()}
