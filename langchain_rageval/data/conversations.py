@@ -52,9 +52,9 @@ def samples_of(conversation: Any) -> list[Sample]:
 
     Consecutive messages of the assistant without a tool call between them are one answer. A message of the user that is
     only an image or a file gives no sample; the history of later samples has "[image]" or "[file]" in its place. The
-    contexts of a sample come from the messages after its question: documents in the artifacts of tools, else the
-    contexts that a message of the assistant lists, else the texts of tools. Messages of the system and a question
-    without an answer give no sample; the log "langchain_rageval" gets a message about such cases.
+    contexts of a sample come from the messages after its question: documents in the artifacts of tools, else the list
+    in a field of an assistant's message such as `contexts` or `documents`, else the texts of tools. Messages of the
+    system and a question without an answer give no sample; the log "langchain_rageval" gets a message about such cases.
 
     Args:
         conversation: messages of LangChain, OpenAI or Anthropic, (role, text) pairs or (question, answer) pairs, oldest
@@ -64,9 +64,10 @@ def samples_of(conversation: Any) -> list[Sample]:
 
     Returns:
         The samples, oldest first. Their `metadata` has `conversation`, the id of the conversation, and `turn`, the
-        number of the turn from 1. The id is the id of the record or of its thread. The default is a hash of all turns
-        except the last answer, so that a changed answer does not change the id. References of a record belong to its
-        last sample.
+        number of the turn (question with its answer) from 1. The id of the conversation is the id of the record or of
+        its thread, such as "c7"; the ids of the samples are then "c7:1", "c7:2" and so on. Without such an id, the id
+        of a sample is a hash of its history and question, so that a changed answer does not change the id, and the
+        conversation has the id of its last sample. References of a record belong to its last sample.
 
     Raises:
         SampleError: if there is no message of the user, or a field has the wrong type.
@@ -138,7 +139,7 @@ def read_history(messages: Sequence[Any], question: str) -> list[dict[str, str]]
 
 
 def turn_number(history: Sequence[Turn]) -> int:
-    """Return the number of the turn after a history: 1 plus the number of answered questions in the history."""
+    """Return the number of the question that follows a history: 1 plus the number of answered questions before it."""
     roles = [turn.role for turn in history]
     return 1 + sum(pair == ("user", "assistant") for pair in pairwise(roles))
 

@@ -48,9 +48,10 @@ def from_haystack(documents: Any) -> list[Document]:
         documents: a Haystack `Document` or an iterable of them.
 
     Returns:
-        The documents that have a text, in order. `meta` becomes the metadata; pieces of one document that Haystack's
-        splitter made have its id as `source` (unless `meta` names a file) and their offset as `start_index`. A warning
-        in the log "langchain_rageval" counts documents without a text, such as images.
+        The documents that have a text, in order. `meta` becomes the metadata. A piece that Haystack's splitter cut from
+        a document gets the id of that document as `source` (unless `meta` names a file), and its offset in that
+        document as `start_index`. The log "langchain_rageval" gets a warning for each document without a text, such as
+        an image.
 
     Raises:
         ConfigError: if an item is not a Haystack document.
@@ -85,9 +86,9 @@ def is_node(item: Any) -> bool:
 
 
 def node_document(item: Any) -> Document:
-    """Convert a node: text of `get_content()`, `metadata`, and id `node_id`, `id_` or `id`.
+    """Convert a node of LlamaIndex: text of `get_content()`, `metadata`, and id `node_id`, `id_` or `id`.
 
-    Nodes without a file name in their metadata are named by their document (`ref_doc_id`).
+    If the metadata name no file, path or URL, `metadata["source"]` is the id of the node's document (`ref_doc_id`).
     """
     inner = getattr(item, "node", item)  # a node with a score
     metadata = getattr(item, "metadata", None)
@@ -331,10 +332,10 @@ def _from_table(table: Any) -> list[Document]:
 
 
 def is_path(text: str) -> bool:
-    """Return True if a file or folder of that name exists.
+    """Return True if a text is the path of an existing file or folder; False for any other text.
 
     Raises:
-        ConfigError: if the text can only be a file name, and there is no such file.
+        ConfigError: if no such file exists, and the text is one word with the suffix of a readable file, as "faq.pdf".
     """
     try:
         exists = bool(text.strip()) and Path(text).exists()

@@ -84,16 +84,17 @@ def read_fields(obj: Any, fields: Mapping[str, str] | None = None) -> dict[str, 
 
     Args:
         obj: a mapping, or an object with attributes: a pandas row, a dataclass, a LangSmith Run or Example.
-        fields: fields of `Sample` mapped to the name or dotted path of their value in `obj`; takes precedence over all
-            known names.
+        fields: fields of `Sample` mapped to the name or dotted path of their value in `obj`; takes precedence over the
+            names in `NAMES`, which lists the names of each field in this and other libraries.
 
     Returns:
-        The fields found in `obj`. `metadata` is always present. It holds all values under unknown names. If two names
-        stand for one field, the field has the value of the name with higher precedence, and `metadata` holds the other
-        value.
+        The fields found in `obj`. `metadata` is always present. It holds all values under names of no field. If two
+        names stand for one field, the field has the value of the name that comes first in `NAMES`, and `metadata` holds
+        the other value.
 
     Raises:
-        SampleError: if `obj` has no fields at all, or has a str where a list of str is expected.
+        SampleError: if `obj` has no fields at all, has a str where a list of str is expected, or has different answers
+            or different lists under two names of one field.
         ConfigError: if a key of `fields` is not a field of `Sample`, or a value is not a str.
     """
     return explain_fields(obj, fields)[0]
@@ -203,7 +204,7 @@ def plain_items(items: Iterable[Any]) -> list[Any]:
 
 
 def conversation_in(obj: Any) -> list[Any]:
-    """Return the list of messages or turns that an object holds under a known name; `[]` if there is none."""
+    """Return an object's list of messages or turns under a name such as `messages` or `dialogue`; `[]` if none."""
     values = flatten_record(_without_none(_values(obj)))
     for name in ("inputs", "outputs"):  # outputs of a chat repeat the messages of the inputs
         if isinstance(inner := values.get(name), Mapping):
@@ -270,7 +271,10 @@ def _spellings(values: Iterable[str], meanings: Mapping[str, str]) -> dict[str, 
 
 
 def metadata_name(name: str) -> str:
-    """Return the name in `Sample.metadata` for a name that is no field: "source" for spellings of it, else the name."""
+    """Return the name under which `Sample.metadata` holds a value whose name is no field.
+
+    The result is "source" for "источник" and "источники" in any letter case, and the name itself for any other name.
+    """
     return "source" if known_name(name) == "source" else name
 
 

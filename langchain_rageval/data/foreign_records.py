@@ -1,7 +1,7 @@
 """Records of other programs and data sets, in which fields are nested or have other meanings.
 
-`flatten_record` converts each record to a mapping with the names of `NAMES`. Records are recognised by their keys; the
-libraries are not imported.
+`flatten_record` converts each record to a flat mapping, which has each field of `Sample` under one of the field's names
+in `NAMES`, such as `input` for `question`. Records are recognised by their keys; the libraries are not imported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _RETRIEVER_METHODS = ("retrieve", "_retrieve", "get_relevant_documents", "_get_r
 
 
 def flatten_record(record: Record) -> Record:
-    """Return the fields of a record of another program at the top level; return any other record unchanged."""
+    """Return a record of another program with its nested fields moved to the top level; any other record unchanged."""
     if (convert := _converter_of(record)) is None:
         return record
     return {name: value for name, value in convert(record).items() if value is not None}
@@ -71,8 +71,9 @@ def _has(record: Record, path: str) -> bool:
 def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
     """Return a row of a table in which cells with the text of a list or mapping are decoded.
 
-    In a record of another program, all such cells are decoded. In any other row, a cell is decoded only if its column
-    may hold a list, or a mapping of several fields.
+    In a record of another program, all such cells are decoded. In any other row, a cell is decoded only in columns of
+    these kinds: fields of `Sample` that are lists or mappings, such as `contexts` or `metadata`; messages; and columns
+    such as `outputs`, in which a mapping may hold several fields of `Sample`.
 
     Args:
         row: mapping of each column name to its cell.

@@ -27,9 +27,10 @@ _DIGESTS = {"prompts", "own_prompt", "schema", "code", "calls", "attributes", "s
 
 @dataclass(frozen=True)
 class Instrument:
-    """Configuration that produced a score, in two parts: how facts are found, and how the number is computed.
+    """Configuration that produced a score, in two parts: how facts are found, and how the number is computed from them.
 
-    Two scores with equal, known parts were produced in the same way.
+    Facts are the results of a metric's steps, such as the judge's verdict on each statement of the answer. Two scores
+    with equal, known parts were produced in the same way.
 
     Attributes:
         digests: digests of the two parts, as in `Score.instrument`.
@@ -47,7 +48,7 @@ class Instrument:
 
     @classmethod
     def of(cls, found_by: Part | None, counted_by: Part | None, unknown: str = "") -> Instrument:
-        """Build the instrument from its two parts; None stands for an unknown part."""
+        """Build the instrument from its two parts; a part is None if it is not known, and `unknown` is the reason."""
         return cls(join_digests(_digest(found_by), _digest(counted_by)), found_by, counted_by, unknown)
 
     @property
@@ -136,7 +137,10 @@ def split_digests(instrument: str) -> tuple[str, str]:
 
 
 def step_digests(part: Any) -> dict[str, str]:
-    """Map each step's name to a digest of its judge and prompts; language and attempts do not affect the digest."""
+    """Map the name of each step in a part, such as `Instrument.found_by`, to a digest of the step's judge and prompts.
+
+    The judge's options `language` and `attempts` do not affect the digest.
+    """
     found: dict[str, str] = {}
     if isinstance(part, Mapping) and _has_name(part) and "judge" in part:
         asked = {"judge": _without_retries(part["judge"]), **{key: part.get(key) for key in ("prompts", "own_prompt")}}

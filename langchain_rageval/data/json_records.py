@@ -39,7 +39,10 @@ def is_own_head(record: Any) -> bool:
 
 
 def records_of_lines(path: Path, is_head: IsHead) -> Records:
-    """Yield the records of a file of JSON lines, or of one JSON value that begins on the first line."""
+    """Yield the records of a file of JSON lines, or of one JSON value that begins on the first line.
+
+    `is_head` is used only for such a value, as in `records_of_json`.
+    """
     lines = read_lines(path)
     start = []
     for line in lines:
@@ -61,6 +64,8 @@ def records_of_lines(path: Path, is_head: IsHead) -> Records:
 
 def records_of_json(path: Path, is_head: IsHead) -> Records:
     """Yield the records of a JSON file: a list, an object with one list, columns, one record, or JSON lines.
+
+    An object is read as columns, as in `{"question": ["a", "b"]}`, only if `is_head` returns True for one of its keys.
 
     Raises:
         ConfigError: if the file is not JSON, or it is unclear which values are the records.

@@ -123,7 +123,7 @@ def describe_clash(sample: Sample) -> str:
 
 
 def describe_place(index: int, sample: Sample) -> str:
-    """Return a text that locates a sample: its question, and its place in the file or else its row number and index."""
+    """Return text to locate a sample: its place in a file, else "row 8 (index 7)" for `index` 7; and its question."""
     place = vars(sample).get(_PLACE) or f"row {index + 1} (index {index})"
     return f"{place}, question {sample.question!r}"
 
@@ -132,7 +132,8 @@ def parse_record(record: Any, fields: Mapping[str, str] | None = None) -> Sample
     """Return the sample in a record of the user, like `Sample.parse`, but check the outputs of the record first.
 
     Raises:
-        SampleError: as by `Sample.parse`, or if the outputs of the record may be the answer or the reference.
+        SampleError: as by `Sample.parse`, or if the record has `inputs` and `outputs`, and it is unclear whether the
+            outputs are the answer, as in a run of LangSmith, or the reference, as in a data set of LangSmith.
     """
     check_outputs_are_clear(record, (fields or {}).values())
     return Sample.parse(record, fields)
@@ -180,7 +181,8 @@ def load_samples(
             this package, whose samples are read. Text files are in UTF-8, UTF-16 or a single-byte encoding such as
             Windows-1251, which a warning names. A `.json` file contains a list, an object with one list, or columns. In
             a table, the delimiter and the header are recognised, an empty cell or `NaN` means missing, and lists are
-            written as JSON or as Python prints them. Names are known in English and Russian, in any letter case. A
+            written as JSON or as Python prints them. Columns and keys are recognised by their usual English or Russian
+            names, such as `question`, `user_input` or `вопрос`, in any letter case; `fields` is for other names. A
             `.trec` or `.run` file, or with `qrels` a file of any other suffix, is a TREC run: one sample per topic,
             with the document ids by descending score and, for equal scores, by descending id, as in trec_eval.
         fields: fields of `Sample` mapped to the name or dotted path of their value in the file.
@@ -359,14 +361,16 @@ T = TypeVar("T")
 
 
 def join_chunks(items: Iterable[tuple[T, Any]]) -> Iterator[tuple[T, Any]]:
-    """Yield items; join adjacent samples that differ only in their single context, such as rows of a table of chunks.
+    """Yield items; join adjacent samples that are equal except for their chunk, such as rows of a table of chunks.
 
-    Ranks, scores and ids of the chunks may differ, too. A joined sample has the place of the first sample, and
+    Each of these samples has one context. The ids of the contexts may differ, and so may metadata about the chunk, such
+    as its source, and numbers in the metadata, such as a rank. A joined sample has the place of the first sample, and
     `metadata["rows"]` is the number of joined samples. If a value of the metadata differs, the joined sample has the
     list of all values.
 
     Args:
-        items: pairs of a place and a sample; a pair with any other value is yielded unchanged.
+        items: pairs of a place (any value that locates a sample in its input, such as "line 7") and a sample; a pair
+            with any other value instead of a sample is yielded unchanged.
     """
     held: list[tuple[T, Any]] = []
     for place, item in items:

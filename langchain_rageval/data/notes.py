@@ -1,4 +1,7 @@
-"""Notes: remarks about a run, a comparison or a gate, stored with the values from which each language is rendered."""
+"""Notes: remarks about a run, a comparison or a gate (requirement on a run), with texts in English and Russian.
+
+A note is stored with its code and its values. The text in either language is rendered from the code and the values.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ class Note(str):
 
     @property
     def is_important(self) -> bool:
-        """True if the note limits what the scores mean."""
+        """True if scores must not be read without the note, as after an interrupted run; pages show it at the top."""
         return bool(_templates().get(self.code, {}).get("important"))
 
     def in_language(self, language: str) -> str:
@@ -76,7 +79,7 @@ def code_of(note: str) -> str:
 
 
 def is_important(note: str) -> bool:
-    """Return True if a note limits what the scores mean; a plain text counts as important."""
+    """Return True if scores must not be read without a note (`Note.is_important`); True for any plain text."""
     return not isinstance(note, Note) or note.is_important
 
 

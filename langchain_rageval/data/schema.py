@@ -204,7 +204,7 @@ class Sample(InputModel):
     metadata: dict[str, Any] = {}
 
     def model_post_init(self, _context: Any, /) -> None:
-        """Set the id to a hash of the question and its history if it is empty."""
+        """Set the id to a hash of the question and its history if the id is empty."""
         if not self.id:
             object.__setattr__(self, "id", default_id(self.question, self.history))
 
@@ -275,7 +275,10 @@ def encode_turn(turn: Turn) -> str:
 
 
 def id_of(question: str, encoded_history: Sequence[str]) -> str:
-    """Return the default id of a sample from encoded turns; a long conversation is then encoded only once."""
+    """Return the default id of a sample: a hash of its question and its turns, encoded by `encode_turn`.
+
+    A caller with all samples of a long conversation can thus encode each turn once, not once for each later sample.
+    """
     history = f', "history": [{", ".join(encoded_history)}]' if encoded_history else ""
     content = f'{{"question": {json.dumps(question)}{history}}}'
     return short_digest(content)

@@ -120,7 +120,8 @@ _SURE = 8  # bytes beyond ASCII that are valid UTF-8 by chance in no text of ano
 def read_lines(path: Path, *, strict: bool = True, name: str | None = None) -> Iterator[str]:
     """Yield the lines of a text file with their line ends; the encoding is UTF-16 or as in `decode_lines`.
 
-    Messages use `name` as the name of the file; by default, the file's own name.
+    Messages use `name` as the name of the file; by default, the file's own name. With `strict=False`, invalid
+    characters in a UTF-8 file are replaced, with a warning, instead of raising an error.
 
     Raises:
         ConfigError: if the text cannot be decoded.
@@ -247,7 +248,7 @@ _LONGEST_FIELD = 2**31 - 1
 
 
 def check_workbook(path: Path) -> None:
-    """Raise ConfigError if openpyxl, which reads workbooks, is not installed."""
+    """Raise ConfigError if a file has the suffix of a workbook, and openpyxl, which reads workbooks, is missing."""
     if path.suffix.lower() in WORKBOOKS and not find_spec("openpyxl"):
         raise ConfigError(f"{path}: reading workbooks needs openpyxl: pip install openpyxl")
 
@@ -303,10 +304,10 @@ def _cells_of_any_length() -> Iterator[None]:
 
 
 def find_delimiter(lines: Sequence[str], is_head: IsHead = lambda _: False) -> str:
-    """Return the delimiter of a CSV file.
+    """Return the delimiter of a CSV file: a comma, a semicolon, a tab or a vertical bar.
 
-    The delimiter is the one with which the first lines contain a known header, or else the one that gives the most
-    columns.
+    The delimiter is the one with which a cell of the first lines is a column name, that is, `is_head(cell)` is True.
+    If there is no such cell, the delimiter is the one that gives the most columns.
 
     `csv.Sniffer` is not used: it counts the characters of all cells and mistakes commas and spaces in texts for
     delimiters.

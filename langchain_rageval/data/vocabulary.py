@@ -76,7 +76,8 @@ class Reading(NamedTuple):
 
     Attributes:
         library: name of the library.
-        fields: mapping of a name to its field of `Sample`; only names whose field differs from `FIELDS_BY_NAME`.
+        fields: mapping of a name to its field of `Sample` in this library; only names for which `FIELDS_BY_NAME`, the
+            mapping for other records, has another field.
     """
 
     library: str
@@ -100,9 +101,10 @@ _BY_FOLDED = {folded(name): name for name in FIELDS_BY_NAME} | {folded(name): "s
 
 @lru_cache(maxsize=4096)
 def known_name(name: str) -> str | None:
-    """Return the name in `FIELDS_BY_NAME` that equals a name in any letter case and spelling, or None.
+    """Return the known name of a field (a key of `FIELDS_BY_NAME`, such as "user_input") that equals a name, or None.
 
-    "Источник" means "source", a name of metadata.
+    Letter case, spaces, punctuation and the dots of ё make no difference: "User Input" equals "user_input". For
+    "Источник", the result is "source", a name of metadata.
     """
     return name if name in FIELDS_BY_NAME else _BY_FOLDED.get(folded(name))
 
@@ -148,14 +150,16 @@ def _likely_field(name: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def numbered_name(name: str) -> tuple[str, int] | None:
-    """Return the known name of a list and the number after it, as in `context_2` or `Контекст 2`; None for others."""
+    """Return the known name of a list field and the number after it, as `("context", 2)` for `Context 2`; else None."""
     match = _NUMBERED.fullmatch(name.strip())
     known = known_name(match[1]) if match else None
     return (known, int(match[2])) if match and known and FIELDS_BY_NAME.get(known) in LIST_FIELDS else None
 
 
 def reading_of(names: Collection[str], mapped: Collection[str]) -> Reading:
-    """Return the meaning of names in a record that depends on the other names in the record.
+    """Return the meaning of field names in a record: `USUAL`, unless other names in the record show another meaning.
+
+    For example, beside `actual_output`, the name `context` means the reference contexts, as in DeepEval.
 
     Args:
         names: all names in the record, known and unknown, including names of missing values.
@@ -192,8 +196,8 @@ def two_readings(name: str, path: str, *readings: tuple[str, str]) -> SampleErro
     """Return the error of a name with two meanings.
 
     Args:
-        name: the name.
-        path: the name or dotted path to map.
+        name: the name in the record.
+        path: the name or dotted path that the message proposes as value of the user's option `fields`.
         readings: for each meaning of the name, a pair of the field of `Sample` and the meaning in words.
     """
     meanings = " or ".join(

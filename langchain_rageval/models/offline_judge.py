@@ -1,7 +1,8 @@
-"""OfflineJudge: a chat model that answers every step by word overlap, without network, key or model.
+"""OfflineJudge: a chat model that answers the requests of this package by word overlap, without network, key or model.
 
-The answers are deterministic, and pass through the same steps and parser as those of a real model. Use the judge for
-smoke tests and as a baseline, not to measure quality. Every report made with it contains a note that says so.
+The answers are deterministic. Metrics and test sets send the same requests as to a real model, and parse the answers in
+the same way. Use the judge for smoke tests and as a baseline, not to measure quality. Every report made with it
+contains a note that says so.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ _SENTENCE = re.compile(r"^\[(\d+\.\d+)\] (.*)$", re.MULTILINE)
 class OfflineJudge(BaseChatModel):
     """A chat model that answers the steps of metrics and test sets by overlap of word stems (their first five letters).
 
-    As a judge:
+    A step is a question to a model, such as "which statements do the contexts support?". As a judge:
 
     - Statements are the sentences of the text, without questions, evasions and marks of citations such as `[1]`.
     - A statement is compared with the one or two sentences that share most stems with it. If these sentences contain at
       least 60% of its stems, the statement is supported, or contradicted if the sentences lack a number of the
       statement. Otherwise the statement is absent. Statements of answer and reference are compared one to one by the
       same measure.
-    - A sentence is needed if it contains at least 40% of the question's stems. A chunk is useful if it contains at
-      least 40% of the answer's stems, or of the question's stems if there is no answer. The relevance grade of a chunk
-      is the share of the question's stems that it contains.
+    - A context sentence is needed to answer the question if it contains at least 40% of the question's stems. A chunk
+      is useful if it contains at least 40% of the answer's stems, or of the question's stems if there is no answer. The
+      relevance grade of a chunk is the share of the question's stems that it contains.
     - The questions generated from an answer are the sentences of the answer with a question mark added.
     - A question of a conversation with at most three words, or with a word such as "it" or "this", gets the last name
       that the conversation mentioned before, in brackets. Any other question stays as it is.
-    - Aspects: conciseness (at most three sentences for each sentence of the question), correctness (no number that the
-      contexts lack) and coherence (no repeated sentence). Any other aspect does not hold.
+    - Aspects of an answer: conciseness (at most three sentences for each sentence of the question), correctness (no
+      number that the contexts lack) and coherence (no repeated sentence). Any other aspect does not hold.
     - Entities are numbers, and capitalized words within a sentence. An entity is found if all its stems occur in one
       sentence.
     - A text abstains if it contains no statement. Contexts answer a question if one sentence contains 60% of its stems.
@@ -71,19 +72,19 @@ class OfflineJudge(BaseChatModel):
 
     As a writer, the model asks what is known about a phrase of the passage, how the phrase is connected with, changed
     by or similar to another phrase (reasoning, conditional, multi_context), which number belongs to the phrase
-    (numbers), or what will become of it in a year that no passage names (unanswerable). Styles and personas add fixed
-    words, leave some out or swap letters; a follow-up replaces the first phrase of its question by a pronoun. The
-    answer is the one or two sentences that share most with the question; without passages there is no answer. As a
-    critic, the model accepts a question as standalone if it contains no words such as "this" or "in the text", and as
-    answerable if 60% of its stems and all its numbers occur in the passages. A question is broader than another if it
-    has new stems, and deeper if it also newly asks why or how. Questions about Russian passages are in Russian, all
-    other questions in English.
+    (numbers), or what will become of it in a year that no passage names (unanswerable). The style or persona of a
+    question adds fixed words to the question, omits words (terse) or swaps letters (misspelt); a follow-up replaces the
+    first phrase of its question by a pronoun. The answer is the one or two sentences that share most with the question;
+    without passages there is no answer. As a critic (reviewer of generated questions), the model accepts a question as
+    standalone if it contains no words such as "this" or "in the text", and as answerable if 60% of its stems and all
+    its numbers occur in the passages. A question is broader than another if it has new stems, and deeper if it also
+    newly asks why or how. Questions about Russian passages are in Russian, all other questions in English.
 
-    A step of the user is answered by its own `offline` function. Without that function, the answer is invented: it fits
-    the schema and has no meaning. The report then has a note that names the step.
+    A step that the user defined as a `Step` is answered by its own `offline` function. Without that function, the
+    answer is invented: it fits the schema and has no meaning. The report then has a note that names the step.
 
     Attributes:
-        answers: functions that answer steps of the user, by the title of the schema; set by `Step`.
+        answers: functions that answer the user's own steps, by the title of the schema; set by `Step`.
     """
 
     answers: Mapping[str, OfflineAnswer] | None = None

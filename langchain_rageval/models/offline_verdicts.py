@@ -155,7 +155,7 @@ def list_needed(question: str, sentences: _Sentences) -> dict[str, Any]:
 
 
 def turn_into_questions(answer: str, count: str) -> dict[str, Any]:
-    """Return the statements of an answer as questions; an answer without statements is evasive."""
+    """Return the first `count` statements of an answer as questions, and "evasive": True if there is no statement."""
     questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(str(answer))[: int(count)]]
     return {"evasive": not questions, "questions": questions}
 

@@ -70,7 +70,7 @@ def _own_stems() -> Set[str]:
 
 
 def grade_prose(passage: str) -> dict[str, Any]:
-    """Return four grades from 1 to 3 for the quality of a passage.
+    """Return a passage's grades for clarity, depth, structure and relevance, each from 1 to 3 (best), and a reason.
 
     The grades are computed from the number and share of prose sentences, full stops and key phrases.
     """
@@ -103,7 +103,10 @@ def reword_question(question: str, texts: Sequence[str]) -> str:
 
 
 def join_phrase(template: str, question: str, texts: Sequence[str]) -> str:
-    """Add another phrase of the passages to a question; return the question unchanged if there is no other phrase."""
+    """Return a question about the topics of a question and another phrase of the passages.
+
+    `template` is the template of the new question, such as "reasoning". Without another phrase, return `question`.
+    """
     phrase = _unused_phrase(texts, beyond=question)
     return fill_template(template, question, subject(question), phrase) if phrase else question
 
@@ -206,7 +209,7 @@ def halve_answer(answer: str) -> str:
 
 
 def write_padding(question: str, context: str) -> list[str]:
-    """Return fixed sentences without information, for padding a context."""
+    """Return fixed sentences without information about the question's topics, to pad a context in its language."""
     return [sentence.format(subject(question)) for sentence in texts_for(context)["padding"]]
 
 
@@ -221,7 +224,10 @@ def texts_for(text: str) -> Mapping[str, Any]:
 
 
 def content_stems(text: str) -> set[str]:
-    """Return the word stems (first five letters) of a question, without function words and template words."""
+    """Return the stems (first five letters) of a question's words, without function words and words of templates.
+
+    The templates are the fixed texts of this writer, such as "What is known about ...?".
+    """
     return stems_of(" ".join(word for word in words_of(text) if word not in _FUNCTION_WORDS)) - _own_stems()
 
 
@@ -365,7 +371,7 @@ def ask_off_topic(question: str, texts: Sequence[str]) -> str:
 def write_conversation(question: str, earlier: str) -> dict[str, Any]:
     """Return a chat that names the question's first topic, and the question with a pronoun in place of the topic.
 
-    The chat has at most two exchanges, all different.
+    `earlier` is the wanted number of exchanges, such as "1". The chat has at most two exchanges, all different.
     """
     first = next(iter(quoted_phrases(question)), "")
     topic = next((match.group() for match in _TOPIC.finditer(question) if first and first in match.group()), "")

@@ -6,12 +6,13 @@ once: a user's metric may call a sync metric from an executor thread inside `aev
 A few rejections such as HTTP 429 among many answers say nothing about the number of calls: only the rejected call
 waits.
 
-- Start: calls beyond twice the largest number that was answered at the same time so far are sent one by one, so that
-  rejections arrive before all calls are sent.
-- A third of the latest calls is rejected: the slots fall to the number of calls under way, and each further rejection
-  takes one away.
-- Recovery: the slots grow by half in each round of successes, up to the size that was too large. That size is tried
-  again only after several rounds; the wait grows with each failure.
+- Start: at most eight calls are sent at once, or twice the largest number that was answered at the same time so far.
+  Further calls are sent one by one, so that rejections arrive before all calls are sent.
+- A third of the latest calls is rejected: the slots (calls that may be under way) fall to the number of calls under
+  way, and each further rejection takes one away.
+- Recovery: the slots grow by half in each round of successes (as many answered calls as slots), but stay below the
+  number at which calls were rejected. That number is tried again only after several rounds; the wait grows with each
+  failure.
 - A limit of calls per second: if calls are rejected with one or two slots, they are sent at the pace at which calls
   were answered, or at the pace that the headers of a rejection state.
 - A call that takes many times as long as usual no longer takes up a slot.

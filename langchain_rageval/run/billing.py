@@ -121,7 +121,7 @@ class MeteredChain(MeteredTry, BaseCallbackHandler):
         self._asked: dict[UUID, tuple[str, Sequence[str]]] = {}  # name of the model, and the texts of the request
 
     def config_of(self, config: RunnableConfig) -> RunnableConfig:
-        """Return the config for the chain: this callback handler is added, and the run is removed."""
+        """Return a copy of a config for the chain, with this callback handler and without the config's `Run` object."""
         callbacks = config.get("callbacks") or []
         if isinstance(callbacks, BaseCallbackManager):
             callbacks = callbacks.copy()

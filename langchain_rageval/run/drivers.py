@@ -1,4 +1,4 @@
-"""Drivers of operations, generators of requests: `drive` runs them in this thread, `adrive` on the event loop.
+"""Drivers run operations (generators that yield requests): `drive` in this thread, `adrive` on the event loop.
 
 `drive` calls the sync methods of the models, and `adrive` calls the async methods. The package never runs a user's
 async client on a separate event loop: clients share connections that belong to the user's loop.

@@ -205,7 +205,10 @@ class EmbeddingQueues:
             return [(one.embeddings, one.alike) for one in self._queues.values() if one.alike >= _LEAST_ALIKE]
 
     def leave(self, queue: EmbeddingQueue) -> None:
-        """Record that a caller no longer waits for a queue; replace a queue with cancelled workers on its next use."""
+        """Record that a caller no longer waits for a queue.
+
+        If the last caller leaves and workers are cancelled, the queue is removed; `queue_for` then creates a new one.
+        """
         if queue.leave():
             with self._lock:
                 if self._queues.get(id(queue.embeddings)) is queue:

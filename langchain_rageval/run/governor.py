@@ -197,8 +197,8 @@ class Governor:
         budget: bounds on the cost; None for no bounds.
         meter: usage meter of the run, which counts the cost spent.
         limit: largest number of model calls at a time; None for no limit.
-        patience: seconds to wait for an endpoint that is down. If it is above 0, a few permanent errors in a row, such
-            as a wrong key, end the calls to the endpoint.
+        patience: seconds to wait for an endpoint that is down; 0 does not wait. Above 0, a few permanent errors in a
+            row, such as a wrong key, end the calls to the endpoint; with 0, only failed scores in a row do.
 
     Attributes:
         budget: the value of the argument.
@@ -314,7 +314,10 @@ class Governor:
         return self._breakers.setdefault(id(endpoint), _Breaker())
 
     def begin_scores(self) -> None:
-        """Ignore all calls made so far when failed scores are counted, because these calls belong to no score."""
+        """Begin the count of failed scores, which ends the calls to an endpoint after many failed scores in a row.
+
+        The calls made so far, and their valid replies, do not affect the count, because they belong to no score.
+        """
         for breaker in self._breakers.values():
             breaker.called = breaker.valid = False
 

@@ -42,14 +42,14 @@ class Call:
         rate_limiter: rate limiter to acquire before each try. The time spent waiting does not count as time of the
             model.
         schema: JSON schema that the reply must follow.
-        gates: concurrency limits of the model itself, acquired before a slot of the run.
+        gates: concurrency limits of the model itself, acquired before a slot of the run's own concurrency limit.
         retries_server_errors: False to raise a server error (HTTP 5xx) at once, so that the caller can find its cause.
         own_tries: maximum number of HTTP requests that the client sends for one call, including the client's own
             retries.
         draw: number of the draw (repetition of the same request), from 0.
         endpoint: the object that failures are counted for; None for the model.
-        offline: function that produces the reply in a dry run, from the inputs; None for the answer of the offline
-            judge.
+        offline: function that produces the reply in a dry run, from a mapping of the names of the inputs in `messages`
+            to their values; None for the answer of the offline judge.
     """
 
     model: Runnable[Any, Any]
@@ -108,9 +108,9 @@ ModelRequest = Call | EmbedBatch | Rate | Invoke
 class Gather:
     """Request to run independent operations. The reply is the list of their results, in order.
 
-    On an event loop the operations run concurrently. In threads they run concurrently only while the limiter has enough
-    idle slots, as for the last samples of a run. Otherwise they run one after the other, because other samples use the
-    slots and no thread has to be woken.
+    On an event loop the operations run concurrently. In threads they run concurrently only if the concurrency limiter
+    has an idle slot for each operation, as near the end of a run, when few samples are left. Otherwise they run one
+    after the other in the calling thread: other samples use the slots, and no other thread has to be woken.
     """
 
     operations: Sequence[Operation[Any]]
@@ -169,7 +169,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Request to count an event of the run; a note of the report may mention the count."""
+    """Request to count an event, such as which judge of a cascade answered; a note of the report may give the count."""
 
     event: Hashable
 

@@ -86,11 +86,14 @@ class Run:
         return patch_config(config, configurable={RUN_KEY: self})
 
     def into_complete(self, config: RunnableConfig) -> RunnableConfig:
-        """Return a copy of a complete config that contains this run. Unlike `into`, read nothing from the context."""
+        """Return a copy of a LangChain config that contains this run, without other changes.
+
+        Unlike `into`, the method adds neither LangChain's defaults nor values of the config in a context variable.
+        """
         return {**config, "configurable": {**config.get("configurable", {}), RUN_KEY: self}}
 
     def for_sample(self) -> Run:
-        """Return a run for one sample; results that the sample's metrics share are kept as long as this run exists."""
+        """Return a run for one sample; results that its metrics share are kept until the new run is gone."""
         return replace(self, single_flight=SingleFlight(self.single_flight))
 
     def metered(self) -> Run:
@@ -178,7 +181,8 @@ class CallOptions(TypedDict, total=False):
             lower limit, they are sent at the rate that the endpoint states, or at the rate at which it answers. A call
             that takes ten times as long as usual no longer counts towards the limit.
         timeout: Seconds for one model call, including the client's own retries; 60 by default. None uses the client's
-            timeout. The wait for a chat model's `rate_limiter` counts only if the model has a cache or is wrapped.
+            timeout. The wait for a chat model's `rate_limiter` counts as time of the call only if the model has a cache
+            or is inside another Runnable, as after `with_retry`.
         retry: Retry policy for transport errors; by default ten attempts with waits of at most a minute.
         price: Mapping from model names to prices. A price is a tuple: per million input tokens, per million output
             tokens, and optionally per million cached input tokens, as in `{"gpt-4o-mini": (0.15, 0.6, 0.075)}`. A
@@ -282,8 +286,8 @@ Output = TypeVar("Output")
 class Traced(RunnableSerializable[Input, Output]):
     """Base class of steps, metrics and suites.
 
-    Each call is a run in LangChain's traces. LangChain's signature of `_call_with_config` requires a `run_manager`
-    parameter that its code does not use, hence the two type ignores.
+    Each call is a run in LangChain's traces. The two comments `type: ignore` in the code concern LangChain's method
+    `_call_with_config`: its type requires a function with a parameter `run_manager`, which LangChain does not need.
 
     Attributes:
         in_traces: False for a wrapper: only the wrapped Runnable appears in traces.
@@ -341,8 +345,8 @@ async def ainvoke_child(runnable: Runnable[Input, Output], input: Input, config:
 
 
 def has_callbacks(config: RunnableConfig) -> bool:
-    """Return True if a callback handler is set in the config, in its context or by LangChain's tracing.
+    """Return True if a callback handler is set in a LangChain config, by a context manager or by LangChain's tracing.
 
-    A dry run is never traced; the result is then False.
+    Such a context manager is `get_usage_metadata_callback`. A dry run is never traced; the result is then False.
     """
     return Run.of(config).fake_reply is None and bool(get_callback_manager_for_config(config).handlers)

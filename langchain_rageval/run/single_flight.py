@@ -45,7 +45,8 @@ class SingleFlight:
     """Executes a function once per key; concurrent callers with the same key share the result.
 
     Callers may be in threads and on event loops. A result is reused as long as a `SingleFlight` object that took part
-    in the call exists. All waiting callers receive an error; the error is not reused.
+    in the call exists. If the function raises an error, all waiting callers receive it; the next caller executes the
+    function again.
 
     Args:
         parent: object whose calls this object shares; None for a separate table of calls.

@@ -45,6 +45,8 @@ _MOST_PARTS = 500
 class ModelTurn:
     """Context manager, sync and async, for one call to a model: holds the locks of the model's engines.
 
+    An engine is an object that computes in this process, such as a model of `llama_cpp`: see `engines_of`.
+
     Args:
         gates: locks to acquire, in the same order for all callers; an empty list limits nothing.
     """

@@ -61,7 +61,8 @@ class PriceList:
         """Build a price list from the value of the option `price`; return None for None.
 
         Args:
-            price: a mapping of model names to prices, or one price for all models.
+            price: a mapping of model names to prices, or one price for all models. A price is a tuple such as
+                `(0.15, 0.6)`: per million input tokens and per million output tokens, as in `CallOptions`.
 
         Raises:
             ConfigError: if the value has another type, or a number is negative or not finite.
@@ -179,7 +180,8 @@ class UsageMeter:
 
         Args:
             unpriced: reasons why the cost of some calls is unknown; empty if it is known.
-            counts: values for fields of `Usage`, and for `abandoned` and `unreported`; None for an unknown value.
+            counts: values for fields of `Usage`, for `abandoned` (number of calls that exceeded the timeout) and for
+                `unreported` (estimated tokens of calls that report none); None for an unknown value.
         """
         for meter in self._with_parents():
             with meter._lock:

@@ -30,7 +30,7 @@ class OpenAIBatches(BatchApi):
     max_bytes = 200_000_000
 
     def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
-        """Upload the requests as a file, create a batch from the file, and return the id of the batch."""
+        """Upload the requests as a file, create a batch from it, with `key` in its metadata, and return its id."""
         content = "".join(map(batch_line, requests)).encode()
         file = self.client.files.create(file=(f"{_KEY}-{key}.jsonl", content), purpose="batch")
         batch = self.client.with_options(max_retries=0).batches.create(
@@ -39,7 +39,10 @@ class OpenAIBatches(BatchApi):
         return str(batch.id)
 
     def find(self, key: str, count: int, since: float) -> str | None:
-        """Return the id of the batch whose metadata contain `key`; None if there is no such batch."""
+        """Return the id of the batch whose metadata contain `key`; None if there is no such batch.
+
+        `count` and `since` are not used.
+        """
         seen = set()
         for batch in islice(self.client.batches.list(limit=100), _MOST_LISTED):
             if (batch.metadata or {}).get(_KEY) == key:
@@ -142,7 +145,7 @@ class AnthropicBatches(BatchApi):
     max_bytes = 256_000_000
 
     def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
-        """Create a batch and return its id."""
+        """Create a batch and return its id; `key` is not used, because Anthropic's batches have no key."""
         items = [{"custom_id": request.id, "params": json.loads(request.body)} for request in requests]
         headers = dict(requests[0].headers)
         client = self.client.with_options(max_retries=0)

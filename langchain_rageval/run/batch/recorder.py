@@ -157,8 +157,9 @@ class ReplyStore:
 
     Args:
         journal: file for the replies; None keeps the replies in memory.
-        keeps_refusals: True to keep all refusals in the journal. False to keep in memory only the refusals that the
-            user may resolve, such as a wrong API key.
+        keeps_refusals: True to keep all refusals (HTTP errors) in the journal. False to keep there only refusals of the
+            request itself (HTTP 400, 413 and 422). The other refusals, such as of a wrong API key, which the user may
+            resolve, are then kept in memory.
     """
 
     def __init__(self, journal: Journal | None, *, keeps_refusals: bool = False) -> None:
@@ -208,10 +209,10 @@ class Unanswered(BaseException):
 
 @dataclass
 class CallAttempt:
-    """State of one attempt at a model call, for the requests of the call.
+    """State of one attempt at a model call, shared by all HTTP requests that the model's client sends in the attempt.
 
     Attributes:
-        recording: recorder of the score that makes the call.
+        recording: requests of the score that makes the call, with the recorder that answers them.
         draw: number of the draw (repetition of the same request).
         rate_limiter: rate limiter to acquire before a request is sent at once instead of in a batch.
         is_charged: True if the reply counts in the usage of the score.
@@ -441,7 +442,9 @@ class Recording:
 
     @contextmanager
     def attempt(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Iterator[CallAttempt]:
-        """Return a context in which every request counts as part of one attempt of a call.
+        """Return a context for one attempt at a model call, in which the recorder answers the model client's requests.
+
+        `draw` and `rate_limiter` become attributes of the `CallAttempt` that the context yields.
 
         Raises:
             BudgetExceeded: instead of `Unanswered`, if the budget allows no further batch.

@@ -1,7 +1,7 @@
 """Waves: send the requests of a run in rounds of batches, wait for the batches, and store the replies.
 
-The journal records each batch just before the batch is created, and until its replies are stored. A run that was killed
-therefore continues with the same batches.
+The journal gets an entry for each batch just before the batch is created. The entry is removed when the replies of the
+batch are stored. A run that was killed therefore continues with the same batches.
 """
 
 from __future__ import annotations
