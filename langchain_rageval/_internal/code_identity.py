@@ -56,8 +56,8 @@ def default_values(function: FunctionType) -> Iterator[tuple[str, Any]]:
 def used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the global names and values that a function reads, and the modules that it imports.
 
-    Globals of the user's modules that the function reads as attributes are included. Builtins are left out, and so are
-    module values that the function itself changes.
+    For a module of the user, the globals that the function reads as `module.NAME` are included. Builtins are left out,
+    and so are globals of a module that the function itself assigns or changes.
     """
     attributes = _attribute_names(function.__code__) - changed_by(function)
     for name in sorted(_global_names(function.__code__)):
@@ -112,12 +112,12 @@ UNTRACEABLE = frozenset({"globals", "eval", "exec", "__import__", "import_module
 
 
 def untraceable_calls(function: FunctionType) -> Set[str]:
-    """Return the names in a function's code that can read any object, such as `eval` and `globals`."""
+    """Return the names in a function's code, such as `eval`, whose calls may read objects that it does not name."""
     return UNTRACEABLE & (_global_names(function.__code__) | _attribute_names(function.__code__))
 
 
 def named_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the globals whose names occur in a function's code, even if the code uses the name for an attribute."""
+    """Yield the globals that a function may read: all whose names occur in its code, also as `x` occurs in `obj.x`."""
     names = function.__code__.co_names
     yield from ((name, function.__globals__[name]) for name in names if name in function.__globals__)
 
@@ -201,10 +201,10 @@ def _modules_imported(source: bytes, package: str) -> Set[str]:
 
 
 def distribution_of(module: str) -> str | None:
-    """Return the name and version of the installed distribution that contains a module.
+    """Return the name and version of the installed distribution that contains a module, such as "numpy 2.1.0".
 
-    A module without a distribution gives a digest of its source. This package, the standard library and modules of the
-    user give None.
+    An installed module without a distribution gives the name of its package and a digest of its source. This package,
+    the standard library, modules that are not installed (modules of the user) and modules without a file give None.
     """
     top = module.partition(".")[0]
     file = getattr(sys.modules.get(top), "__file__", None) or _file_of_module(top)

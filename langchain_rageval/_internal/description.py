@@ -100,23 +100,24 @@ class NotDescribable(TypeError):
 
 
 class Description(dict[str, Any]):
-    """Description of an object. `describe` returns a Description unchanged, also inside another value."""
+    """Finished description of an object. `describe` keeps a Description unchanged, even within another value."""
 
 
 def describe(value: Any) -> Any:
     """Return JSON-like data that are equal for two values with the same configuration, in any process.
 
-    These are left out: secrets (SecretStr values, and entries with the name of a secret), entries that are None,
-    timeouts, retries, rate limiters, callbacks, names and tags of traces, pydantic fields declared `exclude=True`,
-    private attributes of pydantic models, and clients in fields of installed classes. A name such as `key` need not
-    name a secret; outside installed classes, its value is given as a digest. Values of queries, and names of users and
-    organizations, are also given as digests.
+    These are left out: secrets (SecretStr values, and entries with the name of a secret, such as `api_key`), entries
+    that are None, timeouts, retries, rate limiters, callbacks, names and tags of traces, pydantic fields declared
+    `exclude=True`, private attributes of pydantic models, and HTTP clients in fields of installed pydantic classes. A
+    name such as `key` need not name a secret. An entry with such a name is left out in objects of installed classes;
+    elsewhere its value is given as a digest. Values of queries, and names of users and organizations, are also given as
+    digests.
 
     Functions and classes of installed packages are described by name and distribution. A function or class of the user
     is described by its code, defaults, closure values, the globals that it uses, and the sources of the modules that it
     imports. Lists and counters that a function itself changes are not part of its description. A function with a text
-    attribute `version` is described by its name and this version instead. An object with other private attributes, a
-    client, and headers that may affect an answer cannot be described.
+    attribute `version` is described by its name and this version instead. These cannot be described: an object with
+    private attributes that is not a pydantic model, an HTTP client elsewhere, and headers that may affect an answer.
 
     Args:
         value: a model, a function, a pydantic or plain object, or data.

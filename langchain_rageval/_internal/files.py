@@ -82,7 +82,7 @@ if hasattr(os, "register_at_fork"):
 class SqliteFile:
     """SQLite file that is opened on first use, closed before a fork, and reopened after the fork.
 
-    Committed data survives a crash of the process, though not always one of the machine.
+    Committed data survives a crash of the process. A crash of the machine may lose the last committed data.
 
     Args:
         path: path of the file. The file is created if it does not exist; its folder is not created.

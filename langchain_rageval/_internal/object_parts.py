@@ -1,6 +1,7 @@
 """Parts of users' objects: the parts that an object holds, and which of them may change its behaviour.
 
-`named_parts` is the only function that searches unknown objects. The searches for secrets and for model engines use it.
+`named_parts` is the only function that searches unknown objects. It is used to find secrets, and to find engines
+(objects that run a model in this process, such as those of `llama_cpp`).
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _declaring(kind: type, name: str) -> type:
 
 
 def configuration(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values in an object's state that may change its answers."""
+    """Yield the entries of a state, except timeouts, retries, rate limiters and callbacks, which change no result."""
     yield from ((name, part) for name, part in state.items() if not _TRANSPORT_NAME.search(name))
 
 

@@ -1,4 +1,4 @@
-"""HTML of pages and notebooks: fragments, packed data, Content-Security-Policy, and the page for reviewing rows."""
+"""HTML for pages and notebooks: fragments, compressed data, Content-Security-Policy, pages for review and labelling."""
 
 from __future__ import annotations
 
@@ -115,15 +115,16 @@ def read_page_file(name: str) -> str:
 
 
 def write_review_page(path: str | Path, data: Mapping[str, Any], language: str, **title_fields: str) -> None:
-    """Write the HTML page for reviewing rows.
+    """Write the HTML page on which a person reviews the rows of a test set, or labels the rows of a report.
 
     Args:
         path: path of the page.
         data: content of the page: `kind` ("testset" or "labels"), `file` (name of the file that the page saves),
-            `items`, and further keys of the kind. The browser stores decisions by the data: pages with equal data share
-            decisions.
+            `items` (one mapping for each row), and for "testset" also `mark`, `yields`, `rejected`, `header` and
+            `reason`, for "labels" also `verdicts` and `instruction`. The browser stores decisions by the data: pages
+            with equal data share decisions.
         language: language in which the page opens, "en" or "ru".
-        **title_fields: values for the title of the page.
+        **title_fields: values for the title of the page: `metric` for "labels", none for "testset".
 
     Raises:
         ConfigError: if the file cannot be written.

@@ -105,7 +105,7 @@ def has_key_form(text: str) -> bool:
 
 
 def has_random_part(text: str) -> bool:
-    """Return True if a part of a text looks random, as in API keys: at least 12 letters and digits, or a UUID."""
+    """Return True if a part of a text looks like a key: a UUID, or a mixture of at least 12 letters and digits."""
     return _RANDOM.search(text) is not None
 
 
@@ -124,7 +124,8 @@ def without_keys(text: str) -> str:
 def mask_data(value: Any, name: str = "") -> Any:
     """Return nested data in which secrets are masked: texts under the name of a secret, and well-known forms of keys.
 
-    Other names and the hosts of addresses are kept.
+    `name` is the key of `value`, if `value` is an entry of a mapping. Other texts are kept, such as the name of a user
+    under the key `user`, or the host of an address.
     """
     if isinstance(value, Mapping):
         return {key: mask_data(part, str(key)) for key, part in value.items()}
@@ -139,9 +140,9 @@ def mask_data(value: Any, name: str = "") -> Any:
 
 
 def mask_keys(text: str, mask: Callable[[re.Match[str]], str]) -> str:
-    """Return a text without API keys, like `without_keys`.
+    """Return a text without API keys, like `without_keys`, but with `mask` for keys in the path of an address.
 
-    `mask` returns the replacement for a segment that looks random.
+    `mask` takes the match of a path segment that looks random, and returns the replacement. Other keys become `***`.
     """
     text = _KEY.sub("***", _QUERY_KEY.sub(r"\1***", _USERINFO.sub("//", text)))
     return _PATH_KEY.sub(mask, text) if "://" in text else text

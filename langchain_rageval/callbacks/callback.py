@@ -66,8 +66,8 @@ class RagEvalCallback(ChainEvents):
     the turns in order. If a run has no steps, the callback sees only the metadata, not the configurable values.
 
     Chains, agents, LangGraph graphs and retrievers work, with sync, async, batch and streaming calls. A run is not
-    scored if it raises, if it is cancelled, or if its stream is abandoned. The callback recognizes an abandoned
-    synchronous stream by open steps other than models.
+    scored if it raises, if it is cancelled, or if its stream is abandoned. A synchronous stream counts as abandoned if
+    it ends without output, or before a step that is not a model has ended. Otherwise its output is scored.
 
     The chain never waits for scoring and never sees its errors. Scoring runs in daemon threads through the judge's sync
     methods, outside the chain's traces. Each process scores its own runs. A process should not fork while its very

@@ -133,7 +133,7 @@ class Delivery:
     """A row that is being delivered to several sinks.
 
     Attributes:
-        number: number of the run.
+        number: number of the run, from 1, in the order in which the pipeline admitted runs for scoring.
         row: the row.
         outcome: name of the counter, such as "scored", to increase when every sink has accepted or finally rejected the
             row.
@@ -149,10 +149,10 @@ class Delivery:
 class SinkQueue(WorkerQueue[Delivery]):
     """A queue of limited length with the rows for one sink, which one thread delivers in order.
 
-    If the sink raises an error for a row, the row is tried again up to five times, after growing delays. A row is tried
-    only once if the error is permanent, or if the previous row was not delivered. `put` waits up to 10 s while the
-    queue is full, so the judge runs no faster than the sink. After a `put` that waited in vain, later calls return
-    False at once until there is room again.
+    If the sink raises an error for a row, the row is tried again up to five times, after growing delays. A row is not
+    tried again after a permanent error (wrong arguments, missing rights, or a refusal of the sink's server), or if the
+    previous row was not delivered. `put` waits up to 10 s while the queue is full, so the judge runs no faster than the
+    sink. After a `put` that waited in vain, later calls return False at once until there is room again.
 
     Args:
         sink: the sink, which is called with each row.
@@ -179,7 +179,7 @@ class SinkQueue(WorkerQueue[Delivery]):
         self._hangs = False
 
     def put(self, item: Delivery, timeout: float = 0.0) -> bool:
-        """Add a delivery (a row for the sink) and return True; return False if the queue stays full."""
+        """Add a delivery (a row); return False if the queue is full for 10 s (`timeout` s if the last call failed)."""
         added = super().put(item, timeout if self._hangs else _PUT_TIMEOUT)
         self._hangs = not added
         return added

@@ -104,7 +104,8 @@ class AnswerStore:
 
     Args:
         options: options of the run. A journal given as a path is closed by `close`; a journal of None stores nothing.
-        config: LangChain config of the calls. The texts and numbers among its configurable values are part of each key.
+        config: LangChain config of the calls. An answer is found again only if the texts and numbers among the
+            configurable values of the config are the same.
 
     Raises:
         ConfigError: if the stored answers must not be used; see above. The journal is not changed then.
@@ -171,10 +172,10 @@ class AnswerStore:
                 self.close()
 
     def close(self, *, is_finished: bool = False) -> None:
-        """Close the journal if it was given as a path.
+        """Close the journal if it was given as a path; a Journal object stays open.
 
         Args:
-            is_finished: True if the run has reached its last question; this is recorded in the journal.
+            is_finished: True if the run has reached its last question. The journal records this, also if it stays open.
         """
         self._closed = True
         if is_finished and self._journal is not None:

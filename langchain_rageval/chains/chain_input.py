@@ -99,10 +99,10 @@ def input_builder(chain: Runnable[Any, Any], added: Collection[str] = ()) -> Cal
     """Return a function that builds the input of a chain from a question and the history of its conversation.
 
     If the chain takes a text, the input is a text. Otherwise it is a mapping. The question is stored under each name in
-    the input schema that stands for a question. If there is no such name, it is stored under the only name of the
-    schema. It is also stored under `question` and `input` unless the schema excludes them. A list of messages in the
-    schema gets the history and the question as messages. A chat history in the schema gets the history. If the schema
-    is open and has no name for a history, the name is `chat_history`.
+    the input schema that stands for a question, such as `query`. If there is no such name, the question is stored under
+    the only name of the schema. It is also stored under `question` and `input` unless the schema excludes other names.
+    A list of messages in the schema gets the history and the question as messages. A chat history in the schema gets
+    the history. If the schema allows other names and has no name for a history, the name is `chat_history`.
 
     Args:
         chain: the user's chain.

@@ -170,7 +170,8 @@ class ChainAnswer:
         context_ids: ids of these chunks; None unless every chunk has an id.
         retrieved: texts of the chunks that retrievers returned; None if they are the same as `contexts`.
         retrieved_ids: ids of the retrieved chunks; None unless every chunk has an id.
-        notes: metadata about the contexts that are copied to the sample, by the names in `CONTEXT_NOTES`.
+        notes: facts about the contexts, such as their sources, which `into` copies to the metadata of the sample; the
+            keys are among `CONTEXT_NOTES`.
         error: class and message of the error of a failed call; None if the call succeeded.
     """
 
@@ -217,7 +218,8 @@ class ChainCollector(ChainEvents):
             question: the question that the chain was asked.
             output: output of the chain, or the exception that it raised.
             chain: the chain. Its secrets are removed from the text of an error.
-            given: input of the chain. It is described in the message of an error about the names of the input.
+            given: input of the chain. If the error is about a name in the input, such as a KeyError, the message of the
+                error lists the names in `given`.
         """
         error = output if isinstance(output, Exception) else _type_error(output)
         try:

@@ -192,20 +192,22 @@ def find_read(
     queries: Iterable[tuple[str, float]],
     examples: Sequence[str] = (),
 ) -> list[Part]:
-    """Return the chunks in the prompt of the model that wrote an answer, in the order of the prompt, each once.
+    """Return the parts of chunks in the prompt of the model that wrote an answer, in the prompt's order, each once.
+
+    If the prompt holds a draft (output of an earlier call), the prompt of the earlier call is searched, too.
 
     Args:
         answer: the answer.
         question: the question. A chunk that occurs only inside it does not count as read.
         chunks: chunks that occurred in the run, in any order.
         calls: all model calls of the run.
-        queries: queries sent to retrievers and tools, each with its time. A model call that wrote such a query does not
-            count as the writer of a draft of the answer.
+        queries: queries sent to retrievers and tools, each with its time. The output of a model call that mostly wrote
+            such queries does not count as a draft.
         examples: examples of questions and answers in prompts. A chunk that occurs only inside them does not count as
             read.
 
     Returns:
-        The parts that were read; `[]` if no call wrote the answer, or no prompt holds a chunk.
+        The parts of chunks that were read; `[]` if no call wrote the answer, or no prompt holds a chunk.
     """
     run = _Run(question, chunks, _outputs_of(calls), [*queries], examples)
     first = _writers_of(answer, run.outputs) if chunks else []

@@ -1,8 +1,8 @@
 """Run trees: the unfinished runs of observed chains, with the Documents and prompts seen in each sampled tree.
 
 A run belongs to the tree of its parent. A run with an unknown parent is a root: a whole chain, or a part of a chain
-that was given the callback handler. Only a sample of the trees is recorded. All runs of other trees share one node, so
-each of them costs one dictionary entry.
+that was given the callback handler. Only a sample of the trees is recorded. For each run of another tree, only one
+dictionary entry is stored: its id, with a node (record of an open run) that all these runs share.
 """
 
 from __future__ import annotations
@@ -55,8 +55,10 @@ class RootRun:
         calls: mapping from the id of each run of a model to its call.
         queries: inputs of retrievers and tools, each with the time of the event.
         examples: texts of few-shot examples in the inputs of steps, recognised by the name of the input.
-        examples_by_run: mapping from run ids to the names of retrievers that seem to return examples or routes.
-        dropped: inputs and retrieved Documents of each step that returned none of them, with the time of the event.
+        examples_by_run: mapping from the run id to the name of each retriever that seems to return no contexts, but
+            few-shot examples or routes (texts by which a router selects a branch of the chain).
+        dropped: inputs and retrieved Documents of each step that returned none of them, with the time of the event;
+            they show whether the model can have read a chunk.
         filled: pairs of the inputs and the output of each prompt template.
         tick: function that returns the next time on the clock of the run, which counts events.
         open_steps: number of steps, without models, that have started and not ended.
@@ -65,8 +67,8 @@ class RootRun:
         messages: messages or chat history of the first step that has some in its inputs; None until then.
         thread_id: id of the conversation that the run is a turn of; None if unknown.
         awaits_thread: True until the first step starts, which may show the id of the conversation.
-        is_undecided: True if the id of the conversation is needed to decide whether the run is sampled.
-        awaits_previous: True until a step within a LangGraph entrypoint shows what the previous turn saved.
+        is_undecided: True while it is open whether the run is sampled, because its conversation may still become known.
+        awaits_previous: True until a step within a LangGraph entrypoint shows what messages the previous turn saved.
         is_new_conversation: True if no earlier turn can have left Documents in the chain's state.
     """
 
@@ -133,7 +135,7 @@ class RootRun:
         self.messages = [*(saved if isinstance(saved, list | tuple) else ()), *(self.messages or ())]
 
     def see_drop(self, given: Any, retrievals: Sequence[UUID]) -> None:
-        """Record the inputs and the retrieved Documents of a step that returned none of them."""
+        """Record the inputs (`given`) and Documents of `retrievals` (run ids) of a step that returned none of them."""
         texts = given if isinstance(given, list) and all(isinstance(item, str) for item in given) else []
         found = [document for run_id in retrievals for document in self.retrieved.get(run_id) or ()]
         if dropped := [*texts, *find_documents(given), *found]:
@@ -207,7 +209,7 @@ class RunTrees:
         self._add(run_id, _Node(root, run_type=run_type, record=root.record) if root else _UNSAMPLED)
 
     def skip_start(self, event: Mapping[str, Any]) -> bool:
-        """Handle the start of a step if its tree is not sampled.
+        """Record only the id of a step that starts, if its tree is not sampled.
 
         Most events belong to such trees, so this method and `skip_end` are called first and take no lock.
 
@@ -215,7 +217,8 @@ class RunTrees:
             event: keyword arguments of LangChain's event.
 
         Returns:
-            True if the event is handled; False if the tree is sampled or unknown.
+            True if the tree is not sampled, so that the event needs no further handling; False if the tree is sampled
+            or unknown, and nothing was recorded.
         """
         parent_id = event.get("parent_run_id")
         if parent_id is None or self._nodes.get(parent_id.int) is not _UNSAMPLED:
@@ -224,7 +227,7 @@ class RunTrees:
         return True
 
     def skip_end(self, event: Mapping[str, Any]) -> bool:
-        """Handle the end of a run if its tree is not sampled; see `skip_start`."""
+        """Remove a run that ends and return True if its tree is not sampled; otherwise return False."""
         key = event["run_id"].int
         if self._nodes.get(key) is not _UNSAMPLED:
             return False

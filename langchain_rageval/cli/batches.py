@@ -1,4 +1,4 @@
-"""`rageval requests` and `rageval replies`: evaluate with a model that has no network, through files of requests."""
+"""`rageval requests` and `rageval replies`: evaluate by files that users copy to and from a judge without network."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from langchain_rageval.run.journal import Journal
 
 
 def run_requests(options: argparse.Namespace) -> int:
-    """Write the next requests to a file: the first requests, or those that follow from the replies in the journal.
+    """Write the next requests to the judge to a file.
 
-    Return the exit code.
+    Without replies in the journal, these are the requests of the first steps of the metrics. Otherwise these are the
+    requests of later steps, which are built from the replies, and requests without a reply. Return the exit code.
     """
     check_writable("--out", options.out, options.file)
     _check_journal(options)

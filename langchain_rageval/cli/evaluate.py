@@ -168,7 +168,7 @@ def finish(
 
 
 def checked_gates(outcome: EndedRun, options: argparse.Namespace, comparison: Comparison | None = None) -> list[Gate]:
-    """Return the checked gates of a complete run; an empty list if there are neither thresholds nor a comparison."""
+    """Return the gates of a run with their verdicts; [] for an incomplete run, or without thresholds and comparison."""
     thresholds = parse_gates(options)
     if outcome.report is None or outcome.error is not None or not (thresholds or comparison is not None):
         return []

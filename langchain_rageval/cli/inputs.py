@@ -55,7 +55,7 @@ def selected_metrics(options: argparse.Namespace) -> list[Metric]:
 
 
 def scorable_metrics(options: argparse.Namespace, metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
-    """Return the metrics that can score at least one sample; check that the grader can grade the samples."""
+    """Check that `--grader` can grade all samples; return the metrics, except those of presets that can score none."""
     check_gradable(metrics, samples, _grader(options))
     return select_scorable(metrics, samples)
 
@@ -124,7 +124,7 @@ def build_metrics(
     Args:
         options: parsed options; only those for the judge and the embeddings are used.
         names: metric names, as returned by `parse_metric_names`.
-        optional: names among `names` that come only from presets.
+        optional: names among `names` that the user selected only by a preset (group of metrics such as "core").
         grader: value of --grader, for ranking metrics.
         gain: gain of NDCG, "exp2" or "linear".
 
@@ -176,7 +176,7 @@ def build_judge(options: argparse.Namespace) -> Judge:
 
 
 def build_embeddings(options: argparse.Namespace) -> Embeddings | None:
-    """Build the embeddings that the options name; None if the options name none and the judge is not offline."""
+    """Build the embeddings that the options name; if they name none, offline ones for the offline judge, else None."""
     if options.embeddings is None and options.judge != "offline":
         return None
     name = options.embeddings or "offline"
@@ -184,7 +184,7 @@ def build_embeddings(options: argparse.Namespace) -> Embeddings | None:
 
 
 def build_audit(options: argparse.Namespace) -> Audit | None:
-    """Build the audit that the options describe; None if the options name no strong judge."""
+    """Build the audit, in which a strong judge scores some samples again; None if the options name no strong judge."""
     if options.audit is None:
         if options.audit_share is not None or options.audit_base_url is not None:
             raise ConfigError("--audit-share and --audit-base-url need a strong judge; add --audit MODEL")
@@ -205,7 +205,7 @@ def build_budget(options: argparse.Namespace, spent: Usage | None = None) -> Bud
 
 
 def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
-    """Return the prices in `--price` by model name, each with and without its provider; None without prices."""
+    """Return the prices in `--price` by model name, a price of "openai:x" also under "x"; None without prices."""
     prices = typed_prices(options)
     for name, price in [*prices.items()]:
         provider, _, model = name.partition(":")
@@ -298,6 +298,6 @@ def parse_require(options: argparse.Namespace) -> Require:
 
 
 def parse_allow(options: argparse.Namespace) -> set[str]:
-    """Return the codes of allowed reasons: those in `--allow`, and "missing-metric" if `--metrics` was typed."""
+    """Return codes of reasons that gates ignore: those in `--allow`, and "missing-metric" if `--metrics` was typed."""
     allowed = {code.strip() for code in (options.allow or "").split(",") if code.strip()}
     return allowed | ({"missing-metric"} if "--metrics" in options.named else set())

@@ -233,7 +233,7 @@ def _with_model(row: Row, default: str) -> Row:
 
 
 def run_rubric_study(options: argparse.Namespace) -> int:
-    """Run the rubric study and show its table.
+    """Grade the same answers by each judge with each rubric, and show a table of agreement with labels and cost.
 
     Return the exit code.
     """

@@ -157,7 +157,7 @@ def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def show_sample(row: Row, score: Score, out: Console) -> None:
-    """Print a sample with its score and the verdicts with the cited sentences; without verdicts, the reason."""
+    """Print a sample, its score, and each judged item with verdict and cited sentences; without items, the reason."""
     sentences = NumberedContexts.of(row.sample.contexts or []).sentences
     out.print()
     for turn in row.sample.history:

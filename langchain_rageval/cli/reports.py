@@ -57,9 +57,10 @@ def run_report(options: argparse.Namespace) -> int:
 
 
 def run_compare(options: argparse.Namespace) -> int:
-    """Compare reports and show the verdicts; with --fail-if-worse, raise an error if the comparison fails.
+    """Compare reports and show the verdicts.
 
-    Return the exit code.
+    With --fail-if-worse, raise BelowThreshold unless every metric meets the requirement `--require` (by default, that
+    no regression is found). Return the exit code.
     """
     paths = (_path_of_run(name, options.runs) for name in (options.baseline, options.candidate))
     baseline, candidate = map(Report.load, paths)
@@ -181,8 +182,8 @@ class StoredRun:
         complete: False if the run was interrupted.
         judges: names of the judges.
         means: mean of each metric; None if the metric scored no sample.
-        gate: "passed", "failed" or "undecided" by the thresholds. Without thresholds, the decision of a run with
-            `until=`; "" if there is no decision either.
+        gate: "passed", "failed" or "undecided" by the thresholds. Without thresholds, the worst verdict of a run with
+            `until=` (a rule that ends the run early): "failed", "worse", "undecided" or "passed"; "" if it has none.
     """
 
     name: str

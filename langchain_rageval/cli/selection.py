@@ -177,8 +177,8 @@ def score_names(names: Sequence[str]) -> list[str]:
 def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
     """Return the metrics, without optional metrics that read a field which no sample has.
 
-    A line on stderr names the metrics that are left out. Conversation metrics are left out without such a line if no
-    sample has a history.
+    A metric is optional if only a preset, such as "core", selects it. A line on stderr names the metrics that are left
+    out. Optional conversation metrics are left out without such a line if no sample has a history.
 
     Raises:
         ConfigError: if no metric is left.

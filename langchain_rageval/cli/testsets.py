@@ -215,7 +215,7 @@ def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[floa
 
 
 def parse_focus(texts: list[str] | None) -> dict[str, list[str]] | None:
-    """Return a mapping from each name in `--focus` to its values; None without values. Text without "=" is a source."""
+    """Return `--focus` (documents to ask about) as metadata: {"source": ["a"]} for "a" or "source=a"; None if empty."""
     focus: dict[str, list[str]] = {}
     for text in texts or []:
         name, equals, value = text.partition("=")
@@ -302,9 +302,10 @@ def _show_diff(difference: TestsetDiff) -> None:
 
 
 def run_plan(options: argparse.Namespace) -> int:
-    """Estimate the cost, show it, and return the exit code.
+    """Estimate the cost of an evaluation or of a test set, show it, and return the exit code.
 
-    Only a pilot calls the models. The address of the judge is needed to find its scores in a journal.
+    Only a pilot (`--pilot N`, a run with N samples) calls the models. With `--journal`, the address of a vLLM judge is
+    needed to find the scores of this judge in the journal.
     """
     needs_address = options.journal and options.judge.startswith("vllm:")
     with nullcontext() if options.pilot or needs_address else no_server(options):

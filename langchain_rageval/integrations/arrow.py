@@ -72,14 +72,15 @@ def score_batch(
         table: rows with any field names that `Sample.parse` reads.
         make_metrics: function that builds judge and metrics, and returns the metrics.
         fields: mapping of fields of Sample to column names or dotted paths.
-        index: name of the column with the place of each row, a whole number of at least 0; the place is not part of the
-            sample.
+        index: name of the column with the place of each row in the whole data set, a whole number of at least 0; the
+            place is not part of the sample.
         journal: path of an SQLite file for finished scores, as in `evaluate`.
         **calls: `max_concurrency`, `timeout`, `retry` and `price` of the model calls, as in `evaluate`.
 
     Returns:
-        One row for each row of the table, in the same order, with the columns that `evaluate_dataset` describes. If a
-        row cannot be read or scored, the columns hold a failure.
+        One row for each row of the table, in the same order: the fields of the sample, and for each metric its value
+        and texts; see `evaluate_dataset` for all columns. If a row cannot be read or scored, the columns hold a
+        failure.
 
     Raises:
         ConfigError: if an argument is invalid.
@@ -96,7 +97,7 @@ def score_batch(
 def options_of(
     calls: CallOptions, make_metrics: Any, fields: Fields | None, journal: str | Path | None, **more: Any
 ) -> StreamOptions:
-    """Check the arguments of `score_batch` or `evaluate_dataset`, and return the options for `evaluate`.
+    """Check arguments of `score_batch` or `evaluate_dataset`; return them, with `more`, as options for `evaluate`.
 
     Raises:
         ConfigError: if an argument is invalid.
@@ -119,7 +120,7 @@ class BatchScorer:
         make_metrics: function that builds the metrics.
         options: options of `evaluate`; the journal is a path.
         fields: mapping of fields of Sample to column names or dotted paths.
-        index: name of the column with the place of each row; None if there is no such column.
+        index: name of the column with the place of each row in the whole data set; None if there is no such column.
 
     Raises:
         ConfigError: if a metric or an option is invalid, or a metric's column has the name of another column.

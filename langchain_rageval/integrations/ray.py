@@ -59,7 +59,7 @@ def evaluate_dataset(
       `_reason`, `_unscored` and `_failure`, which hold texts;
     * `scores`: the complete scores as JSON;
     * `time`: UTC time of the last score;
-    * `asked`: names of the metrics whose models were called anew, so that nothing came from a journal or cache;
+    * `asked`: names of the metrics whose scores of the row come only from new model calls, not from a journal or cache;
     * `notes`: remarks that limit what the scores mean;
     * `run`: version, end time and metric configurations of the run as JSON, in the first row of each batch; null in
       other rows.

@@ -77,8 +77,9 @@ class HostileJudgeTests:
     or an invalid reply must be a failure with a message, not a number and not an unscored sample; other samples and
     metrics must not be affected; the API key must not appear in scores, files, logs or errors.
 
-    Most hostile replies are made from a valid reply. OfflineJudge gives a valid reply to every `Step`. If the metric
-    calls the judge in another way, such as in `Step.from_chain`, the subclass must also define `judge`, for example as
+    Most hostile replies are made from a valid reply. OfflineJudge gives a valid reply to every `Step` (a question to
+    the judge, with the class of the answer). If the metric calls the judge through a chain of the user, as with
+    `Step.from_chain(prompt | judge | parser, key=...)`, the subclass must also define `judge`, for example as
     `ScriptedJudge(reply, repeat=True)`. To skip a test, override it.
 
     Attributes:

@@ -73,7 +73,7 @@ def insert_everywhere(text: str, sample: dict[str, Any] | None = None) -> dict[s
 
 
 def vary_sample(sample: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield four variants of a sample; variant n (1 to 4) has n invented sentences and n more chunks."""
+    """Yield four variants of a sample; variant n (1 to 4) has n more sentences in the answer and n more contexts."""
     for number in range(4):
         case = f"as in case {number}"
         changed: dict[str, Any] = {"question": f"Case {number}: {sample['question']}"}

@@ -98,7 +98,7 @@ class MetricTests:
         assert len(set(metric.feedback_keys)) == len(metric.feedback_keys)
 
     def test_it_tells_its_name_aspect_direction_and_fields(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that each score carries the metric's name, aspect, direction and configuration hash."""
+        """Check that a score has its metric's name, aspect ("answer"), direction ("higher") and configuration hash."""
         for part, score in zip(metrics_in(metric), scores_by_name(metric.invoke(fields)).values(), strict=True):
             assert (score.metric, score.aspect, score.direction) == (part.name, part.aspect, part.direction)
             assert score.instrument == part.instrument != ""
@@ -199,7 +199,7 @@ class MetricTests:
         assert _content(update["judgement"]) == _content(metric.invoke(fields))
 
     def test_a_threshold_lets_pass_what_reaches_it(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that `require` and `route` compare the value with the threshold, and use `missing` without a value."""
+        """Check that `require` and `route` pass values that reach the threshold; without a value, `missing` decides."""
         for part in metrics_in(metric):
             value = part.invoke(fields).value
             if value is None:

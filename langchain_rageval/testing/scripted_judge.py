@@ -1,4 +1,4 @@
-"""ScriptedJudge: a chat model for tests that replays typed replies; steps and parser work as with a real model."""
+"""ScriptedJudge: a chat model for tests that returns prepared answers; a metric parses them like those of any model."""
 
 from __future__ import annotations
 

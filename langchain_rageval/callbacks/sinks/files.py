@@ -154,9 +154,9 @@ def _write(file: int, line: bytes, end: int) -> None:
 class SqliteSink:
     """Writes each score to the table `scores` of an SQLite file. Threads and processes may share the file.
 
-    `Report.load` reads the file. `langchain_rageval.report.score_table.COLUMNS` lists the columns. A score that is
-    written again replaces the earlier score. The file is opened at the first row, closed before a fork, and reopened
-    after the fork. The file is in WAL mode, so readers never wait.
+    `Report.load` reads the file. `langchain_rageval.report.score_table.COLUMNS` lists the columns. A score replaces
+    an earlier score of the same run by the same metric. The file is opened at the first row, closed before a fork, and
+    reopened after the fork. The file is in WAL mode, so readers never wait.
 
     Args:
         path: path of the file, which may hold other tables; the file and its folder are created if missing.

@@ -149,11 +149,12 @@ _BOUNDS = [step / 10 for step in range(11)]
 class OpenTelemetrySink:
     """Records scores with an OpenTelemetry meter; the measurements contain no text of the run.
 
-    These meter instruments have the attributes `metric`, `aspect` and `direction`: the histogram `rageval.score` with
-    bucket boundaries 0, 0.1, ... 1; the counters `rageval.failures` (with attribute `error`) and `rageval.unscored`
-    (with attribute `reason`); and the counters `rageval.judge.calls` and `rageval.judge.tokens`. The counter
-    `rageval.runs` with attribute `outcome` and the gauge `rageval.runs.open` with attribute `state` (pending, running)
-    hold the counters of `RagEvalCallback.stats()`.
+    These meter instruments have the attributes `metric`, `aspect` (what the metric evaluates, such as "answer") and
+    `direction` ("higher" or "lower": which values are better): the histogram `rageval.score` with bucket boundaries 0,
+    0.1, ... 1; the counters `rageval.failures` (with attribute `error`, the class of the error) and `rageval.unscored`
+    (with attribute `reason`, the text of `Score.unscored`); and the counters `rageval.judge.calls` and
+    `rageval.judge.tokens`. The counter `rageval.runs` with attribute `outcome` and the gauge `rageval.runs.open` with
+    attribute `state` (pending, running) hold the counters of `RagEvalCallback.stats()`.
 
     With a logger, each score is also an event `gen_ai.evaluation.result` of OpenTelemetry's conventions for generative
     AI. The event belongs to the span that was current when the run began or ended. The explanation in the event may
