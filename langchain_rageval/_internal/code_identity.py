@@ -18,13 +18,13 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import yaml
+from langchain_rageval._internal.files import load_yaml
 
 _PACKAGE = __name__.partition(".")[0]
 _INSTALLED = tuple({f"{Path(path)}/" for name, path in sysconfig.get_paths().items() if "lib" in name})
 _INSTALLED_PARTS = ("/site-packages/", "/dist-packages/")
 _OWN_FOLDER = f"{Path(__file__).parents[1]}/"
-_STORED_NAMES: Mapping[str, str] = yaml.safe_load((Path(__file__).parent / "stored_names.yaml").read_text())
+_STORED_NAMES: Mapping[str, str] = load_yaml((Path(__file__).parent / "stored_names.yaml").read_text())
 """Names in stored instruments of what has moved since: a score stays valid when its code moves to another file."""
 
 

@@ -1,4 +1,4 @@
-"""Files: SQLite files that are safe with threads and forks, and a check whether a path leads out of a folder."""
+"""Files: YAML texts, SQLite files that are safe with threads and forks, and whether a path leads out of a folder."""
 
 from __future__ import annotations
 
@@ -10,9 +10,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from weakref import WeakSet
 
+import yaml
+
 from langchain_rageval._internal.cached import PerProcess
+
+_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load_yaml(text: str) -> Any:
+    """Return the value that a YAML text describes; read by libyaml where PyYAML was built with it.
+
+    Raises:
+        yaml.YAMLError: if the text is no YAML.
+    """
+    return _Loader(text).get_single_data()
 
 
 def leaves_folder(path: Path, folder: Path) -> bool:

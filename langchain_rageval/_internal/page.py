@@ -14,8 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Literal, get_args
 
-import yaml
-
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval.errors import ConfigError, check_choice
 
 _MAX_CHARACTERS = 2_000
@@ -129,7 +128,7 @@ def write_review_page(path: str | Path, data: Mapping[str, Any], language: str, 
     Raises:
         ConfigError: if the file cannot be written.
     """
-    words = yaml.safe_load(read_page_file("review_words.yaml"))
+    words = load_yaml(read_page_file("review_words.yaml"))
     titles = {code: texts[f"title_{data['kind']}"].format(**title_fields) for code, texts in words.items()}
     content = json.dumps(data, sort_keys=True).encode()
     key = hashlib.blake2b(content, digest_size=12).hexdigest()

@@ -19,7 +19,8 @@ from langchain_core.runnables.config import ensure_config, merge_configs, var_ch
 from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.chains.prompt_search import prompt_of
 from langchain_rageval.chains.run_trees import RootRun, RunTrees, RunType
-from langchain_rageval.chains.sample_reader import CONTEXT_NOTES, read_chain_run
+from langchain_rageval.chains.sample_reader import read_chain_run
+from langchain_rageval.data.messages import CONTEXT_NOTES
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.errors import SampleError
 

@@ -20,8 +20,16 @@ from langchain_rageval.chains.run_trees import RootRun, find_documents, record_f
 from langchain_rageval.data.conversations import TURN, read_history, turn_number
 from langchain_rageval.data.field_names import chunk_id, read_fields
 from langchain_rageval.data.foreign_records import flatten_record
+from langchain_rageval.data.messages import (
+    CONTEXT_NOTES,
+    CONTEXTS_FROM,
+    NO_CONTEXTS,
+    SPANS,
+    media_of,
+    source_of,
+    unwrap_text,
+)
 from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
-from langchain_rageval.data.messages import media_of, source_of, unwrap_text
 from langchain_rageval.data.schema import Sample, Turn, without_surrogates
 from langchain_rageval.errors import SampleError
 
@@ -45,21 +53,6 @@ def enclosing_thread_id() -> str | None:
 
 
 _MOSTLY = 0.8  # share of a text
-
-SPANS = "context_spans"
-"""Name in the metadata of a sample: source and offsets of each context in its document, in their order; None for a
-context whose place is unknown."""
-
-CONTEXTS_FROM = "contexts_from"
-"""Name in the metadata of a sample: where its contexts are from. "prompt": they are in the prompt of the model that
-wrote the answer; else "output": the chain states them; "retriever": retrievers or tools returned them, or they passed
-between steps; "given": they are in the inputs of the chain."""
-
-NO_CONTEXTS = "no_contexts"
-"""Name in the metadata of a sample: why a chain that answered has no contexts."""
-
-CONTEXT_NOTES = (SOURCES, SPANS, CONTEXTS_FROM, NO_CONTEXTS)
-"""Names in the metadata of a sample that are about its contexts, which another chain replaces."""
 
 _NO_RETRIEVER = "no retriever ran: return the documents"
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from textwrap import TextWrapper
 from typing import Any
 
-import yaml
+from langchain_rageval._internal.files import load_yaml
 
 _TYPES: Mapping[str, type] = {"int": int, "float": float}
 
@@ -22,7 +22,7 @@ _TYPES: Mapping[str, type] = {"int": int, "float": float}
 @cache
 def _table() -> Mapping[str, Mapping[str, Any]]:
     text = (files("langchain_rageval.cli") / "commands.yaml").read_text(encoding="utf-8")
-    table: Mapping[str, Mapping[str, Any]] = yaml.safe_load(text)
+    table: Mapping[str, Mapping[str, Any]] = load_yaml(text)
     return table
 
 

@@ -136,12 +136,12 @@ def explain_fields(obj: Any, fields: Mapping[str, str] | None = None) -> tuple[d
 
 def _likely_names(values: Mapping[str, Any], mapped: Collection[str]) -> dict[str, str]:
     """Return the first likely name of answer and reference, each with its field, unless a known name has it."""
-    found: dict[str, str] = {}
-    for field in {"answer", "references"} - set(mapped):
-        likely = [name for name, value in values.items() if likely_field(name, value) == field]
-        if likely and not any(known_name(name) in _NAME_SETS[field] for name in values):
-            found[likely[0]] = field
-    return found
+    likely: dict[str | None, str] = {}
+    for name, value in values.items():
+        likely.setdefault(likely_field(name, value), name)
+    wanted = [field for field in ("answer", "references") if field in likely and field not in mapped]
+    known = {known_name(name) for name in values} if wanted else set()
+    return {likely[field]: field for field in wanted if _NAME_SETS[field].isdisjoint(known)}
 
 
 def _check_competition(values: Mapping[str, Any], mapped: Collection[str], meanings: Mapping[str, str]) -> None:

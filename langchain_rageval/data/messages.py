@@ -16,6 +16,21 @@ CONTEXT_SOURCES = "context_sources"
 """Name in the metadata of a sample: the `source` of each context, or the tool that returned it, with the id of its
 call; in the order of the contexts, None for a context without one."""
 
+SPANS = "context_spans"
+"""Name in the metadata of a sample: source and offsets of each context in its document, in their order; None for a
+context whose place is unknown."""
+
+CONTEXTS_FROM = "contexts_from"
+"""Name in the metadata of a sample: where its contexts are from. "prompt": they are in the prompt of the model that
+wrote the answer; else "output": the chain states them; "retriever": retrievers or tools returned them, or they passed
+between steps; "given": they are in the inputs of the chain."""
+
+NO_CONTEXTS = "no_contexts"
+"""Name in the metadata of a sample: why a chain that answered has no contexts."""
+
+CONTEXT_NOTES = (CONTEXT_SOURCES, SPANS, CONTEXTS_FROM, NO_CONTEXTS)
+"""Names in the metadata of a sample that are about its contexts, which another chain replaces."""
+
 TOOL_CALLS = "tool_calls"
 """Name in the metadata of a sample: the tool calls of the assistant between question and answer."""
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
-from string import Formatter
 from typing import Any, Self
 
-import yaml
-
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.text.language import detect_language
 
@@ -107,17 +105,22 @@ def notes_as_json(notes: Iterable[str]) -> list[Any]:
     return [note.to_json() if isinstance(note, Note) else note for note in notes]
 
 
-class _Formatter(Formatter):
-    """Formatter of templates in one language, which joins lists and counts nouns.
+class _Field:
+    """Value of a placeholder in a template, which joins lists, counts nouns, and translates notes when it is formatted.
 
     Args:
-        language: code of the language of notes within notes.
+        value: number, text, note or list of these.
+        language: code of the language of notes.
     """
 
-    def __init__(self, language: str) -> None:
-        self._language = language
+    def __init__(self, value: Any, language: str) -> None:
+        self._value, self._language = value, language
 
-    def format_field(self, value: Any, format_spec: str) -> str:
+    def __repr__(self) -> str:
+        return repr(self._value)
+
+    def __format__(self, format_spec: str) -> str:
+        value = self._value
         one, divider, several = format_spec.partition("|")
         if divider and isinstance(value, list):
             return f"{one if len(value) == 1 else several} {', '.join(value)}"
@@ -125,7 +128,7 @@ class _Formatter(Formatter):
             is_one = value % 10 == 1 and value % 100 != 11 if self._language == "ru" else value == 1
             return f"{value} {one if is_one else several}"
         if isinstance(value, list):
-            return (format_spec or ", ").join(self.format_field(one, "") for one in value)
+            return (format_spec or ", ").join(format(_Field(part, self._language)) for part in value)
         if isinstance(value, Note):
             return value.in_language(self._language)
         if isinstance(value, int) and len(format_spec) > 1 and format_spec.isalpha():
@@ -135,7 +138,8 @@ class _Formatter(Formatter):
 
 def _render(code: str, language: str, fields: Mapping[str, Any]) -> str:
     template = _templates()[code]
-    return _Formatter(language).vformat(template.get(language, template["en"]), (), fields)
+    shown = {name: _Field(value, language) for name, value in fields.items()}
+    return str(template.get(language, template["en"])).format_map(shown)
 
 
 def _plain(value: Any) -> Any:
@@ -163,7 +167,7 @@ def _from_json(value: Any) -> Any:
 @lru_cache(maxsize=1)
 def _templates() -> Mapping[str, Mapping[str, Any]]:
     texts = [(files("langchain_rageval.data") / name).read_text(encoding="utf-8") for name in _FILES]
-    return {code: template for text in texts for code, template in yaml.safe_load(text).items()}
+    return {code: template for text in texts for code, template in load_yaml(text).items()}
 
 
 @lru_cache(maxsize=1)

@@ -9,13 +9,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval.errors import SampleError
 
 NAMES: dict[str, tuple[str, ...]] = {
     field: tuple(names)
-    for field, names in yaml.safe_load((Path(__file__).parent / "names.yaml").read_text(encoding="utf-8")).items()
+    for field, names in load_yaml((Path(__file__).parent / "names.yaml").read_text(encoding="utf-8")).items()
 }
 """Fields of `Sample` and the names under which they are found, in order of precedence."""
 

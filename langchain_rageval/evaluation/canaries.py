@@ -8,9 +8,9 @@ from functools import lru_cache, partial
 from importlib.resources import files
 from typing import Any
 
-import yaml
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Sample, Score, Usage
 from langchain_rageval.judge.endpoint import model_identity
@@ -41,7 +41,7 @@ def items_in(language: str) -> Sequence[Item]:
 
     Half of the statements are true. The first eight items are asked first.
     """
-    texts = yaml.safe_load((files("langchain_rageval.evaluation") / "canaries.yaml").read_text(encoding="utf-8"))
+    texts = load_yaml((files("langchain_rageval.evaluation") / "canaries.yaml").read_text(encoding="utf-8"))
     question = {"ru": "Что сказано в тексте?"}.get(language, "What does the text say?")
     return [
         (Sample(id=f"canary-{n}-{kind}", question=question, answer=pair[kind], contexts=[pair["context"]]), truth)

@@ -11,7 +11,7 @@ from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.embeddings import Embeddings
 
 from langchain_rageval._internal.description import describe
-from langchain_rageval.chains.sample_reader import SPANS
+from langchain_rageval.data.messages import SPANS
 from langchain_rageval.data.schema import Finding, Sample
 from langchain_rageval.errors import ConfigError, SampleError
 from langchain_rageval.judge.judge import Judge, JudgeLike

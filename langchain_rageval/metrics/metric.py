@@ -20,8 +20,8 @@ from pydantic import ConfigDict, PrivateAttr, ValidationError
 from langchain_rageval._internal.code_identity import qualified_name
 from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._version import __version__
-from langchain_rageval.chains.sample_reader import NO_CONTEXTS
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
+from langchain_rageval.data.messages import NO_CONTEXTS
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, list_choices, record_step
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities

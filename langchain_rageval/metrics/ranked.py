@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from langchain_core.runnables import Runnable
 
-from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
+from langchain_rageval.data.messages import CONTEXT_NOTES
 from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
 from langchain_rageval.errors import ConfigError, check_choice

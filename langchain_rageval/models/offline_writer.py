@@ -10,8 +10,7 @@ from importlib.resources import files
 from typing import Any
 from zlib import crc32
 
-import yaml
-
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval.models.offline_verdicts import ENOUGH, SOME, cover, stem_share, tally
 from langchain_rageval.text.language import FUNCTION_WORDS, detect_language
 from langchain_rageval.text.sentences import is_question, split_sentences
@@ -58,7 +57,7 @@ _FUNCTION_WORDS = FUNCTION_WORDS["en"] | FUNCTION_WORDS["ru"]
 def _texts(language: str) -> Mapping[str, Any]:
     """Return templates and lists by name: in Russian, or else in English."""
     content = (files("langchain_rageval.models") / "offline_texts.yaml").read_text(encoding="utf-8")
-    texts: Mapping[str, Any] = yaml.safe_load(content)["ru" if language == "ru" else "en"]
+    texts: Mapping[str, Any] = load_yaml(content)["ru" if language == "ru" else "en"]
     return texts
 
 

@@ -8,11 +8,11 @@ from importlib.resources import files
 from math import isfinite
 from typing import Any, Self
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.code_identity import content_digest
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval.data.schema import without_surrogates
 from langchain_rageval.errors import ConfigError, config_error_of
 
@@ -169,7 +169,7 @@ def on_scale(criteria: Iterable[Criterion], scale: Scale) -> tuple[Criterion, ..
 def _packaged() -> Mapping[str, Sequence[Criterion]]:
     folder = files("langchain_rageval.prompts").joinpath("rubrics")
     texts = {entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8") for entry in folder.iterdir()}
-    return {language: [Criterion(**fields) for fields in yaml.safe_load(text)] for language, text in texts.items()}
+    return {language: [Criterion(**fields) for fields in load_yaml(text)] for language, text in texts.items()}
 
 
 def _rescale(criterion: Criterion, old: Scale, new: Scale) -> Criterion:

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from langchain_rageval._internal.cached import locked_cache
-from langchain_rageval._internal.files import leaves_folder
+from langchain_rageval._internal.files import leaves_folder, load_yaml
 from langchain_rageval._internal.page import bold, paragraph, pluralize, table, text
 from langchain_rageval.errors import ConfigError, config_error_of, did_you_mean
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
@@ -25,7 +25,6 @@ _COMMON = "common.yaml"
 _CRITERIA = "criteria.yaml"
 _UNICODE_LINE_BREAK = re.compile("[\x85\u2028\u2029]")
 _Part = TypeVar("_Part", bound="HashableModel")
-_Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -307,7 +306,7 @@ def _packaged_set(language: str) -> PromptSet:
 
 def _parse(kind: type[_Part], file: Traversable | Path) -> _Part:
     try:
-        return kind.model_validate(_Loader(file.read_text(encoding="utf-8")).get_single_data())
+        return kind.model_validate(load_yaml(file.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise config_error_of(f"{file.name} is not a valid {kind.__name__.lower()} file", error) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

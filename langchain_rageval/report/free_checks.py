@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
-from langchain_rageval.chains.sample_reader import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.loading import ROWS
+from langchain_rageval.data.messages import CONTEXTS_FROM, NO_CONTEXTS
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.supported import LACKS_FIELD, NEITHER_FACTS, NO_FACTS

@@ -14,8 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import yaml
-
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval._internal.page import PageLanguage, cut, shortened, write_review_page
 from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Finding, Row, Sample
@@ -73,7 +72,7 @@ def _instruction(metric: str, instruction: str | None) -> dict[str, str]:
     if instruction is not None:
         return {"en": instruction, "ru": instruction}
     file = files("langchain_rageval.report") / "page_files" / "label_questions.yaml"
-    questions = yaml.safe_load(file.read_text(encoding="utf-8"))
+    questions = load_yaml(file.read_text(encoding="utf-8"))
     asked: dict[str, str] = questions.get(metric, questions["other"])
     return {language: text.replace("{metric}", metric) for language, text in asked.items()}
 

@@ -13,9 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import yaml
-
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval._internal.page import (
     PageLanguage,
     check_page_language,
@@ -113,7 +112,7 @@ def page_texts(language: PageLanguage, rows: Iterable[Row]) -> tuple[str, Mappin
     """
     check_page_language(language)
     chosen = page_language(language, (row.sample.question for row in rows))
-    words = yaml.safe_load(read_template("words.yaml"))[chosen]
+    words = load_yaml(read_template("words.yaml"))[chosen]
     return chosen, words, PageNotes(chosen)
 
 

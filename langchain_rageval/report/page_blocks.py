@@ -11,8 +11,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from langchain_rageval._internal.page import cut, pack
-from langchain_rageval.chains.sample_reader import SPANS
 from langchain_rageval.data.messages import CONTEXT_SOURCES as SOURCES
+from langchain_rageval.data.messages import SPANS
 from langchain_rageval.data.schema import Row, Sample
 from langchain_rageval.metrics.grading import REFERENCE_SPANS
 from langchain_rageval.prompts.layout import NumberedContexts

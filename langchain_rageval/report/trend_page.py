@@ -10,9 +10,8 @@ from itertools import pairwise, zip_longest
 from math import ceil, floor, log10
 from pathlib import Path
 
-import yaml
-
 from langchain_rageval._internal.cached import cached_property
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval._internal.page import PageLanguage, printable_lines, shortened
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Direction, Row
@@ -363,7 +362,7 @@ def write_trend_page(trend: Trend, path: str | Path, *, language: PageLanguage) 
     worst = {period: _worst(rows, trend.metrics) for period, rows in trend.rows.items()}
     rows = [row for found in reversed([*worst.values()]) for row in found]
     chosen, words, notes = page_texts(language, rows)
-    own = yaml.safe_load(read_template("trend_words.yaml"))[chosen]
+    own = load_yaml(read_template("trend_words.yaml"))[chosen]
     render_page(
         path, "trend.html", TrendPage(ReportData(rows), None, None, {**words, **own}, notes, (), trend, worst), chosen
     )

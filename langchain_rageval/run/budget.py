@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import astuple, dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_rageval.data.schema import Usage
 from langchain_rageval.errors import ConfigError
@@ -81,12 +81,11 @@ class Budget:
             cost: the cost to be added.
             after: the cost spent so far.
         """
-        costs = zip(astuple(self), astuple(cost), astuple(after), strict=True)
+        costs = zip((self.calls, self.tokens, self.embeddings), cost, after, strict=True)
         return all(bound is None or not extra or so_far + extra <= bound for bound, extra, so_far in costs)
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """Calls, tokens and embedded texts that count against a `Budget`, in the order of the fields of `Budget`."""
 
     calls: float = 0
@@ -103,8 +102,8 @@ class Cost:
 
     def plus(self, other: Cost, times: float = 1) -> Cost:
         """Return this cost plus `times` the other cost."""
-        return Cost(*(own + times * extra for own, extra in zip(astuple(self), astuple(other), strict=True)))
+        return Cost(*(own + times * extra for own, extra in zip(self, other, strict=True)))
 
     def at_least(self, other: Cost) -> Cost:
         """Return the larger value of two costs, field by field."""
-        return Cost(*map(max, astuple(self), astuple(other)))
+        return Cost(*map(max, self, other))

@@ -102,14 +102,13 @@ class _Mean:
     def add(self, cost: Cost) -> None:
         """Add the cost of a finished task."""
         self.total = self.total.plus(cost)
-        self._counts = self._counts.plus(Cost(*map(bool, astuple(cost))))
+        self._counts = self._counts.plus(Cost(*map(bool, cost)))
 
     def expected(self, budget: Budget, guess: Callable[[], Cost]) -> Cost:
         """Return the mean cost, with guesses for fields in which no task has had a cost, if the budget bounds one."""
-        totals, counts = astuple(self.total), astuple(self._counts)
-        bounds = zip(astuple(budget), counts, strict=True)
-        unknown = any(bound is not None and not count for bound, count in bounds)
-        means = zip(totals, counts, astuple(guess() if unknown else _FREE), strict=True)
+        counts = self._counts
+        unknown = any(bound is not None and not count for bound, count in zip(astuple(budget), counts, strict=True))
+        means = zip(self.total, counts, guess() if unknown else _FREE, strict=True)
         return Cost(*(total / count if count else default for total, count, default in means))
 
 
@@ -165,7 +164,7 @@ class Ledger:
         if self._budget is not None:
             others = (self._granted[name].at_least(self._spent[name]) for name in self._granted if name != worker)
             taken = reduce(Cost.plus, others, Cost())
-            bounds = zip(astuple(self._budget), astuple(taken), astuple(granted), astuple(wanted), strict=True)
+            bounds = zip(astuple(self._budget), taken, granted, wanted, strict=True)
             granted = Cost(*(_grant(*numbers, count) for numbers in bounds))
         self._granted[worker] = granted
         place = list(self._seen).index(worker)
@@ -265,8 +264,7 @@ class Governor:
     def begin_call(self) -> None:
         """Reserve budget for a model call; raise BudgetExceeded if no call or no token is left."""
         with self._call_lock:
-            under_way = Cost(calls=self._under_way)
-            if not self._fits(_ONE_CALL, self._spent.plus(under_way)):
+            if not self._fits(_ONE_CALL, self._spent.plus(Cost(calls=self._under_way))):
                 raise self._exceeded()
             self._under_way += 1
 
@@ -456,7 +454,7 @@ class LeasingGovernor(Governor):
         return self._is_granted(cost, after)
 
     def _is_granted(self, cost: Cost, after: Cost) -> bool:
-        costs = zip(astuple(cost), astuple(after), astuple(self._granted), strict=True)
+        costs = zip(cost, after, self._granted, strict=True)
         return all(not extra or so_far + extra <= granted for extra, so_far, granted in costs)
 
     def _renew(self, wanted: Cost) -> Lease:

@@ -40,7 +40,7 @@ class Stage(Traced[S, S]):
     `invoke` and `ainvoke` run the same generator, `work`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
 
     def __repr__(self) -> str:
         """Return the name of the stage and its judges as text, without secrets."""

@@ -10,15 +10,14 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval._internal.page import PageLanguage, check_page_language
 
 _SAMPLE = 2000  # leading characters that are analysed
 
 WORDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     kind: {language: words.split() if isinstance(words, str) else words for language, words in by_language.items()}
-    for kind, by_language in yaml.safe_load((Path(__file__).parent / "words.yaml").read_text(encoding="utf-8")).items()
+    for kind, by_language in load_yaml((Path(__file__).parent / "words.yaml").read_text(encoding="utf-8")).items()
 }
 """Words of each kind by ISO 639-1 code of their language; see words.yaml."""
 

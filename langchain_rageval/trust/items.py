@@ -22,6 +22,7 @@ from zlib import crc32
 import yaml
 from pydantic import ValidationError
 
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval.data.schema import InputModel, Turn
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.prompts.layout import NumberedContexts
@@ -29,7 +30,6 @@ from langchain_rageval.text.sentences import split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of, words_of
 
 _FOLDER = files("langchain_rageval") / "trust" / "labelled_items"
-_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _MEMBERS = ("a", "b")
 _LABELLED = ("statements", "references", "terms", "sentences")
@@ -140,7 +140,7 @@ def labelled_items(language: str) -> tuple[LabelledItem, ...]:
     singles = texts[f"singles.{language}.jsonl"].read_text(encoding="utf-8").splitlines()
     items = [item for line in singles for item in expand_record(json.loads(line))]
     for name in sorted(name for name in texts if name.endswith(f".{language}.yaml")):
-        world = _LOADER(texts[name].read_text(encoding="utf-8")).get_single_data()
+        world = load_yaml(texts[name].read_text(encoding="utf-8"))
         items += [item for record in world["items"] for item in expand_record(record, world)]
     return tuple(sorted(items, key=lambda item: item.step))
 
@@ -155,11 +155,7 @@ def load_items(path: str | Path) -> list[LabelledItem]:
     try:
         text = Path(path).read_text(encoding="utf-8")
         is_yaml = Path(path).suffix in (".yaml", ".yml")
-        records = (
-            _LOADER(text).get_single_data()
-            if is_yaml
-            else [json.loads(line) for line in text.splitlines() if line.strip()]
-        )
+        records = load_yaml(text) if is_yaml else [json.loads(line) for line in text.splitlines() if line.strip()]
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: labelled items could not be read: {error}") from None
     return read_items(records, str(path))

@@ -11,16 +11,16 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import Runnable, RunnableSequence
 
+from langchain_rageval._internal.files import load_yaml
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.chains.chain_input import conversation_keys, input_builder, turn_messages
 from langchain_rageval.chains.events import ChainCollector
-from langchain_rageval.chains.sample_reader import CONTEXT_NOTES
 from langchain_rageval.data.loading import parse_record
+from langchain_rageval.data.messages import CONTEXT_NOTES
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Direction, Row, Sample
 from langchain_rageval.errors import ConfigError, SampleError
@@ -145,7 +145,7 @@ def _messages(sheet: Sample) -> list[BaseMessage]:
 @lru_cache
 def _prompt_texts() -> Mapping[str, Mapping[str, str]]:
     source = files("langchain_rageval.prompts").joinpath("answer_sheets.yaml").read_text(encoding="utf-8")
-    texts: Mapping[str, Mapping[str, str]] = yaml.safe_load(source)
+    texts: Mapping[str, Mapping[str, str]] = load_yaml(source)
     return texts
 
 

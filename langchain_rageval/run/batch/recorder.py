@@ -365,7 +365,7 @@ class Recorder:
         with self._lock:
             self.sent_live += 1
         reply = replace(send(), owner=request.owner)
-        self.count_sent(replace(cost_of(request), tokens=reported_tokens(reply)))
+        self.count_sent(cost_of(request)._replace(tokens=reported_tokens(reply)))
         if reply.is_final:
             self.store.put(request.id, reply)
         return reply
