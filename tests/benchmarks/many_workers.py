@@ -2,9 +2,11 @@
 
     python tests/benchmarks/many_workers.py --samples 1000 --workers 4
     python tests/benchmarks/many_workers.py --samples 1000 --workers 4 --budget 1500
+    python tests/benchmarks/many_workers.py --samples 50000 --workers 4 --per-minute 12000
     python tests/benchmarks/many_workers.py --samples 20000 --workers 2 --trouble
 
-A loopback server in a separate process answers like OfflineJudge after 0.05 s and has room for 16 calls at a time.
+A loopback server in a separate process answers like OfflineJudge after 0.05 s and has room for 16 calls at a time,
+or with `--per-minute` answers so many calls a minute, which it does not state, and refuses the others with 429.
 With `--trouble` it has room for all, a worker is killed after some seconds, and every call fails with 500 for a minute
 after a third of them; a second run on Ray has a wrong key.
 """
@@ -38,8 +40,9 @@ ROOM = 16
 class Troubled(Limited):
     """Fails for some seconds after some calls, and knows one key."""
 
-    def __init__(self, calls: int | None, outage: float) -> None:
-        super().__init__(room=ROOM if calls is None else None)
+    def __init__(self, calls: int | None, outage: float, per_minute: int | None) -> None:
+        rate = None if per_minute is None else per_minute / 60
+        super().__init__(room=ROOM if calls is None and rate is None else None, rate=rate)
         self.latency = 0.05 if calls is None else 0.01
         self.outage, self.begins, self.ends = outage, calls, None
 
@@ -54,9 +57,9 @@ class Troubled(Limited):
         return super().chat(received)
 
 
-def serve(pipe: Any, calls: int | None, outage: float) -> None:
+def serve(pipe: Any, calls: int | None, outage: float, per_minute: int | None) -> None:
     """Serve until the counts are requested, then the next run, until there is none."""
-    with Troubled(calls, outage) as server:
+    with Troubled(calls, outage, per_minute) as server:
         pipe.send(server.url)
         while pipe.recv():
             refused = sum(refused for _, refused in server.times)
@@ -131,12 +134,14 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--budget", type=int, help="calls of all workers")
+    parser.add_argument("--per-minute", type=int, help="calls that the server answers in a minute")
     parser.add_argument("--trouble", action="store_true", help="kill a worker, fail for a while, and use a wrong key")
     parser.add_argument("--outage", type=float, default=60.0, help="seconds (default: %(default)s)")
     parser.add_argument("--kill-after", type=float, default=10.0, help="seconds (default: %(default)s)")
     options = parser.parse_args()
     here, there = multiprocessing.get_context("spawn").Pipe()
-    arguments = there, options.samples * 2 // 3 if options.trouble else None, options.outage
+    fails_after = options.samples * 2 // 3 if options.trouble else None
+    arguments = there, fails_after, options.outage, options.per_minute
     server = multiprocessing.get_context("spawn").Process(target=serve, args=arguments, daemon=True)
     server.start()
     url, rows = here.recv(), rows_of(options.samples)

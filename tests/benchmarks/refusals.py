@@ -34,7 +34,7 @@ SIX = (
     *("faithfulness", "answer_relevance", "context_precision"),
     *("context_recall", "context_relevance", "answer_correctness"),
 )
-LATENCY, HANG, PER_MINUTE = 0.1, 20.0, 600
+LATENCY, HANG = 0.1, 20.0
 
 
 class Limited(OpenAIServer):
@@ -54,7 +54,7 @@ class Limited(OpenAIServer):
             refused = (self.room is not None and self.inside >= self.room) or (self.rate is not None and self.saved < 1)
             self.times.append((now, refused))
             if refused:
-                headers = {"x-ratelimit-limit-requests": str(PER_MINUTE)} if self.stated else {}
+                headers = {"x-ratelimit-limit-requests": str(round(60 * (self.rate or 0)))} if self.stated else {}
                 raise Refused(429, "Too many calls", {"Retry-After": "1", **headers})
             self.saved, self.inside = self.saved - 1, self.inside + 1
         try:
