@@ -31,6 +31,7 @@ from langchain_rageval.judge.judge import Judge as Judge
 from langchain_rageval.judge.panels import cascade as cascade
 from langchain_rageval.judge.panels import jury as jury
 from langchain_rageval.judge.parser import StrictJsonOutputParser as StrictJsonOutputParser
+from langchain_rageval.metrics.answer_completeness import answer_completeness as answer_completeness
 from langchain_rageval.metrics.answer_correctness import answer_correctness as answer_correctness
 from langchain_rageval.metrics.answer_verdicts import abstention as abstention
 from langchain_rageval.metrics.answer_verdicts import aspect_critique as aspect_critique

@@ -23,7 +23,7 @@ BUILDERS: Mapping[str, str] = {
         *("faithfulness", "answer_relevance", "context_precision", "context_recall", "context_relevance"),
         *("answer_similarity", "answer_correctness", "aspect_critique", "claim_metrics", "citations"),
         *("noise_sensitivity", "context_entity_recall", "abstention", "exact_match", "string_presence", "rouge"),
-        *("bleu", "chrf", "rubric", "conversation_metrics"),
+        *("bleu", "chrf", "rubric", "answer_completeness", "conversation_metrics"),
     )
 }
 """Module of each builder, by the name of the builder; read by the command line."""

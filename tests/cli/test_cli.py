@@ -265,7 +265,7 @@ def test_embeddings_are_named_when_the_judge_is_a_real_one(rageval, written, tmp
     names, complaints = scored(rageval, written(SAMPLE), tmp_path, *judge, "--metrics", "all")
     assert names == [
         *("faithfulness", "context_precision", "context_relevance"),
-        *(*SCORES["citations"], "rubric", *ASPECTS),
+        *(*SCORES["citations"], "rubric", "answer_completeness", *ASPECTS),
     ]
     assert "answer_relevance, answer_similarity, answer_correctness left out: no embeddings" in complaints
 

@@ -19,6 +19,7 @@ from langchain_rageval import (
     Sample,
     Score,
     abstention,
+    answer_completeness,
     answer_correctness,
     answer_relevance,
     answer_similarity,
@@ -39,7 +40,9 @@ from langchain_rageval import (
     rubric,
     string_presence,
 )
+from langchain_rageval.metrics.answer_completeness import list_question_parts
 from langchain_rageval.models.offline_judge import answer_offline
+from langchain_rageval.prompts.layout import read_inputs
 
 ROWS = Path(__file__).parents[1] / "fixtures" / "rag_answers" / "rows.jsonl.gz"
 
@@ -94,6 +97,7 @@ METRICS: dict[str, Build] = {
     "bleu": _of_nothing(bleu),
     "chrf": _of_nothing(chrf),
     "rubric": _of_judge(rubric),
+    "answer_completeness": _of_judge(answer_completeness),
 }
 """Functions that build a metric from a judge, embeddings and options, by score: all builders, and a ranking."""
 
@@ -133,6 +137,8 @@ def offline(request: ChatRequest) -> dict[str, Any]:
     """Answer a request as OfflineJudge does."""
     human = next(message["content"] for message in request.messages if message["role"] == "user")
     assert request.schema_title, "the request names no schema"
+    if request.schema_title == "QuestionParts":
+        return list_question_parts.offline(read_inputs(human)).model_dump()
     return answer_offline(request.schema_title, human)
 
 

@@ -9,6 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from langchain_rageval import OfflineJudge
+from langchain_rageval.metrics.answer_completeness import list_question_parts
 from langchain_rageval.prompts.answer_schemas import (
     Abstention,
     Answerable,
@@ -213,7 +214,8 @@ class PairScores(BaseCrossEncoder):
 
 def offline_reply(messages: list[BaseMessage]) -> BaseMessage:
     """Return the reply of OfflineJudge, for judges with additional behaviour."""
-    return OfflineJudge()._generate(messages).generations[0].message  # without a run that callbacks would see
+    judge = OfflineJudge(answers={"QuestionParts": list_question_parts.offline})
+    return judge._generate(messages).generations[0].message  # without a run that callbacks would see
 
 
 def recording_judge() -> Scripted:
