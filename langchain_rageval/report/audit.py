@@ -1,4 +1,4 @@
-"""Audit of a report by a strong judge: the estimated mean over all samples, and where the two judges differ."""
+"""Audit of a report: the estimated mean score of a strong judge, compared with that of the metric's own judge."""
 
 from __future__ import annotations
 
@@ -63,13 +63,14 @@ class MetricAudit(Renamed):
         own_mean: mean of the metric's own judge over all samples.
         agreement: share of the audited samples on which the two judges differ by at most 0.1.
         audited: number of samples with a value of the strong judge. If the metric's own judge gave such a sample no
-            value, the mean of that judge is used.
+            value, the estimate of `mean` uses `own_mean` in place of that value.
         samples: number of samples of the run that have the metric, with or without a value.
         failed: number of audited samples on which the strong judge failed.
         usage: calls, tokens and seconds of the strong judge.
         saved: calls and tokens that the strong judge would have cost for the other samples.
         parted: the samples on which the judges differ most, the largest difference first, at most ten.
-        decides: False if the strong judge scored fewer than 20 samples, and not all of them. A gate then cannot pass.
+        decides: True if at least 20 samples were given to the strong judge, or all samples of a smaller run; otherwise
+            False, and the text of the audit says that it decides nothing.
         units: number of independent units (such as conversations) among the audited samples, see `Units`; None if each
             sample is a unit.
         unit: name of the kind of unit, as in `MetricSummary`.
@@ -141,7 +142,7 @@ class AuditSummary(Analysis[MetricAudit]):
         return f"Audit by {self.judge or 'a strong judge'}, 95% intervals" if self else "No audit"
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row of texts for each audited metric."""
+        """Return the table's rows: for each audited metric, a tuple with one text for each column of `headings`."""
         return [
             (
                 one.metric,

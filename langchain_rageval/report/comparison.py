@@ -41,7 +41,7 @@ MOST_MISSING = 0.05
 
 
 class Comparison(Analysis[MetricComparison]):
-    """Comparison of a candidate with a baseline: mapping of metric names to `MetricComparison`, in order.
+    """Comparison of a candidate with a baseline: `MetricComparison` by metric name, in the candidate's order.
 
     Attributes:
         notes: what a reader of the verdicts should know, such as that some samples are in one report only.
@@ -51,10 +51,11 @@ class Comparison(Analysis[MetricComparison]):
         left_out: metrics for which the run left out scores, because the scores did not fit the budget.
         nothing_compared: True if no metric could be compared. A metric whose scores the candidate lost counts as
             compared.
-        judge_shift: mapping of a metric to the shift of its judge, measured on unchanged rows that the judge scored
-            again.
-        moved: mapping of a metric that a shift of its judge leaves undecided to its possible verdicts: those after the
-            difference is corrected by either end of the interval of `judge_shift`.
+        judge_shift: mapping of a metric to the shift of its judge: the mean change of the judge's scores on rows whose
+            texts are equal in both runs, and on rows of the baseline that the judge scored again.
+        moved: mapping of a metric to the other verdicts that it would get if the difference were corrected by either
+            end of the interval of `judge_shift`. Only metrics whose verdict would change are included. Their verdict
+            is "undecided", unless they lost coverage.
         labelled: name of the metric that people labelled; "" without labels.
     """
 
@@ -85,21 +86,24 @@ class Comparison(Analysis[MetricComparison]):
 
     @property
     def corrected(self) -> Corrected | None:
-        """Difference estimated from people's labels; None if there are no labels, or too few."""
+        """Estimated difference of people's mean labels, candidate minus baseline; None below 20 independent pairs."""
         return self[self.labelled].corrected if self.labelled else None
 
     @property
     def confirmed(self) -> bool | None:
-        """True if people's labels confirm the verdict, False if they show the contrary, None if neither."""
+        """True if people's labels confirm the verdict on the metric `labelled`, False if they show the contrary.
+
+        None with fewer than 20 labelled pairs, with a verdict such as "inconclusive", or if the labels do not decide.
+        """
         return self[self.labelled].confirmed if self.labelled else None
 
     def gates(self, require: Require | None = None, *, allow: Collection[str] = ()) -> list[Gate]:
         """Return a gate (passed, failed or undecided) for each metric of either report.
 
-        A metric fails if its verdict is "worse" or "lost coverage". It is undecided if the verdict is "too few pairs".
-        A metric with the verdict "inconclusive" passes, unless `require` is "no worse"; the reason then states the
-        largest loss that is still possible. A metric is also undecided if a correction for the shift of the judge would
-        change the result.
+        A metric fails if its verdict is "worse" or "lost coverage" (too many samples have lost their values). It is
+        undecided if the verdict is "too few pairs" (fewer than six). A metric with the verdict "inconclusive" passes,
+        unless `require` is "no worse"; the reason then states the largest loss that is still possible. A metric is also
+        undecided if the result would change after a correction for the shift of the judge, see `judge_shift`.
 
         Args:
             require: "no regression found"; "no worse", which needs a margin above 0; or "confirmed": people's labels
@@ -147,12 +151,12 @@ class Comparison(Analysis[MetricComparison]):
         return (*_HEADINGS, "samples")
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row of texts for each metric."""
+        """Return the table's rows: for each metric, a tuple with one text for each column of `headings`."""
         return list(map(comparison_cells, self.values()))
 
     @property
     def title(self) -> str:
-        """Heading of the table: the difference that is shown, the kind of interval, and the margin of "no worse"."""
+        """Heading of the table: the difference that is shown, the kind of interval, the margin (accepted loss)."""
         within = f", margin {self.margin:g}" if self.margin else ""
         return f"Candidate minus baseline, 95% intervals, p Holm-adjusted{within}"
 
@@ -186,10 +190,11 @@ def compare_rows(
     label_scale: tuple[float, float] = (0.0, 1.0),
     again: Sequence[Row] = (),
 ) -> Comparison:
-    """Return the comparison of two runs; see `Report.compare`.
+    """Return the comparison of two runs over the same samples; `Report.compare` describes most arguments.
 
-    `is_drawn` is True if the candidate scored a random part of the samples; the other samples then do not count as
-    missing. `labelled` is the name of the metric that people labelled.
+    `is_drawn` is True if a stopping rule (`until=`) let the candidate score only a random part of the samples; the
+    other samples then do not count as missing. `labelled` is the name of the metric that people labelled. `again` holds
+    rows of the baseline that the candidate's metrics scored again, to measure how far the judge has changed.
     """
     check_require(require, margin)
     shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)

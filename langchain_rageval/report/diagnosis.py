@@ -5,10 +5,12 @@ contexts (faithfulness), verdicts on the references' statements against the cont
 statements that answer and reference share (answer_correctness). All three together, or claim_metrics, distinguish every
 cause; fewer metrics distinguish fewer causes.
 
-A fact counts once, for the earliest cause. A statement of the answer that the references also make is not an addition.
-A made-up statement is blamed on the retriever if the retriever found nothing that was needed. A fact counts as lost
-between retriever and model if no context holds it, but a retrieved chunk that the model did not read does. A chunk
-holds a fact if the reference names the chunk, by id or text, or if the chunk contains all words of the fact.
+A fact counts once, for the earliest step that lost it: the retriever, then the steps between retriever and model (such
+as a reranker), then the model. A statement of the answer that the references also make is not an addition. A made-up
+statement is blamed on the retriever if the retriever found nothing that was needed. Contexts are the chunks that the
+model read. A fact counts as lost between retriever and model if no context holds it, but a retrieved chunk that the
+model did not read does. A chunk holds a fact if the reference names the chunk, by id or text, or if the chunk contains
+all words of the fact.
 """
 
 from __future__ import annotations
@@ -131,11 +133,12 @@ _RANK: Mapping[str, int] = {cause: rank for rank, cause in enumerate(get_args(Ca
 
 @dataclass(frozen=True)
 class Dropped:
-    """Retrieved chunks of a sample that the model did not read completely.
+    """Retrieved chunks of a sample that the model did not read completely: no context contains their whole text.
 
     Attributes:
         texts: texts of these chunks.
-        holds_reference: True if the reference names one of these chunks, by id or text, and the contexts lack it.
+        holds_reference: True if a chunk that the reference names, by id or text, was retrieved, but is not among the
+            contexts (the chunks that the model read).
     """
 
     texts: Sequence[str]
@@ -143,7 +146,7 @@ class Dropped:
 
     @classmethod
     def of(cls, sample: Sample) -> Dropped:
-        """Return the chunks of a sample that the retriever returned and the contexts lack."""
+        """Return the retrieved chunks of a sample that are not among its contexts (the chunks that the model read)."""
         contexts = sample.contexts or []
         lost = [text for text in sample.retrieved or [] if not any(text in read for read in contexts)]
         ids = {*(sample.retrieved_ids or [])} - {*(sample.context_ids or [])}
@@ -152,7 +155,10 @@ class Dropped:
         return cls(lost, by_id or any(_has(lost, passage) and not _has(contexts, passage) for passage in passages))
 
     def held(self, statements: Iterable[Finding]) -> list[Finding]:
-        """Return, from statements that no context holds, those that these chunks hold; all if `holds_reference`."""
+        """Return the statements whose content words are all in one of these chunks; all if `holds_reference`.
+
+        The caller passes only `statements` that no context holds; the method does not check this.
+        """
         texts = [content_words(text) for text in self.texts]
         words = [(statement, content_words(statement.text)) for statement in statements]
         return [one for one, own in words if self.holds_reference or (own and any(own <= text for text in texts))]

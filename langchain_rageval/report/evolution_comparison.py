@@ -56,7 +56,7 @@ class EvolutionComparison(Analysis[Comparison]):
     lines = Shown.lines
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row of texts for each evolution and metric."""
+        """Return the table's rows: for each evolution and metric, a tuple with a text for each column of `headings`."""
         return [
             (evolution, *comparison_cells(replace(metric, pairs=metric.clusters or 0)))
             for evolution, comparison in self.items()
@@ -124,7 +124,7 @@ def compare_evolutions(rows: Iterable[Row]) -> EvolutionComparison:
 
 
 def has_trees(rows: Iterable[Row]) -> bool:
-    """Return True if at least one tree (`metadata.tree_id`) has a simple question and an evolved question."""
+    """Return True if a tree (the rows with one `metadata.tree_id`) has a simple question and one of another type."""
     trees, _ = _by_tree(rows)
     evolutions = ({_evolution(row) for row in own} for own in trees.values())
     return any(SIMPLE in own and len(own) > 1 for own in evolutions)

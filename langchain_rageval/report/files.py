@@ -38,7 +38,7 @@ Bound = Literal["low", "high", ""]
 
 @dataclass(frozen=True)
 class Decision:
-    """Result of a run with the option `until=` for one metric: verdict and interval.
+    """Result for one metric of a run with a stopping rule (the option `until=` of `evaluate`): verdict and interval.
 
     The interval is for the mean over all samples of the run that have a score, or for the mean gain over the baseline.
     Each end of the interval is valid, at whatever sample the run stops. A gate uses only one of the two ends.
@@ -49,8 +49,8 @@ class Decision:
         low: lower end of the interval.
         high: upper end of the interval.
         samples: number of samples that the interval is computed from.
-        error: probability that all gates of the run pass wrongly, and also that any gate fails wrongly. For a run with
-            `Precise`, probability that any interval ever misses the mean.
+        error: bound on two probabilities: that all gates of the run pass although one should fail, and that any gate
+            fails although it should pass. For a run with `Precise`, probability that any interval ever misses the mean.
         required: the requirement, such as "at least 0.8".
         known: end of the interval that proves the verdict, "low" or "high"; "" if both ends do, or neither does.
     """
@@ -80,9 +80,10 @@ class Canaries:
     """Result of testing the run's judges on statements with known verdicts.
 
     Attributes:
-        asked: number of test statements.
+        asked: number of test statements, over all judges.
         right: number of right verdicts.
-        failed: names of the judges with too many errors: three of eight, or four of twenty-four statements.
+        failed: names of the judges with at least three errors in eight statements, or four in twenty-four. A judge with
+            one or two errors in eight statements is asked sixteen more.
         usage: calls, tokens and seconds of the check.
     """
 
@@ -98,13 +99,13 @@ class ReportData:
 
     Attributes:
         rows: one row for each sample; a list, or a sequence that reads the rows from a file.
-        notes: remarks that limit or explain the numbers, such as that an offline baseline judged.
+        notes: remarks that limit or explain the numbers, such as that the offline judge (word overlap) gave scores.
         complete: False if the run was interrupted.
         left_out: pairs of sample index and metric name, one for each score that was not computed, because it did not
-            fit the budget, or because a run with `until=` did not need it.
+            fit the budget, or because a run with a stopping rule (`until=` of `evaluate`) did not need it.
         provenance: configurations (judge, prompts, options) that produced the scores; `Report.instruments` lists them
             by metric.
-        decisions: mapping of a metric to the decision of a run with `until=`.
+        decisions: mapping of a metric to the decision of a run with a stopping rule; empty for other runs.
         unreadable: number of input records that are not valid samples; these records have no rows.
         canaries: verdicts of the judges on test statements with known verdicts; None if the judges were not tested.
         asked_again: calls, tokens and seconds for scoring rows of a baseline a second time, see `rageval ci --anchors`.
@@ -232,7 +233,7 @@ class RowsOnDisk(Sequence[Row]):
     Args:
         path: path of the file.
         offsets: offset of each row in bytes, in the order of the samples.
-        state: state of the file when the offsets were computed.
+        state: size of the file in bytes and time of its last change in nanoseconds, when the offsets were computed.
 
     Raises:
         ConfigError: if the file does not exist, or has changed since the offsets were computed.
@@ -348,7 +349,10 @@ class ReportFile:
         return set(self._indexes)
 
     def finish(self, head: Head) -> RowsOnDisk:
-        """Write the final head, rename the file to its final name, and return its rows."""
+        """Write the final head (a line of facts about the run), rename the file to its final name, and return its rows.
+
+        The final head overrides the provisional head in the first line of the file.
+        """
         self._write(head_line(head))
         state = _state(self._file)
         with _writing(self._target):
@@ -374,7 +378,7 @@ def write_report(path: str | Path | TextIO, rows: Iterable[Row], head: Head) -> 
     Args:
         path: path of the file; or an open text file, which stays open.
         rows: rows of the report.
-        head: head of the report.
+        head: facts about the run for the first line, such as notes and version; see `head_of`.
 
     Raises:
         ConfigError: if the file cannot be written.

@@ -1,4 +1,8 @@
-"""Checks of a run without model calls: broken and repeated answers, unread contexts, verdicts without citations."""
+"""Checks of a run's rows for broken or repeated answers, unread contexts and verdicts without citations.
+
+The checks call no model. A broken answer is an HTML page, a stack trace or a message about an outage. Contexts count as
+unread if they come from the retriever, and no prompt of a model that holds them was seen.
+"""
 
 from __future__ import annotations
 
@@ -136,9 +140,11 @@ class FreeChecks:
     def problems(self, max_failed: float, allow: Collection[str]) -> list[Note]:
         """Return the notes on problems that are frequent enough to fail a gate.
 
-        Broken answers fail a gate if their share of the samples is above `max_failed`. Repeated answers, and supported
-        statements without citations, fail it if their share is above a fifth. Blank answers are excluded, because a
-        gate already counts each as the worst value. Codes in `allow` are ignored.
+        Broken answers (HTML pages, stack traces, messages about an outage) fail a gate if their share of the samples is
+        above `max_failed`. One answer to several questions fails it if the questions are more than a fifth of the
+        samples; supported statements without citations, if they are more than a fifth of the supported statements. Both
+        need at least five cases. Blank answers are excluded, because a gate already counts each as the worst value.
+        Codes in `allow` are ignored.
         """
         limits = {**dict.fromkeys(_BEGINNINGS, max_failed), "same-answer": MOST_ALIKE, "no-citations": MOST_ALIKE}
         return [

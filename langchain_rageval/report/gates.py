@@ -203,7 +203,11 @@ _OF_THE_RUN = ("one-vector", "canaries-failed")
 
 
 def run_gates(data: ReportData, limits: Limits) -> list[Gate]:
-    """Return a list with one failed gate if the answers, the judge or the embeddings of the run are broken; else []."""
+    """Return a list with one failed gate if the answers, a judge or the embeddings of the run do not work; else [].
+
+    The reasons are the problems of `FreeChecks`, such as HTML pages as answers; a judge that erred too often on test
+    statements with known verdicts; and embeddings that gave different texts the same vector.
+    """
     reasons = FreeChecks(data.rows).problems(limits.failed, limits.allow)
     reasons += [note for note in data.notes if isinstance(note, Note) and note.code in {*_OF_THE_RUN} - {*limits.allow}]
     return [Gate.of("", "answers, judge and embeddings that work", "failed", reasons)] if reasons else []
@@ -324,7 +328,10 @@ def _check_numbers(thresholds: Any, limits: Limits) -> None:
 
 
 def check_gates(gates: Sequence[Gate], threshold: float | None = None) -> None:
-    """Raise BelowThreshold unless all gates passed; the message names every reason once."""
+    """Raise BelowThreshold unless all gates passed; the message names every reason once.
+
+    `threshold` does not affect the check; it becomes the attribute `threshold` of the error.
+    """
     if reasons := dict.fromkeys(gate.reason for gate in gates if gate.verdict != "passed"):
         raise BelowThreshold("; ".join(reasons), threshold=threshold, gates=gates)
 
@@ -332,12 +339,13 @@ def check_gates(gates: Sequence[Gate], threshold: float | None = None) -> None:
 def decided_gates(
     decisions: Mapping[str, Decision], thresholds: Collection[str], requirement: str, allow: Collection[str]
 ) -> dict[str, Gate]:
-    """Return gates by metric name: one for each decision of a run with `until=` about a comparison with a baseline.
+    """Return gates by metric name: one for each decision of a stopping rule (`until=`) about a baseline.
 
     Args:
-        decisions: decisions by metric name; the name may end with `AGAINST_BASELINE`.
-        thresholds: names of metrics with a threshold; the decisions under these names concern the threshold, not the
-            baseline.
+        decisions: decisions by metric name. For a metric that also has a threshold, the decision about the baseline has
+            the metric's name with `AGAINST_BASELINE` appended.
+        thresholds: names of metrics with a threshold. Decisions under exactly these names are skipped, because they
+            concern the threshold.
         requirement: the requirement as text.
         allow: codes of reasons to ignore, because they are intended.
     """

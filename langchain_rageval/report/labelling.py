@@ -180,12 +180,17 @@ class LabelSheet(Sequence[Row]):
 
 
 def answer_id(name: str, sample: Sample) -> str:
-    """Return the id of an answer in a sheet of two reports; the id does not reveal which report the answer is from."""
+    """Return the id of an answer in a sheet (file to label) with the answers of two reports, such as "q7@1f3a09bc".
+
+    `name` is the id of the sample. A hash of the answer follows, so the id does not reveal the report of the answer.
+    """
     return f"{name}@{hashlib.blake2b((sample.answer or '').encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
 def pairs_to_label(pairs: Sequence[tuple[Row, Row]], n: int, metric: str, seed: int) -> LabelSheet:
-    """Draw pairs of rows for labelling, spread evenly over the differences of their scores; see `rows_to_label`.
+    """Draw `n` pairs of rows for labelling, spread evenly over the differences of their scores; see `rows_to_label`.
+
+    A pair holds the rows of one sample in two reports. The sheet (file to label) lists both rows.
 
     Raises:
         ConfigError: if `n` is below 1, or no pair has two scores.

@@ -51,14 +51,15 @@ class MetricComparison:
         low: lower end of the 95% interval of the difference, for this metric alone; None without pairs.
         high: upper end of the interval.
         p_value: two-sided p-value of "the mean difference is 0", Holm-adjusted over the metrics; None without pairs.
-            Interval and p-value come from one procedure: Student's t on the pairs and two invented pairs, at plus and
-            minus the largest difference. The procedure assumes independent pairs or clusters.
+            Interval and p-value come from one procedure: Student's t on the differences of the pairs and two invented
+            differences, +r and -r; r is about the largest difference of a pair, see `Report.compare`. The procedure
+            assumes independent pairs or clusters.
         p_unadjusted: p-value of this metric alone; below 0.05 exactly if the interval does not contain 0.
         verdict: "better" if `p_value` is below 0.05 and the candidate's mean is the better one; "no worse" if
             `largest_loss` is at most the margin; "worse" if `p_value` is below 0.05 and the interval contains losses
-            greater than the margin; otherwise "inconclusive". "undecided" if a shift of the judge may be the cause, see
-            `Comparison.judge_shift`. "too few pairs" below six pairs or clusters. "lost coverage" if too many samples
-            of the baseline have no value in the candidate.
+            greater than the margin; otherwise "inconclusive". "undecided" if a shift of the judge (change of its scores
+            on equal texts) may be the cause, see `Comparison.judge_shift`. "too few pairs" below six pairs or clusters.
+            "lost coverage" if too many samples of the baseline have no value in the candidate.
         pairs: number of samples that both runs have scored.
         clusters: number of groups of samples that count as one; None if each sample counts by itself.
         better: number of pairs in which the candidate's value is better.
@@ -70,7 +71,8 @@ class MetricComparison:
         samples: numbers of scored samples of candidate and baseline in an unpaired comparison, where `pairs`, `better`,
             `worse`, `lost` and `gained` are 0; None in a paired comparison.
         largest_loss: upper confidence bound (97.5%) of the loss, at least 0, in the metric's units. It is the worst end
-            of an interval that allows for rare losses of the whole range that no pair shows. None without pairs.
+            of a second interval, which is wider than `low` to `high`: it allows for rare losses of the whole range that
+            no pair shows. In an unpaired comparison, it is the worst end of `low` to `high`. None without pairs.
         lost_coverage: reasons for the verdict "lost coverage", each with its code.
         pairs_verdict: verdict from the pairs alone; it applies if the reasons of "lost coverage" are allowed.
         coverage_p: one-sided p-value of "as many samples are scored as in the baseline", not adjusted.
@@ -156,8 +158,9 @@ def compare_metric(
         direction: "higher" or "lower", whichever is better.
         pairs: rows of candidate and baseline.
         groups: cluster of each pair; None if all pairs are independent.
-        unknown: assumed differences for further samples of the baseline; each of these samples is a separate cluster.
-        by: shift of the judge, which is subtracted from each difference.
+        unknown: differences that the caller assumes for samples of the baseline without a score in the candidate; each
+            of these samples is a separate cluster.
+        by: shift of the judge (change of its scores on equal texts), which is subtracted from each difference.
     """
     values = [(value_in(ours, name), value_in(theirs, name)) for ours, theirs in pairs]
     both = [(place, own, other) for place, (own, other) in enumerate(values) if own is not None and other is not None]
@@ -252,7 +255,7 @@ class JudgeShift:
         difference: mean over the anchors of the score in the candidate minus the score in the baseline.
         low: lower end of the 95% interval of `difference`.
         high: upper end of the interval.
-        anchors: number of anchors: rows that are equal in both runs and were scored anew.
+        anchors: number of anchors: pairs of rows with equal texts and newly computed scores, see `judge_shifts`.
         p_value: two-sided p-value of "the judge has not changed".
     """
 
@@ -270,13 +273,13 @@ class JudgeShift:
 def judge_shifts(
     pairs: Sequence[Pair], again: Sequence[Pair], directions: Mapping[str, Direction], cluster: By | None = AUTO
 ) -> dict[str, JudgeShift]:
-    """Return the shift of the judge of each metric that has enough anchors.
+    """Return the shift of the judge of each metric with at least 20 anchors (pairs of rows with equal texts).
 
     Args:
         pairs: pairs of rows of candidate and baseline. A pair is an anchor if question, answer, contexts, history and
-            references are equal, and both runs called the models anew.
-        again: pairs of a row that was scored again and its row in the baseline. Here the models need not have been
-            called anew for the baseline.
+            references are equal, and both scores come from new model calls, not from a journal or cache.
+        again: pairs of a row that was scored again and its row in the baseline. Such a pair is an anchor if its texts
+            are equal, and the later score comes from new model calls.
         directions: metrics of both runs, with "higher" or "lower", whichever is better.
         cluster: property that groups dependent samples, see `Report.summary`.
     """
@@ -317,14 +320,15 @@ def moved_verdicts(
     margin: float,
     shifted: Callable[[MetricComparison, float], MetricComparison],
 ) -> dict[str, Collection[Verdict]]:
-    """Return the verdicts that change if the differences are corrected for the judge's shift, by metric.
+    """Return, for each metric, the verdicts that replace its verdict after a correction for the judge's shift.
 
-    The correction uses each end of the interval of the shift. Metrics whose verdict stays the same are omitted. An
-    inconclusive verdict counts as changed only if the shift of the judge is significant.
+    The correction subtracts each end of the interval of the shift in turn, so a metric has one or two new verdicts.
+    Metrics whose verdict stays the same are omitted. An inconclusive verdict counts as changed only if the shift of the
+    judge is significant.
 
     Args:
         metrics: comparisons with verdicts.
-        shifts: shift of the judge by metric.
+        shifts: shift of the judge (change of its scores on equal texts) by metric.
         margin: margin of the comparison.
         shifted: function that takes a comparison and a shift, and returns the comparison without verdict, with the
             shift subtracted.

@@ -72,7 +72,11 @@ class PageNotes:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text with descriptions of models replaced by their names, and internet addresses by "…"."""
+    """Return a text with descriptions of models replaced by their names, and internet addresses by "…".
+
+    A description is a class with settings: "ChatOpenAI(model='gpt-4o', temperature=0)" becomes "gpt-4o". If the
+    settings contain no name, the class remains.
+    """
     return _ADDRESS.sub("…", _IDENTITY.sub(_short_identity, text))
 
 
@@ -197,12 +201,12 @@ class Page:
 
     @cached_property
     def places(self) -> Mapping[int, int]:
-        """Mapping of the indexes of samples to their places on the page."""
+        """Mapping of the indexes of samples in the input to their positions in the page's list of samples, from 0."""
         return {row.index: place for place, row in enumerate(self.report.rows)}
 
     @cached_property
     def evolutions(self) -> EvolutionComparison | None:
-        """Comparison of each evolution (question type) with the simple questions; None without trees of questions."""
+        """Comparison of evolutions (question types) with simple questions on one fact; None if no fact has both."""
         return compare_evolutions(self.report.rows) if has_trees(self.report.rows) else None
 
     @property
@@ -239,7 +243,11 @@ class Page:
 
     @cached_property
     def first_looks(self) -> list[tuple[int, str, Cause, str, float | None]]:
-        """Samples with the worst means, worst first: (index of row, question, cause, worst metric, its value)."""
+        """Up to five samples to look at first: (position on the page, question, cause, worst metric, its value).
+
+        They have the worst means over their metrics, worst first. `cause` explains the wrong answer, see
+        `Report.diagnose`. If any metric can show a cause, only samples with errors are listed.
+        """
         looks = []
         for place, row in enumerate(self.report.rows):
             goodness = {
@@ -257,7 +265,7 @@ class Page:
 
     @cached_property
     def causes(self) -> Mapping[Cause, int]:
-        """Mapping of causes to numbers of samples; empty if no metric can show a cause."""
+        """Mapping of the causes of wrong answers to numbers of samples; empty if no metric can show a cause."""
         counts = self._diagnosis.counts
         return {} if counts.keys() <= {"cannot tell"} else counts
 
@@ -292,7 +300,11 @@ class Page:
         return content_policy(self.script, self.style)
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Yield the data of the page in parts: pairs of an id, by which the script finds the part, and packed data."""
+        """Yield the data of the page in parts: pairs of an id, by which the script finds the part, and packed data.
+
+        The data are samples, context chunks, an index of the samples, and the script's texts. They are packed as JSON,
+        compressed with gzip and encoded in base64.
+        """
         index: list[list[Any]] = []
         chunks = Chunks()
         rows = iter(self.report.rows)
@@ -308,7 +320,11 @@ class Page:
 
     @cached_property
     def moved(self) -> Mapping[str, Sequence[tuple[int, str, float]]]:
-        """Mapping of a metric to the samples that changed most: (place, question, difference), worst changes first."""
+        """Mapping of a metric to samples whose value differs from the baseline: (position, question, difference).
+
+        The position is that on the page, from 0; the difference is value minus baseline. The order is from the
+        greatest loss to the greatest gain. Of more than ten samples, only the first five and the last five are listed.
+        """
         changes: dict[str, list[tuple[int, str, float]]] = {}
         for place, row in enumerate(self.report.rows):
             before = self._before.get(row.index, {})

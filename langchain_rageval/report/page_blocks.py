@@ -48,7 +48,7 @@ class Chunks:
         return place
 
     def take_blocks(self, least: int) -> Iterator[tuple[str, str]]:
-        """Yield pairs of an id and a packed block of chunks, until fewer than `least` chunks are not yet in a block."""
+        """Yield pairs of an id and a packed block of up to 100 chunks, while `least` chunks or more are in no block."""
         while len(self._waiting) >= least:
             yield f"chunks-{self._written // PART}", pack(self._waiting[:PART])
             self._written += len(self._waiting[:PART])
@@ -56,10 +56,11 @@ class Chunks:
 
 
 def sample_view(row: Row, chunks: Chunks, translate: Callable[[str], str]) -> dict[str, Any]:
-    """Return the data from which the page shows a sample.
+    """Return a dict with the data from which the page shows a sample.
 
-    Contexts are given as numbers of chunks. `statements` is the name of the metric whose statements the page lists.
-    `answer` is the Markdown tree of the answer, if there is one. `sources` are the sources of the contexts, if known.
+    The dict has the fields of the row, but each context is replaced by its number in `chunks`. The dict also has these
+    keys, if their values are known: `statements` is the name of the metric whose statements the page lists.
+    `answer` is the Markdown tree of the answer, see `build_answer_tree`. `sources` are the sources of the contexts.
     `standalone` are the rewritten questions of a conversation.
 
     Args:

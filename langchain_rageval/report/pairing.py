@@ -1,4 +1,4 @@
-"""Pairing of two runs: rows of the same sample, common metrics, and whether the judges allow a comparison."""
+"""Pairing of two runs: rows of the same sample, common metrics, and whether the judges' configurations are equal."""
 
 from __future__ import annotations
 
@@ -137,9 +137,11 @@ def check_instruments(
 ) -> list[Note]:
     """Return notes on metrics whose judge configurations differ between two runs, or are unknown.
 
+    `ours` and `theirs` are the scores of candidate and baseline by metric, and `shared` names the metrics of both.
+
     Raises:
-        ConfigError: if configurations differ and `allowed` is False, or the reports disagree on the direction of a
-            metric.
+        ConfigError: if configurations differ and `allowed` (True to accept differences) is False, or the reports
+            disagree on the direction of a metric.
     """
     opposite = [name for name in shared if ours[name][0].direction != theirs[name][0].direction]
     if opposite:

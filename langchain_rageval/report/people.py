@@ -42,12 +42,12 @@ class Corrected:
 
     @property
     def difference(self) -> float:
-        """Name of `estimate` for two reports: the estimated difference of their mean labels."""
+        """Value of `estimate` if the labels are of two reports: the estimated difference of their mean labels."""
         return self.estimate
 
     @property
     def mean(self) -> float:
-        """Name of `estimate` for a single report: the estimated mean label."""
+        """Value of `estimate` if the labels are of a single report: the estimated mean label."""
         return self.estimate
 
     @property
@@ -101,13 +101,14 @@ def corrected(
 def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) -> list[float | None]:
     """Return the label of each row's answer; None for an answer without a label.
 
-    A label is matched to a row by the answer's id in a sheet of two reports, else by id and answer, else by question
-    and answer, else by id alone.
+    A sheet is a CSV file in which people label answers. A label is matched to a row by the first of these that fits:
+    `answer_id`, the id of an answer in a sheet of two reports; sample id and answer; question and answer; sample id
+    alone, if there is no column of answers.
 
     Args:
         rows: rows of a report.
         labels: path of a labelled sheet; or a mapping of the ids in a sheet to labels.
-        by_id: False if the id alone does not identify the answer that was labelled.
+        by_id: False to match no label by sample id alone, because it may be of the other report's answer.
 
     Raises:
         ConfigError: if the sheet cannot be read, or gives an answer two different labels.
@@ -135,11 +136,12 @@ def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) ->
 
 
 def ids_of_no_answer(pairs: Sequence[Pair], labels: Labels | tuple[Labels, Labels]) -> list[str]:
-    """Return the ids of unmatched labels: no row in the pairs has the id, or the question and answer.
+    """Return the ids of labels that match no row in the pairs, neither by id nor by question and answer.
 
     Args:
         pairs: rows of candidate and baseline.
-        labels: labels from one sheet of both reports; or a tuple of the candidate's labels and the baseline's labels.
+        labels: labels from one sheet (CSV file) with the answers of both reports; or a tuple of the candidate's labels
+            and the baseline's labels.
     """
     sides = [row for row, _ in pairs], [row for _, row in pairs]
     if isinstance(labels, tuple):

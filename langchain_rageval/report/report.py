@@ -65,14 +65,14 @@ class Report(ReportData):
     """Report of a run: the scored samples in the order of the input, with methods that analyse and export them.
 
     Attributes:
-        rows: one row for each sample; a list, or, for a run with `out=`, a sequence that reads the rows from the file.
-        notes: remarks that limit or explain the numbers, such as that an offline baseline judged.
+        rows: one row for each sample; a list, or, after `evaluate(out=...)`, a sequence that reads rows from the file.
+        notes: remarks that limit or explain the numbers, such as that the offline judge (word overlap) gave scores.
         complete: False if the run was interrupted; the report then holds only the finished rows and scores.
         left_out: pairs of sample index and metric name, one for each score that was not computed, because it did not
-            fit the budget, or because a run with `until=` did not need it.
+            fit the budget, or because a run with a stopping rule (`until=` of `evaluate`) did not need it.
         provenance: configurations (judge, prompts, options) that produced the scores; `instruments` lists them by
             metric.
-        decisions: mapping of a metric to the decision of a run with `until=`.
+        decisions: mapping of a metric to the decision of a run with a stopping rule; empty for other runs.
         unreadable: number of input records that are not valid samples; these records have no rows.
         canaries: verdicts of the judges on test statements with known verdicts; None if the judges were not tested.
         asked_again: calls, tokens and seconds for scoring rows of a baseline a second time, see `rageval ci --anchors`.
@@ -112,7 +112,8 @@ class Report(ReportData):
     def summary(self, by: By | None = None, *, cluster: By | None = AUTO) -> Summary | dict[str, Summary]:
         """Return the mean, 95% interval, counts and cost of each metric.
 
-        The counts are of scored, unscored, failed and abstained samples.
+        The counts are of samples with a value (scored), samples to which the metric does not apply (unscored), samples
+        on which the metric failed, and samples whose answer states no facts (abstained).
 
         Args:
             by: property that divides the report into slices: "metadata.split", "evolution", "turn", "language", any
@@ -121,8 +122,8 @@ class Report(ReportData):
             cluster: property that groups dependent samples, such as "metadata.document" for questions about one
                 document; a path or a function as for `by`. The intervals treat the clusters, not the samples, as
                 independent. By default a cluster is a conversation (`metadata.conversation`), else a tree of a
-                generated test set (`metadata.tree_id`), else the repeats of one question. None treats all samples as
-                independent.
+                generated test set (questions about one fact, `metadata.tree_id`), else the repeats of one question.
+                None treats all samples as independent.
 
         Returns:
             The summary; with `by`, a mapping from the name of each slice to the summary of the slice. Slices are in the
@@ -147,9 +148,10 @@ class Report(ReportData):
     def audit(self) -> AuditSummary:
         """Audit of each metric: the estimated mean of the strong judge over all samples.
 
-        `report.audit["faithfulness"]` has `mean`, `low` and `high` of the strong judge, `agreement` of the two judges
-        and the number of `audited` samples. The 95% interval is prediction-powered. Like the interval of `summary`, it
-        treats the samples as a random part of a population. The audit is empty for a run without `audit=`.
+        `report.audit["faithfulness"]` has `mean`, `low` and `high` of the strong judge, the number of `audited` samples
+        and `agreement`: the share of these samples on which the strong judge and the metric's own judge differ by at
+        most 0.1. The 95% interval is prediction-powered. Like the interval of `summary`, it treats the samples as a
+        random part of a population. The audit is empty for a run without `audit=`.
         """
         audits = [score for row in self.rows for score in row.audit.values()]
         instruments = {score.instrument: self.provenance.instrument(score.metric, score.instrument) for score in audits}
@@ -195,10 +197,11 @@ class Report(ReportData):
     def instruments(self) -> dict[str, list[Instrument]]:
         """Return for each metric the configurations (instruments) that gave its scores; usually one per metric.
 
-        The configurations are in order of appearance. Each has the hashes that the scores carry, and two readable
-        parts: `found_by` (models with settings, prompts, options of the steps) and `counted_by` (reducer and options of
-        the metric). If a part is unknown, the configuration gives the reason. A report written by version 0.1.0 or by a
-        killed process has only hashes.
+        The configurations are in order of appearance. Each has the hashes of its two parts, as in `Score.instrument`,
+        and the parts in readable form. `found_by` decides which facts are found: models with settings, prompts, options
+        of the metric's steps. `counted_by` decides the value: the function that computes it from the facts, and options
+        of the metric. If a part is unknown, the configuration gives the reason. A report written by version 0.1.0 or by
+        a killed process has only hashes.
         """
         return instruments_of(self)
 
@@ -308,11 +311,11 @@ class Report(ReportData):
 
         Samples are paired by id and question, several with the same id in order; the remaining samples are paired by
         question. A pair counts if both reports have a value; a blank answer without a value gets the worst value.
-        Interval and p-value come from one procedure: Student's t on the pairs and two invented pairs, at plus and minus
-        the largest difference. This difference is taken as at least the range of the values divided by the square root
-        of the number of pairs. The p-value is Holm-adjusted over the metrics, the interval is not. The verdict "no
-        worse" uses a wider interval, which allows for losses of the whole range that no pair shows: thirty equal pairs
-        do not exclude that one question in ten breaks.
+        Interval and p-value come from one procedure: Student's t on the differences of the pairs and two invented
+        differences, +r and -r. Here r is the largest difference of a pair, without sign, but at least the range of the
+        values divided by the square root of the number of pairs. The p-value is Holm-adjusted over the metrics, the
+        interval is not. The verdict "no worse" uses a wider interval, which allows for losses of the whole range that
+        no pair shows: thirty equal pairs do not exclude that one question in ten breaks.
 
         The verdict is "lost coverage" if the candidate lacks, or has reworded, more than 5% of the samples that the
         baseline scored. If more than 5% have failed, the worst value is assumed for the failed samples; the verdict is
@@ -330,10 +333,10 @@ class Report(ReportData):
             reweight: with `paired=False`, a property of the samples, such as "language" or "metadata.topic". Both runs
                 are then weighted to the shares that the values of this property have in the baseline. Slices that only
                 one run has are left out. A note names such slices of the baseline; if they hold over 5% of its samples,
-                the verdict is at most "inconclusive".
+                "inconclusive" replaces the verdicts "better" and "no worse".
             require: what `check` and `gates` of the comparison require: "no regression found", so that "inconclusive"
                 passes; "no worse", which needs a margin above 0; or "confirmed" by `labels`.
-            labels: people's labels of both answers of at least 20 samples: a filled-in sheet of `to_label(n,
+            labels: people's labels of both answers of at least 20 samples: a filled-in sheet (CSV file) of `to_label(n,
                 baseline=...)`, or a mapping of its ids to labels; or a tuple of the sheet of this report and the sheet
                 of the baseline. The attribute `corrected` of the result estimates the difference from the labels, with
                 the judge's scores for precision. `confirmed` states whether the labels confirm the judge's verdict.
@@ -409,10 +412,10 @@ class Report(ReportData):
 
         Returns:
             A difference in the metric's units. It is infinite if there are too few samples for a significant
-            difference, as with up to four samples at the level 0.05. If more than half of the values, or of the
-            differences, are equal, their spread says little about a later run. In this case each change of a sample is
-            assumed to be a complete loss, from 1 to 0. With the option `cluster`, the difference that `compare` detects
-            is larger.
+            difference, as with up to four samples at the level 0.05. If more than half of the values (with `baseline`,
+            of the differences) are equal to one another, their spread says little about a later run. The result is then
+            at least the smallest loss that is detected if some samples fall from 1 to 0 and the others keep their
+            value. With the option `cluster`, the difference that `compare` detects is larger.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
@@ -471,9 +474,11 @@ class Report(ReportData):
         A gate concerns all input samples of the run. The values of failed, unreadable and left out samples are unknown.
         Up to a share of `max_failed`, the mean excludes them. Above this share, the gate tries both the worst and the
         best value for them, and is undecided if the results differ. A blank answer without a value counts as the worst
-        value. At least five samples must have a score; in a report of fewer than ten samples, at least half. Repeats of
-        a sample count once. If a run with `until=` decided about the metric, the gate uses the interval of this
-        decision. If a strong judge audited the metric, the gate uses the interval of the strong judge's mean.
+        value. At least five samples must have a score; in a report of fewer than ten samples, at least half. With fewer
+        scores, the gate is undecided; without any, it fails unless values are unknown. Repeats of a sample count once.
+        If a run with a stopping rule (`until=`) decided about the metric, the gate uses the interval of this decision.
+        If a strong judge audited the metric, the gate uses the interval of the strong judge's mean, and needs no least
+        number of scores.
 
         Args:
             thresholds: mapping of metric names to the lowest accepted mean, or to the highest if lower is better.

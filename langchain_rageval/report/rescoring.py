@@ -87,12 +87,15 @@ def _agree(row: Row, names: Sequence[str], metric: Metric) -> bool:
 
 
 def join_reports(earlier: Run, later: Run) -> Run:
-    """Return the rows of a report, with the scores of a later run over the same samples added.
+    """Return a report with the rows of an earlier report, to which the scores of a later run are added.
+
+    Notes, left out scores and configurations of both runs are joined. `complete` is True if both runs are complete. All
+    other facts about the run are from `later`.
 
     Args:
         earlier: the report whose samples were scored again.
-        later: the later run. The index of a row is the place of the sample in `earlier.rows`. A later score replaces an
-            earlier score of the same metric.
+        later: the later run. The index of a row is the position of the sample in `earlier.rows`, from 0. A later score
+            replaces an earlier score of the same metric.
     """
     added = {row.index: row.scores for row in later.rows}
     audits = {row.index: row.audit for row in later.rows}

@@ -77,15 +77,15 @@ class MetricSummary:
         low: lower end of the 95% interval of the mean; None without a mean, or if the metric has no finite range.
         high: upper end of the interval.
         scored: number of samples with a value.
-        unscored: number of samples to which no value applies.
+        unscored: number of samples to which the metric does not apply.
         failed: number of samples whose score failed.
         abstained: number of samples whose answer states no facts; None for metrics that cannot detect this.
         usage: calls, tokens and seconds of the metric over all samples.
         range: lowest and highest possible value; None without a finite range, see `Score.range`.
         units: number of independent units (such as conversations) among the scored samples, see `Units`; None if each
             sample is a unit.
-        unit: name of the kind of unit: "conversation", "tree", "question", "cluster", or "unit" for several kinds; ""
-            if each sample is a unit.
+        unit: name of the kind of unit: "conversation", "tree" (questions about one fact), "question" (its repeats),
+            "cluster", or "unit" for several kinds; "" if each sample is a unit.
     """
 
     metric: str
@@ -192,7 +192,7 @@ class Summary(Analysis[MetricSummary]):
         return (*_HEADINGS, "money") if self.has_money else _HEADINGS
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a row of texts for each metric."""
+        """Return the table's rows: for each metric, a tuple with one text for each column of `headings`."""
         return [
             (
                 one.metric,
@@ -248,10 +248,10 @@ def summarise_slices(rows: Iterable[Row], by: By, cluster: By | None = AUTO) -> 
 
 
 class Tally:
-    """Running totals of one metric; stores only the value and the place of each score.
+    """Running totals of one metric; of each score, stores only the value and the sample's position in the run.
 
     Args:
-        name: name of the metric in the rows; a custom metric may use another name in its scores.
+        name: name of the metric in the rows, which the summary shows; scores of a custom metric may have another name.
         first: the first score; its aspect and direction apply to all scores.
     """
 
@@ -281,7 +281,11 @@ class Tally:
         self._usage += score.usage
 
     def summary(self, units: Units) -> MetricSummary:
-        """Return the summary of the scores that were added so far."""
+        """Return the summary of the scores that were added so far.
+
+        `units` are the independent units of all samples: the interval counts samples of one unit, such as a
+        conversation, as one.
+        """
         values, groups = self._values, units.groups(self._places)
         bounds = value_range(self._range, values)
         low = high = None

@@ -48,7 +48,10 @@ def p_text(p_value: float) -> str:
 
 
 class Renamed:
-    """Base class of results with renamed fields. The names of version 0.1 still work, with a note in the log."""
+    """Base class of results with renamed fields; `old_names` maps each old name to the present name.
+
+    The names of version 0.1 still work, with a note in the log.
+    """
 
     old_names: ClassVar[Mapping[str, str]] = {}
 

@@ -47,8 +47,8 @@ def trend(
     checks does not matter. This assumes that the rows, in order of time, are random samples of one mix of questions. If
     the mix changes, use `adjust`: each row is then compared with the baseline's rows of the same slice. If days differ
     by more than chance, a note reports it, and a bad day raises alarms more often. Dependent samples of one day, such
-    as the turns of a conversation, count as one sample with their mean value, at the time of the last sample. `since`
-    ends an alarm.
+    as the turns of a conversation, count as one sample with their mean value, at the time of the last sample. To end an
+    alarm after a repair, pass the time of the repair as `since`: earlier rows then raise no alarm.
 
     The function also estimates changes of the mean, for better or worse, with or without a baseline. They are estimated
     from the means of days; in histories of less than twelve days, from the means of hours. If the means stay the same,
@@ -60,8 +60,8 @@ def trend(
         baseline: a run that is as good as it should be, over any samples; None raises no alarm.
         by: "day" or "week" (UTC), or the name of a tag, such as "version".
         margin: accepted loss of a mean, in the units of the metric, at least 0.
-        error: probability of finding a change if there is none, between 0 and 1; also the probability that the
-            baseline's mean is lower than assumed.
+        error: probability of finding a change if there is none, between 0 and 1; also bounds the probability that the
+            baseline's true mean is below the lower end of its interval, with which rows are compared.
         adjust: property of the samples that defines slices, such as "language" or "metadata.topic".
         since: time, such as "2025-03-01" (UTC), from which rows are watched; for example the time when the cause of an
             alarm was repaired.

@@ -40,10 +40,10 @@ class DriftAlarm:
         metric: name of the metric.
         raised: time of the row after which the alarm was raised.
         since: time of the row at the estimated beginning of the change.
-        mean: mean from the estimated beginning of the change on.
+        mean: mean of the rows from the estimated beginning of the change to the last row.
         baseline: mean of the baseline.
-        samples: number of scored rows until the alarm; dependent rows, such as the turns of a conversation, count once
-            a day.
+        samples: number of scored rows from the first row that was watched to the one that raised the alarm; dependent
+            rows, such as the turns of a conversation, count once a day.
         judge: names of the judges; "" if no name is recorded.
     """
 
@@ -102,7 +102,8 @@ class Trend(Analysis[Summary]):
         error: probability of finding any change if there is none, over all metrics together.
         notes: what a reader should know, such as that the baseline has other questions.
         changes: mapping of a metric to the estimated changes of its mean, in order of time; only metrics with changes.
-        judge_shift: mapping of a metric to the change of its judge since the baseline, measured on unchanged rows.
+        judge_shift: mapping of a metric to the shift of its judge: the mean change of the judge's scores since the
+            baseline on rows whose texts are equal in both runs.
     """
 
     periods: Mapping[str, Summary]
@@ -188,7 +189,7 @@ def _mean(metric: MetricSummary | None) -> str:
 
 @dataclass(frozen=True)
 class TrendPoint:
-    """Point of a chart: the mean of a metric in one period, with positions in the chart.
+    """Point of a chart: the mean of a metric in one period, with distances in percent of the chart's size.
 
     Attributes:
         place: number of the period, from 0.
@@ -198,7 +199,7 @@ class TrendPoint:
         y: distance of the mean from the top edge.
         top: distance of the interval's upper end from the top edge; None without an interval.
         bottom: the same for the lower end of the interval.
-        drifted: True for the period of an estimated change and the later ones.
+        drifted: True from the period in which the drift of the alarm began; False before, and without an alarm.
     """
 
     place: int
@@ -213,7 +214,7 @@ class TrendPoint:
 
 @dataclass(frozen=True)
 class TrendChart:
-    """Chart of one metric: its curve over the periods, with positions in the chart.
+    """Chart of one metric: its curve over the periods, with distances in percent of the chart's size.
 
     Attributes:
         metric: name of the metric.
@@ -226,8 +227,8 @@ class TrendChart:
         base: distances of the baseline's mean and of both ends of its interval from the top edge; None without an
             interval.
         alarm: alarm about the metric; None without an alarm.
-        since: distance of the estimated change from the left edge.
-        raised: distance of the row that raised the alarm from the left edge.
+        since: distance of the beginning of the alarm's drift from the left edge; None without an alarm.
+        raised: distance of the row that raised the alarm from the left edge; None without an alarm.
         changes: changes of the mean, each as a tuple of its distance from the left edge and the change.
     """
 
@@ -374,8 +375,8 @@ class TrendPage(Page):
 
     Attributes:
         trend: the trend.
-        worst: mapping of each period to its worst samples. The attribute `report` holds these samples of all periods,
-            the last period first.
+        worst: mapping of each period to its samples with the ten worst values of each metric, the worst first. The page
+            lists no other samples, so the attribute `report` holds only these, the last period first.
     """
 
     trend: Trend

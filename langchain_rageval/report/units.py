@@ -146,7 +146,10 @@ class Units:
         return self._known
 
     def groups(self, places: Iterable[int] | None = None) -> list[int] | None:
-        """Return the number that identifies the unit of each sample (or of `places`); None if each sample is a unit.
+        """Return the number that identifies the unit (such as a conversation) of each sample; None if each is a unit.
+
+        `places` are positions of samples in the run, from 0; only these samples are then considered. If `cluster` is a
+        path or function, the result is never None.
 
         Raises:
             ConfigError: if there are samples, and none of them has a value for `cluster`.
@@ -157,13 +160,20 @@ class Units:
         return numbers if self._slicer is not None or len(set(numbers)) < len(numbers) else None
 
     def kind(self, places: Iterable[int]) -> str:
-        """Return the kind of units with several samples: "conversation", "tree", "question", "cluster"; else "unit"."""
+        """Return the kind of the units that have several samples: "conversation", "tree", "question" or "cluster".
+
+        Several kinds give "unit"; if no unit has several samples, the result is "cluster". A tree is the questions of a
+        generated test set about one fact. `places` are the positions of the samples in the run, from 0.
+        """
         counts = Counter((self._keys[place][0], self._numbers[place]) for place in places)
         kinds = {kind for (kind, _), count in counts.items() if count > 1} or {"cluster"}
         return kinds.pop() if len(kinds) == 1 else "unit"
 
     def notes(self, *, paired: bool = False) -> list[Note]:
-        """Return notes on units with several samples, and on samples that lack an id (such as a conversation's)."""
+        """Return notes on units with several samples, and on samples that lack an id (such as a conversation's).
+
+        `paired` is True for the samples of paired runs: the notes then speak about pairs.
+        """
         notes = []
         for kind, code in (_PAIRED_NOTES if paired else _NOTES).items():
             own = [number for number, key in zip(self._numbers, self._keys, strict=True) if key[0] == kind]

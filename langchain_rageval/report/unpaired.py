@@ -1,4 +1,7 @@
-"""Comparison of two reports over different samples, such as production and development, and of their mix."""
+"""Comparison of two reports over different samples, such as production and development, and of their mix.
+
+The mix of a report is the distribution of properties, such as the language, over its samples.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class MixShift:
 
     @property
     def note(self) -> Note:
-        """Part of a note that names the property and its most changed shares."""
+        """Note that names the property and its most changed shares; a longer note about both runs contains it."""
         of_length = self.by == _LENGTH
         shares = [
             Note("share", value=Note(f"length-{value.replace(' ', '-')}") if of_length else value, own=own, other=other)
@@ -181,7 +184,10 @@ def compare_unpaired(
     require: Require = "no regression found",
     again: Sequence[Row] = (),
 ) -> Comparison:
-    """Return the comparison of two runs over different samples; see `Report.compare`."""
+    """Return the comparison of two runs over different samples; `Report.compare` describes most arguments.
+
+    `again` holds rows of the baseline that were scored again, to measure how far the judge has changed.
+    """
     check_require(require, margin)
     shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
     clusters, cluster_notes = _clusters(candidate, baseline, cluster)
