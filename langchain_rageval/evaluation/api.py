@@ -47,8 +47,8 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
             * `until=None`: `Decided(...)` or `Precise(...)`, to stop when the scored samples suffice;
             * `audit=None`: `Audit(strong_judge)`, to let a strong judge score a random part of the samples, too;
             * `batch=None`: `Batch()`, to send the requests through the provider's batch API, at half the price;
-            * `canaries=None`: True first asks each judge plain statements with known verdicts; None asks only with
-              the stopping rule `Decided`.
+            * `canaries=None`: True first asks each judge plain statements with known verdicts; too many errors make
+              `Report.check` fail. None asks only with the stopping rule `Decided`.
 
     Returns:
         The report; its rows are in the order of the samples. `report.left_out` lists the scores that did not fit the
@@ -158,7 +158,9 @@ def evaluate_from_files(
         samples: as for `evaluate`.
         metrics: as for `evaluate`.
         journal: holds the replies and the finished scores.
-        path: path of the file for the next requests; None takes the path of the last file, with the next number.
+        path: path of the file for the next requests. None takes the path of the last file in the journal, with the next
+            number in its name if the requests are new: `wave-2.jsonl` after `wave-1.jsonl`. The first file is
+            `wave-1.jsonl`.
         strict: as for `evaluate`.
 
     Returns:

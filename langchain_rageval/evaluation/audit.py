@@ -25,7 +25,8 @@ class Audit:
     confidence interval. It also says how far the two judges agree.
 
     Args:
-        judge: the strong judge. In the audit it replaces all judges of a metric, including a verifier.
+        judge: the strong judge. In the audit it replaces the judge of each step of a metric, a jury as a whole, and a
+            verifier (a cross-encoder that verifies statements in place of the judge).
         share: share of the samples that the strong judge scores, above 0 and at most 1. At least 20 samples are scored,
             or all.
         seed: seed of the random choice. The choice depends on the ids of the samples, so that a resumed run chooses the
@@ -82,7 +83,7 @@ class Audit:
         return frozenset(name for name, place in places.items() if place < share)
 
     def share_of(self, size: int) -> float:
-        """Return the share of `size` samples to audit, from 0 to 1: `share`, but at least 20 samples, or all."""
+        """Return the ratio of audited samples to `size`: the larger of `share` and 20 / `size`, but at most 1.0."""
         return min(1.0, max(self.share, LEAST_AUDITED / max(1, size)))
 
 

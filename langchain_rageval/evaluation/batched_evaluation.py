@@ -64,11 +64,12 @@ class BatchedEvaluation(Evaluation):
         metrics: as for `Evaluation`.
         options: as for `Evaluation`.
         samples: as for `Evaluation`.
-        files: recorder and waves that write requests to files; None for the batch API of the provider.
+        files: `recorder` and `waves` (see below) for requests in files; None for the batch API of the provider.
 
     Attributes:
         recorder: answers the requests of the models from stored replies, and collects unanswered requests.
-        waves: sends the collected requests and waits for their replies.
+        waves: sends the collected requests together (a wave) and waits for their replies; with `files`, writes the
+            requests to a file and ends the run.
 
     Raises:
         ConfigError: if the batch API does not support a judge.

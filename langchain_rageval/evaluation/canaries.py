@@ -37,9 +37,10 @@ Item = tuple[Sample, bool]
 
 @lru_cache
 def items_in(language: str) -> Sequence[Item]:
-    """Return the 24 canaries in a language (by default English), each with its true verdict.
+    """Return the 24 canaries (statements with known verdicts) in a language; in English if the language has none.
 
-    Half of the statements are true. The first eight items are asked first.
+    Each verdict is True if the context supports the statement, which holds for half of the statements. The first eight
+    items are asked first.
     """
     texts = load_yaml((files("langchain_rageval.evaluation") / "canaries.yaml").read_text(encoding="utf-8"))
     question = {"ru": "Что сказано в тексте?"}.get(language, "What does the text say?")
@@ -75,7 +76,7 @@ def _is_supported(state: State) -> Value:
 
 
 def judges_to_ask(metrics: Iterable[Runnable[Any, Any]]) -> list[Judge]:
-    """Return the judges of metrics that call a language model, without offline and scripted judges."""
+    """Return the judges of metrics, each once; judges with an `OfflineJudge` or `ScriptedJudge` model are left out."""
     judges = {id(judge): judge for metric in metrics for judge in judges_of(metric)}
     return [judge for judge in judges.values() if not any(map(_is_canned, judge.asked))]
 
@@ -88,7 +89,7 @@ _Ask = tuple[Metric, Sequence[Item]]
 
 
 def ask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: RunnableConfig) -> Canaries:
-    """Ask each judge about the canaries, in the language of the first of `questions`, and return the results."""
+    """Ask each judge about the canaries, in the language of the first of the samples' questions; return the results."""
     asking, scores = _rounds(judges, questions), None
     try:
         while True:
@@ -132,7 +133,7 @@ def _rounds(judges: Sequence[Judge], questions: Iterable[str]) -> Generator[_Ask
 
 
 def notes_on(canaries: Canaries | None) -> Iterator[Note]:
-    """Yield a note for the report on how the judges answered the canaries."""
+    """Yield one note for the report on the verdicts of all judges on the canaries; nothing if `canaries` is None."""
     if canaries is not None:
         code = "canaries-failed" if canaries.failed else "canaries-right"
         yield Note(code, right=canaries.right, asked=canaries.asked, judges=canaries.failed)

@@ -1,4 +1,4 @@
-"""Dry run: score a sample by word overlap instead of a model, to estimate cost, depth and request length."""
+"""Dry run: score samples by word overlap, not by a model, to estimate cost, request length and number of batches."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ def dry_run_context(*, prices: PriceList | None = None) -> Run:
 def plannable_parts(metric: AnyMetric) -> Parts:
     """Return the metrics inside a Runnable by name, prepared for a dry run; empty if some calls cannot be predicted.
 
-    If several metrics have the same name, the first is returned. The scores have no value, because the reducers are
-    replaced: reducers make no calls, and a reducer of the user may fail on the answers of a dry run.
+    If several metrics have the same name, the first is returned. The returned metrics give scores without a value,
+    because their reducers (functions that compute the value) are replaced: reducers make no calls, and a reducer of the
+    user may fail on the answers of a dry run.
     """
     parts = [] if isinstance(metric, RunnableSequence) else metrics_in(metric)
     if not all(map(is_plannable, parts)):

@@ -73,10 +73,10 @@ _SAME_TEXT = 0.5
 def disjoint_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Note | None:
     """Return a note that retrieved ids and reference ids cannot be compared; None if they can, or if it is unknown.
 
-    They cannot be compared if two conditions hold. First, no retrieved id of any sample is a reference id of any
-    sample. Second, a retrieved chunk has the text of a reference context of its sample, or texts are missing and at
-    least three samples have both kinds of ids. Chunks that a reranker dropped count as retrieved, because dropping
-    every relevant chunk is a valid result.
+    They cannot be compared if no retrieved id of any sample is a reference id of any sample, and one of two facts
+    confirms this. Either a retrieved chunk has the text of a reference context of its sample. Or no sample has the
+    texts of both its chunks and its reference contexts, and at least three samples have both kinds of ids. Chunks that
+    a reranker dropped count as retrieved, because dropping every relevant chunk is a valid result.
 
     Args:
         samples: samples of the run; other items are ignored. Nothing is read if no metric compares ids.
@@ -134,7 +134,9 @@ class Drawn:
 
 
 def in_random_order(samples: Iterable[Any], seed: int) -> list[Drawn]:
-    """Return samples in random order, each with its id and its place in the input.
+    """Return samples in random order, each with its place in the input.
+
+    If an id occurs again, a number is appended to it, as in "q1-2", so that all ids are distinct.
 
     Raises:
         SampleError: if two samples with different questions have one id.
@@ -273,7 +275,7 @@ def locate_sample_error(error: SampleError, index: int, sample: Sample) -> Sampl
 
 
 def locate_message(message: str, index: int, sample: Sample) -> str:
-    """Return an error message about a sample with its row and question; a failed chain call is named first."""
+    """Return a message with its sample's row and question, after `metadata["error"]` if the user's chain failed."""
     cause = sample.metadata.get("error")
     failed_call = f"{cause}; " if isinstance(cause, str) and cause.strip() else ""
     return f"{failed_call}{describe_place(index, sample)}: {message}"

@@ -79,7 +79,8 @@ class Job:
         sequential: iterator over the samples in random order that ends when the stopping rule is satisfied; None
             without a stopping rule.
         drawn: ids of the samples that the strong judge of an audit scores; empty without an audit.
-        run: governor, retries, usage and threads shared by all metrics.
+        run: state that all metrics share: the governor (limits concurrency and cost), the retries, the usage and the
+            threads.
         order: note about the order of the samples in a run with a budget; None if the samples are in the input order.
         config: LangChain config with the callback handlers of the options.
         score_store: finished scores in the journal; stores nothing if there is no journal.

@@ -54,7 +54,8 @@ class StreamOptions(RunOptions, total=False):
             other samples have it. True raises SampleError for the first such sample, before any call if the samples are
             in a list or a file.
         fields: fields of `Sample` mapped to the names or dotted paths of their values in the samples, as in
-            `{"question": "q", "contexts": "retrieval.docs"}`; None, the default, reads the known names.
+            `{"question": "q", "contexts": "retrieval.docs"}`; None, the default, reads the names that `Sample.parse`
+            knows, such as `query` and `user_input` for the question.
     """
 
     on_failure: OnFailure
@@ -78,8 +79,9 @@ class EvaluateOptions(StreamOptions, total=False):
             the price. None, the default, calls the models at once. With a journal, the same call continues the batches
             of a run that was killed.
         canaries: True asks each judge about eight plain statements with known verdicts before the run. If the judge
-            errs on one or two, it is asked about sixteen more. Gates on the report fail if the judge errs too often.
-            None, the default, asks only with `until=Decided(...)`. The offline judge is never asked.
+            errs on one or two, it is asked about sixteen more. If it errs on at least three of the eight, or four of
+            all twenty-four, `Report.check` fails. None, the default, asks only with `until=Decided(...)`. The offline
+            judge is never asked.
     """
 
     out: str | Path | None

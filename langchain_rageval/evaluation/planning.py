@@ -108,8 +108,8 @@ class Plan(PlannedCosts[PlannedMetric]):
         audit: expected cost of the strong judge of an audit, by metric name; included in the total.
         asked: expected number of samples to be scored; less than `samples` with a stopping rule.
         waves: number of batches that must follow one another through a batch API; None if no batch API is used.
-        no_worse: smallest number of samples for which a comparison can give the verdict "no worse" with the requested
-            margin, if no sample scores worse than before; None if no margin was requested.
+        no_worse: smallest number of samples with which a comparison of the run with a baseline can give the verdict "no
+            worse" at the requested margin, if every sample scores as in the baseline; None if no margin was requested.
     """
 
     def __init__(
@@ -204,7 +204,8 @@ def plan(
     """Return the expected cost of a call of `evaluate`. No model is called, except for a pilot.
 
     The estimate assumes that a judge finds one statement in each sentence and that its first reply is valid. Repeated
-    requests, after an invalid reply or a failed call, cost extra. A pilot measures both.
+    requests, after an invalid reply or a failed call, cost extra. A pilot (real model calls for some samples) measures
+    the number of statements and the cost of repeated requests.
 
     Args:
         samples: as for `evaluate`, except that an iterator is not allowed, because the plan would consume it.

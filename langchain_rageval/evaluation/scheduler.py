@@ -129,9 +129,9 @@ class Scheduler:
         """Return the number of workers that keeps every slot of the limiter busy.
 
         More workers than slots are needed: a worker that waits for the result of another worker, or between two
-        attempts, holds no slot. There are twice as many workers as slots, so that workers waiting for embeddings can
-        share one request. If there are more slots than texts in a request, 1.5 times the slots suffice, and fewer
-        threads cost less.
+        attempts, holds no slot. For up to 64 slots, there are twice as many workers as slots, so that workers waiting
+        for embeddings can share one request, which holds up to 64 texts. For more slots, 64 more workers than slots
+        suffice, or 1.5 times the slots if that is more, and fewer threads cost less.
         """
         slots = self.run.governor.limiter.limit or 1
         limit = slots + min(slots, max(BATCH_SIZE, slots // 2))

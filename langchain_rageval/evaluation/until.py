@@ -33,11 +33,12 @@ class Decided:
     Samples are scored in random order. After each sample, confidence sequences check whether the run may stop, so
     frequent checks do not cause wrong decisions. `report.decisions` holds the verdicts.
 
-    Failed scores are left out of the mean while they are at most 5% of the samples scored. With more failed scores, a
-    gate passes only if the mean reaches its threshold with all of them at the worst value. The gate fails only if the
-    mean does not reach the threshold with all of them at the best value. An unscored sample with a blank answer counts
-    with the worst value, unless its metadata say `answerable=False`. If more than half of the samples are unscored for
-    another reason, no gate passes.
+    Failed scores (an error prevented the value) are left out of the mean while they are at most 5% of the samples
+    scored. With more failed scores, a gate passes only if the mean reaches its threshold with all of them at the worst
+    value. The gate fails only if the mean does not reach the threshold with all of them at the best value. A sample is
+    unscored if the metric does not apply to it. An unscored sample with a blank answer counts with the worst value,
+    unless its metadata say `answerable=False`. If more than half of the samples are unscored for another reason, no
+    gate passes.
 
     Args:
         gates: threshold of each metric, by name: the lowest accepted mean, or the highest accepted mean if lower is
@@ -72,8 +73,9 @@ class Decided:
 
         Samples are paired with those of the baseline by id and question. "No worse" means that the mean falls by at
         most the margin. If the mean gain so far is above the margin, a run that is known to be no worse continues until
-        it is known to be better. If more than 5% of the baseline's scored samples have no partner, their gain counts as
-        unknown. With fewer than six pairs nothing is decided. The user is warned of both cases before the first call.
+        it is known to be better. If more than 5% of the baseline's scored samples have no partner in the run, a verdict
+        must hold for every gain that these samples could have. With fewer than six pairs nothing is decided. The user
+        is warned of both cases before the first call.
 
         Args:
             report: report of the baseline. Every metric that both runs have is compared.
@@ -431,9 +433,9 @@ class _Precision(_MeanQuestion):
 class SequentialRun:
     """Iterator over the samples of a run in random order, until its stopping rule is satisfied.
 
-    Rows count in the order in which their samples were drawn, not in the order in which they are finished, because fast
-    samples may differ from slow ones. While the count waits for a slow sample, at most `lead` samples, the slow one
-    included, are drawn and not counted.
+    The rule counts rows in the order in which their samples were drawn, not in the order in which they are finished,
+    because fast samples may differ from slow ones. A finished row is counted when all samples drawn before it are
+    finished. The iterator waits while `lead` samples, slow ones included, are drawn but not counted.
 
     Args:
         until: the stopping rule.

@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, model_validator
 
 
 class JsonNumber(float):
-    """Number of a JSON document that keeps its spelling: as sentence numbers, 1.10 and 1.1 differ.
+    """Number in JSON that keeps its spelling, because 1.10 (sentence 10 of chunk 1) and 1.1 (sentence 1) differ.
 
     Args:
         literal: the number as it is written in the document.
@@ -504,8 +504,9 @@ def narrow_schema(
     Args:
         schema: the schema of the answer class.
         limits: limits of the answer's content.
-        output_tokens: maximum length of a reply; the limit for reasons is reduced if the items would not fit. None for
-            no maximum.
+        output_tokens: maximum length of a reply, in tokens. If the items of the answer would not fit, the maximum
+            length of each reason (explanation of an item) is reduced from 400 to 200 or 100 characters. None for no
+            maximum.
     """
     return _narrow(
         json.dumps(schema), limits, _reason_length(len(limits.items[2]) if limits.items else 1, output_tokens)

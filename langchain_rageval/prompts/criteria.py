@@ -161,7 +161,7 @@ def default_criteria(scale: Scale = DEFAULT_SCALE) -> dict[str, tuple[Criterion,
 
 
 def on_scale(criteria: Iterable[Criterion], scale: Scale) -> tuple[Criterion, ...]:
-    """Convert criteria that are written for the scale from 0 to 3 to another scale."""
+    """Convert criteria from the scale 0 to 3 to another scale; grades that are no whole numbers there are dropped."""
     return tuple(_rescale(criterion, DEFAULT_SCALE, scale) for criterion in criteria)
 
 

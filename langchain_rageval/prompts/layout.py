@@ -1,4 +1,4 @@
-"""Layout of requests: numbered contexts, the messages of a request, and functions that read a message back."""
+"""Layout of requests: numbered contexts, messages, and functions that extract inputs and schema from a message."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ESCAPED = re.compile(rf"(?<!\\)\\{{1,2}}u00(?:(3[cC])(?={_AFTER_ANGLE})|5[bB](?
 
 
 def escape_control_tokens(text: str) -> str:
-    """Return a text or JSON document in which control tokens, such as `<|im_start|>`, begin with a JSON escape."""
+    """Return a text or JSON document; a JSON escape replaces the first character of control tokens (`<|im_start|>`)."""
     return _TOKEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -112,7 +112,8 @@ class NumberedContexts:
     def resolve(self, evidence: Iterable[str]) -> list[str]:
         """Return the existing sentence numbers in a judge's citations, each once, in the order of citation.
 
-        A citation is one number or a list of numbers. A range is ignored, and so is a text that contains other numbers.
+        A citation is a text with one number or a list of numbers, such as "1.2, 2.3 and 3.1". A range ("1.2-1.5"), an
+        exclusion ("not 1.2") and a text with other words between its numbers are ignored as a whole.
         """
         numbers = (number for citation in evidence for number in _listed_numbers(citation))
         return list(dict.fromkeys(number for number in numbers if number in self.sentences))
@@ -132,7 +133,7 @@ class NumberedContexts:
         return list(dict.fromkeys(line.chunk for line in self.lines))
 
     def numbered_from_one(self) -> NumberedContexts:
-        """Return the same chunks with new numbers 1, 2, …, like the items of a request."""
+        """Return the same chunks with new numbers 1, 2, …, so that a selection, such as chunks 2 and 5, has no gaps."""
         places = {chunk: place for place, chunk in enumerate(self.chunks, 1)}
         if all(chunk == place for chunk, place in places.items()):
             return self
@@ -237,7 +238,8 @@ class RequestContent:
         contexts: numbered contexts; None for a step that reads no contexts.
         schema: JSON schema of the answer.
         repeated: True if the items were sent before and the reply was not usable.
-        offline: function that returns an answer without a model; None for a step of the package.
+        offline: function of a user's step that returns an answer without a model. With None, the rules of
+            `OfflineJudge` answer a step of the package, and the answer to another step is invented.
         limits: limits of the answer's content; None if there are no limits beyond the schema.
     """
 
@@ -259,7 +261,7 @@ class RequestContent:
 
     @property
     def is_shared(self) -> bool:
-        """True if the shared system message may contain the instruction of this step."""
+        """True if the layout "shared_instructions" puts the instruction of this step into the system message."""
         return self.step in SHARED and self.prompts.prompts.get(self.step) is self.prompt
 
 

@@ -74,12 +74,13 @@ class StepPrompts(HashableModel):
     prompts: dict[str, Prompt]
 
     def select(self, chosen_set: PromptSet, *, chosen: bool, language: str) -> Prompt:
-        """Return the prompt in a language; else in the language of a prompt set, in English, or the first prompt.
+        """Return the prompt in `language`; else in the language of `chosen_set`; else in English; else the first one.
 
         Args:
-            chosen_set: the prompt set.
-            chosen: True if the user chose the set. The set's own prompt for the step then takes precedence.
-            language: ISO 639-1 code; the set may be in English because the package has no prompts in this language.
+            chosen_set: the prompt set of the judge: the user's set, or else the packaged set in `language`, or the
+                English set if the package has no prompts in `language`.
+            chosen: True if the user chose the set. The set's own prompt for this step, if any, is then returned.
+            language: ISO 639-1 code, such as "ru".
         """
         if chosen and self.step in chosen_set.prompts:
             return chosen_set.prompts[self.step]

@@ -111,10 +111,10 @@ def bounded_mean_interval(
 
     Coverage of the 95% interval, simulated from n = 10 to 200: 92% or more on 0/1 data with p = .5, .9 and .97, on
     shares of supported statements with mean .9, and on a mixture of ones and partial values. It is at worst about 90%
-    if a rare low value decides (p = .99). Below n = 10 it can fall to 85%, as with Wilson's interval. With clusters,
-    Student's t only widens the interval. With 5 to 50 clusters of 5 values on average: 92% or more. The worst case is
-    about 90%, if all values within a cluster are equal and cluster sizes differ much; there an interval that ignores
-    the clusters covers half as often.
+    if a rare low value decides (p = .99). Below n = 10 it can fall to 85%, as with Wilson's interval. With clusters, a
+    quantile of Student's t replaces the smaller normal quantile and so widens the interval. Coverage with 5 to 50
+    clusters of 5 values on average: 92% or more. The worst case is about 90%, if all values within a cluster are equal
+    and cluster sizes differ much. In this worst case, an interval that ignores the clusters covers half as often.
 
     Args:
         values: a random sample of independent values in [0, 1], at least one; shape (n,).

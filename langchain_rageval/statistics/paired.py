@@ -123,6 +123,8 @@ def largest_loss(
 def pairs_to_show(margin: float, span: float = 1.0) -> int:
     """Return the least number of pairs that can show that the mean loss is at most `margin`, if no pair differs.
 
+    The pairs show this if `largest_loss`, an upper confidence bound (97.5%), is at most `margin`.
+
     Args:
         margin: the greatest accepted loss, above 0 and below `span`.
         span: the largest possible difference of one pair.
@@ -300,10 +302,11 @@ class UnpairedDifference:
 def unpaired_difference(strata: Sequence[Stratum], level: float = 0.95, *, shift: float = 0.0) -> UnpairedDifference:
     """Estimate the difference of two means over independent samples, optionally weighted by slices.
 
-    The interval combines the intervals of the two means (`bounded_mean_interval`). The distance of each
-    end from the difference is the square root of a sum: the squared distances of both means from an end of their
-    intervals. On binary values without slices it is Newcombe's hybrid score interval. The p-value inverts this
-    interval.
+    The interval combines the intervals of the two means (`bounded_mean_interval`). The distance of its lower end from
+    the difference is sqrt(a² + b²): a is the distance of the candidate's mean from the lower end of its interval, and b
+    the distance of the baseline's mean from the upper end of its interval. The upper end uses the opposite ends.
+    With slices of weight w, it is the square root of the sum of w²(a² + b²). On binary values without slices it is
+    Newcombe's hybrid score interval. The p-value inverts this interval.
 
     Args:
         strata: values of both runs for each slice; at least one slice, whose weights sum to 1. A single slice gives an

@@ -28,11 +28,12 @@ class ConfidenceSequence:
 
     The method is betting. For each candidate mean, some bettors bet that the next value is higher than the candidate,
     and as many bet that the next value is lower. Each bettor stakes a fixed share of the capital. If the candidate is
-    the true mean, no bet is favourable: the mean capital of a side ever grows to 1 / `error` times the start with
-    probability at most `error` (Ville's inequality). A candidate is ruled out when the capital has grown by this
-    factor. Source: Waudby-Smith and Ramdas 2024, doi:10.1093/jrsssb/qkad009, sections 4 and 5. Bettors with large
-    shares rule out candidates far from the true mean, bettors with small shares near candidates. Each share is half of
-    the next larger share. Larger sets can distinguish nearer means, so they have more shares.
+    the true mean, no bet is favourable: the capital of one side ("higher" or "lower"), averaged over its bettors, ever
+    grows to 1 / `error` times the start with probability at most `error` (Ville's inequality). A candidate is ruled out
+    when the average capital of a side has grown by this factor. Source: Waudby-Smith and Ramdas 2024,
+    doi:10.1093/jrsssb/qkad009, sections 4 and 5. Bettors with large shares rule out candidates far from the true mean,
+    bettors with small shares near candidates. Each share is half of the next larger share. Larger sets can distinguish
+    nearer means, so they have more shares.
 
     Args:
         size: number of values in the set.
@@ -240,8 +241,9 @@ class DriftDetector:
     Args:
         baseline: mapping of each slice to the values of the baseline, in [0, 1]. The name of a single slice may be
             None.
-        error: 1 minus the confidence level of the intervals of the means of all baseline slices together, between 0
-            and 1. The lower end of an interval, minus `margin`, is the lowest mean that counts as no drift.
+        error: 1 minus the joint confidence level of the intervals of the slice means, between 0 and 1. With k slices,
+            the level of each interval is 1 - `error` / k. The lower end of the interval, minus `margin`, is the lowest
+            mean of the slice that counts as no drift.
         margin: accepted decrease of the mean, at least 0.
         run_length: least average number of periods until a false alarm, above 1.
 

@@ -119,7 +119,7 @@ def agreement(
             rounded but not mapped.
         cluster: group of dependent samples that each sample belongs to, by sample id or in the order of the scores. The
             intervals count a group as one unit. By default the groups of `report.scores`: conversations, trees of a
-            test set, repeats of a question.
+            test set (questions about one fact), repeats of a question.
 
     Returns:
         The statistics by name. A statistic has a reason instead of a value if it is undefined, such as the correlation
@@ -350,7 +350,7 @@ class PairwiseAgreement(Shown):
         return f"Agreement of {self.metric}"
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return the agreement with its interval, and the counts."""
+        """Return one table row: the agreement with its interval; counts of wins, ties, losses and unscored pairs."""
         found = f"{number_text(self.agreement)} {interval_text(self.low, self.high)}".rstrip()
         return [(found, ", ".join(f"{getattr(self, name)} {name}" for name in ("wins", "ties", "losses", "unscored")))]
 

@@ -26,10 +26,11 @@ class Calibration(Shown):
         classical_mean: mean of the labels alone.
         classical_low: lower end of the interval of the labels alone.
         classical_high: upper end of the interval of the labels alone.
-        judge_mean: uncorrected mean of the judge's scores of all samples.
-        labelled: number of samples with a label and a score.
-        unlabelled: number of samples with a score only.
-        left_out: number of samples that are excluded because a score or a label is missing.
+        judge_mean: uncorrected mean of the judge's scores of the samples counted in `labelled` and `unlabelled`.
+        labelled: number of samples in the argument `labelled` of `calibrate` that have both a label and a score.
+        unlabelled: number of samples in the argument `unlabelled` that have a score.
+        left_out: number of the other samples, which are not used: those in the argument `labelled` without a label or
+            a score, and those in the argument `unlabelled` without a score.
     """
 
     mean: float

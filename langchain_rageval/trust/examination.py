@@ -198,7 +198,7 @@ def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
 
 
 def holds_term(text: str, term: str) -> bool:
-    """Return True if a text holds a term, such as "dog + two/2": each part ("+") in one of its wordings ("/")."""
+    """Return True if a text holds all parts of a term: for "dog + two/2", the word "dog", and "two" or "2"."""
     stems = stems_of(text)
     return all(any(stems_of(wording) <= stems for wording in part.split("/")) for part in term.split(" + "))
 

@@ -65,9 +65,10 @@ class FitnessThresholds:
     """Thresholds for the lower end of the 95% interval of a share, such as the share of right verdicts.
 
     Attributes:
-        name: name of the share, as the reasons give it.
+        name: name of the share in the reasons for a verdict, such as "right verdicts".
         fit: smallest lower end at which the judge is "fit".
-        care: smallest lower end at which the judge is "fit with care".
+        care: smallest lower end at which the judge is "fit with care". With a smaller one, the judge is "unfit" only
+            if the upper end of the interval is below `care`, too; otherwise the verdict remains open.
     """
 
     name: str
@@ -170,8 +171,8 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
     Args:
         step: name of the step.
         results: results of all probes (test requests) of the step, in any order.
-        baselines: mapping from each baseline to a mapping from the id of an item to a list, which says for each scored
-            label whether the baseline gets it right.
+        baselines: hits by name of the baseline (a judge that does not understand), "word_overlap" or "rules". The hits
+            map the id of an item to a list with True for each scored label that the baseline gets right, else False.
         usage: model usage of all probes of the step.
     """
     reached = [result for result in results if not result.lost]

@@ -338,14 +338,15 @@ def _rules() -> dict[str, dict[str, list[Any]]]:
 
 
 def rule_half(pair: str) -> int:
-    """Return the half, 0 or 1, that a pair of items belongs to; rules for it are tuned on the other half."""
+    """Return the half (0 or 1) of all items that a pair is in; its baseline rules are tuned on the other half."""
     return crc32(pair.encode()) % 2
 
 
 def rule_verdicts(item: LabelledItem, language: str) -> list[str]:
-    """Return the verdicts of the baseline judge; its surface rules were tuned on the half without this pair.
+    """Return a verdict of the baseline judge on each labelled text of an item, by rules about the surface of texts.
 
-    `tests/benchmarks/rule_judge.py` tunes them. A rule is a tree of [feature, threshold, tree up to it, tree above it],
+    The pairs of items are divided into two halves. `tests/benchmarks/rule_judge.py` tuned the rules that are used for
+    an item on the half without the item's pair. A rule is a tree of [feature, threshold, tree up to it, tree above it],
     whose leaves are verdicts. A verdict is "" if there are no rules for the step.
     """
     trees = _rules().get(language, _rules()["en"]).get(item.step, ["", ""])

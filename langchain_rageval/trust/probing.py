@@ -44,11 +44,13 @@ class _Replies(BaseCallbackHandler):
 
 
 def probe_judge(judge: JudgeLike, *, timeout: float = 60.0) -> EndpointProbe:
-    """Find out what a judge's endpoint can do, with at most five small requests.
+    """Find out which features a judge's endpoint supports, with at most five small requests.
 
-    The requests ask whether a short text supports a statement. The second request has a schema that the endpoint has
-    not seen, and the third request repeats this schema. If the third is hardly faster than the second, a new schema for
-    each request costs nothing.
+    The result names an output mode that works, the context window and the rate limits. It says whether the endpoint
+    accepts a schema for each request, reuses prompt prefixes and returns log-probabilities. The requests ask whether a
+    short text supports a statement. The second request has a schema that the endpoint has not seen, and the third
+    request repeats this schema. If the third is hardly faster than the second, a new schema for each request costs
+    nothing.
 
     Args:
         judge: the judge; of a jury, only the first member is tested.

@@ -127,9 +127,9 @@ class StepQualification(Renamed):
         reasons: the statistics that decided the verdict, worst first.
         output_mode: way of requesting structured output that gave most valid replies, such as "json_schema"; None for
             embeddings.
-        valid: valid rate: share of the questions whose first reply was valid and complete; transport errors are not
-            counted; without a value for embeddings.
-        answered: share of the questions that were finally answered; transport errors are not counted.
+        valid: valid rate: share of the probes (test requests: each repeat and each variant of an item) whose first
+            reply was valid and complete; transport errors are not counted; without a value for embeddings.
+        answered: share of the probes that were finally answered; transport errors are not counted.
         right: right rate: share of the labelled verdicts of the first repeat that are right.
         plain: right rate on the plain items; without a value if there are none.
         hard: right rate on the hard items, most of which are minimal pairs; without a value if there are none.
@@ -152,7 +152,7 @@ class StepQualification(Renamed):
         tokens: input and output tokens; None if the model reports none.
         money: what the calls cost; None without prices, or if the model has no price or reports no tokens.
         seconds: total duration of the calls; concurrent calls are added up.
-        lost: number of questions that ended with a transport error.
+        lost: number of probes that ended with a transport error.
         error: the first of these transport errors; "" if there is none.
     """
 
@@ -197,7 +197,8 @@ class Qualification:
     Attributes:
         judge: identity of the judge, and of the embeddings if they were examined.
         language: language of the labelled items.
-        layout: order of the parts of each request, such as "contexts_first"; all layouts of a jury whose judges differ.
+        layout: order of the parts of each request, such as "contexts_first". If the judges of a jury have different
+            layouts, the names of all layouts, separated by ", ".
         repeats: how often each unchanged item was run.
         steps: mapping from the name of a step to its statistics.
         verdict: mapping from each metric to "fit", "fit with care", "unfit" or "cannot tell": the worst verdict on a
@@ -363,7 +364,7 @@ class ExaminedJudge:
         """Read the result from a file; return None if the file does not exist.
 
         Raises:
-            ConfigError: if the file has another content.
+            ConfigError: if the file cannot be read, is not JSON, or does not hold the result of a test of a judge.
         """
         try:
             content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -377,16 +378,16 @@ class ExaminedJudge:
 
 
 def judge_gates(report: ReportData, metrics: Iterable[str], path: str | Path, named: str = "…") -> list[Gate]:
-    """Return a gate for each metric that uses a judge; it passes if the file holds a good result for this judge.
+    """Return a gate (a requirement on the run, with its verdict) for each metric that uses a judge.
 
-    The file must show that this judge was examined with these prompts and is not "unfit" for the metric. Otherwise the
-    gate is undecided.
+    A gate passes if the file shows that this judge was examined with these prompts and is not "unfit" for the metric.
+    Otherwise the gate is undecided, and its `reason` suggests a command that examines the judge.
 
     Args:
         report: the run.
-        metrics: names of the metrics to check: those of the other gates.
+        metrics: names of the metrics to check, such as those for which the run has a threshold.
         path: file of `rageval qualify --out` or `rageval agreement --out`.
-        named: name and options of the judge on the command line, for the command that the reason of a gate suggests.
+        named: name and options of the judge on the command line, to be inserted into the suggested command.
     """
     examined, known = ExaminedJudge.load(path), instruments_of(report)
     gates = []

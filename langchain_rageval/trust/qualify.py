@@ -127,7 +127,7 @@ def qualify_judge(
     progress: bool = True,
     **options: Unpack[CallOptions],
 ) -> Qualification | LayoutComparison:
-    """Run the metrics' steps on labelled items and measure the judge's verdicts.
+    """Run the steps of the package's metrics on labelled items and measure how often the judge's verdicts are right.
 
     Every item is run `repeats` times. For some steps, items with chunks or lists of statements are run once more in
     reverse order. For some steps, items with chunks are run once more with an irrelevant sentence in each chunk.
@@ -142,8 +142,8 @@ def qualify_judge(
             `docs/how-to/qualify-a-judge.md`.
         quick: True to run only a third of the pairs of each step.
         repeats: how often each unchanged item is run.
-        layouts: layouts to compare, such as `["contexts_first", "shared_instructions"]`; the items are run with
-            each of them. None runs them with the judge's own layout.
+        layouts: layouts (orders of the parts of a request) to compare, such as `["contexts_first",
+            "shared_instructions"]`; the items are run with each layout. None runs them with the judge's own layout.
         progress: show progress on stderr.
         **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
             `price=None`.
