@@ -70,7 +70,7 @@ class MetricAudit(Renamed):
         saved: calls and tokens that the strong judge would have cost for the other samples.
         parted: the samples on which the judges differ most, the largest difference first, at most ten.
         decides: True if at least 20 samples were given to the strong judge, or all samples of a smaller run; otherwise
-            False, and the text of the audit says that it decides nothing.
+            False: the text of the audit says that it decides nothing, and a gate is undecided.
         units: number of independent units (such as conversations) among the audited samples, see `Units`; None if each
             sample is a unit.
         unit: name of the kind of unit, as in `MetricSummary`.

@@ -12,7 +12,7 @@ from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.data.schema import Direction, Sample, Score
 from langchain_rageval.errors import BelowThreshold, ConfigError
 from langchain_rageval.metrics.adapters import reaches
-from langchain_rageval.report.audit import MetricAudit, summarise_audit
+from langchain_rageval.report.audit import LEAST_AUDITED, MetricAudit, summarise_audit
 from langchain_rageval.report.files import Decision, ReportData, check_metric
 from langchain_rageval.report.free_checks import FreeChecks, is_blank
 from langchain_rageval.report.summary import MetricSummary, summarise
@@ -280,6 +280,9 @@ def _by_audit(
     asked = audit.audited + audit.failed
     if audit.mean is None:
         return "undecided", [Note("nothing-audited", metric=metric, required=required)]
+    if not audit.decides:
+        facts = {"audited": audit.audited, "samples": audit.samples, "least": LEAST_AUDITED, "required": required}
+        return "undecided", [Note("few-audited", metric=metric, **facts)]
     reasons = []
     if audit.failed > limits.failed * asked:
         reasons = [Note("audit-failed", metric=metric, failed=audit.failed, asked=asked, most=limits.failed)]

@@ -204,8 +204,13 @@ def test_fewer_audited_samples_decide_nothing():
     report, _, _ = audited(share=0.1)
     numbers = [row.index for row in report.rows if row.audit][:19]
     rows = [row if row.index in numbers else row.model_copy(update={"audit": {}}) for row in report.rows]
-    audit = Report(rows).audit["grade"]
+    few = Report(rows)
+    audit = few.audit["grade"]
     assert (audit.audited, audit.decides) == (19, False)
+    for threshold in (0.0, 1.0):
+        assert [(gate.verdict, gate.codes) for gate in few.gates({"grade": threshold})] == [
+            ("undecided", ["few-audited"])
+        ]
     assert str(audit).endswith("decides nothing: 20 samples are needed, or all)")
     assert audit.to_dict()["decides"] is False
 
