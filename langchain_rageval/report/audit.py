@@ -159,10 +159,14 @@ class AuditSummary(Analysis[MetricAudit]):
 
 
 def summarise_audit(rows: Iterable[Row], judge: str = "") -> AuditSummary:
-    """Return the audit of each metric that a strong judge also scored.
+    """Return the audit of each metric for which a strong judge scored samples, besides the metric's own judge.
+
+    An audit holds the estimated mean of the strong judge, its agreement with the own judge, and its cost. Metrics that
+    the strong judge did not score are omitted.
 
     Args:
-        rows: rows of a report. The audited rows must be a random part of them.
+        rows: rows of a report, with the strong judge's scores in `Row.audit`. The audited rows must be a random part of
+            the rows.
         judge: name of the strong judge.
     """
     units = Units()

@@ -53,9 +53,10 @@ class Comparison(Analysis[MetricComparison]):
             compared.
         judge_shift: mapping of a metric to the shift of its judge: the mean change of the judge's scores on rows whose
             texts are equal in both runs, and on rows of the baseline that the judge scored again.
-        moved: mapping of a metric to the other verdicts that it would get if the difference were corrected by either
-            end of the interval of `judge_shift`. Only metrics whose verdict would change are included. Their verdict
-            is "undecided", unless they lost coverage.
+        moved: mapping of a metric to one or two other verdicts. It would get these if the lower, or the upper, end of
+            the interval of its `judge_shift` were subtracted from its difference. A metric whose verdict would not
+            change is not in the mapping. A metric in the mapping has the verdict "undecided" in this comparison, or
+            "lost coverage" if it lost coverage.
         labelled: name of the metric that people labelled; "" without labels.
     """
 
@@ -86,7 +87,10 @@ class Comparison(Analysis[MetricComparison]):
 
     @property
     def corrected(self) -> Corrected | None:
-        """Estimated difference of people's mean labels, candidate minus baseline; None below 20 independent pairs."""
+        """Estimated difference of people's mean labels for the metric `labelled`, candidate minus baseline.
+
+        None without labels, or if fewer than 20 independent pairs of answers have both labels.
+        """
         return self[self.labelled].corrected if self.labelled else None
 
     @property
@@ -132,7 +136,11 @@ class Comparison(Analysis[MetricComparison]):
         return gate if note.code in allow else Gate.of(gate.metric, gate.requirement, "undecided", [note])
 
     def check(self, require: Require | None = None, *, allow: Collection[str] = ()) -> None:
-        """Raise an error unless all `gates` passed.
+        """Raise an error unless all gates passed; `gates` gives one for each metric.
+
+        Args:
+            require: the requirement, as for `gates`; by default the `require` of `compare`.
+            allow: codes of reasons to ignore, because they are intended, such as "missing-samples".
 
         Raises:
             BelowThreshold: if a gate failed or is undecided. The message names every reason; the attribute `gates` has
@@ -190,11 +198,13 @@ def compare_rows(
     label_scale: tuple[float, float] = (0.0, 1.0),
     again: Sequence[Row] = (),
 ) -> Comparison:
-    """Return the comparison of two runs over the same samples; `Report.compare` describes most arguments.
+    """Return the comparison of two runs over the same samples; `Report.compare` describes the other arguments.
 
-    `is_drawn` is True if a stopping rule (`until=`) let the candidate score only a random part of the samples; the
-    other samples then do not count as missing. `labelled` is the name of the metric that people labelled. `again` holds
-    rows of the baseline that the candidate's metrics scored again, to measure how far the judge has changed.
+    `provenance` holds the configurations (judges, prompts, options) behind the scores of candidate and baseline;
+    errors and notes quote them. `is_drawn` is True if a stopping rule (`until=`) let the candidate score only a random
+    part of the samples; the other samples then do not count as missing. `labelled` is the name of the metric that
+    people labelled. `again` holds rows of the baseline that the candidate's metrics scored again, to measure how far
+    the judge has changed.
     """
     check_require(require, margin)
     shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)

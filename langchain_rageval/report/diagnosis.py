@@ -2,15 +2,15 @@
 
 The diagnosis uses the statements and verdicts that the metrics stored: verdicts on the answer's statements against the
 contexts (faithfulness), verdicts on the references' statements against the contexts (context_recall), and the
-statements that answer and reference share (answer_correctness). All three together, or claim_metrics, distinguish every
-cause; fewer metrics distinguish fewer causes.
+statements that answer and reference share (answer_correctness). All three together distinguish every cause, and so does
+the suite `claim_metrics`, which gives all these verdicts. Fewer metrics distinguish fewer causes.
 
 A fact counts once, for the earliest step that lost it: the retriever, then the steps between retriever and model (such
-as a reranker), then the model. A statement of the answer that the references also make is not an addition. A made-up
-statement is blamed on the retriever if the retriever found nothing that was needed. Contexts are the chunks that the
-model read. A fact counts as lost between retriever and model if no context holds it, but a retrieved chunk that the
-model did not read does. A chunk holds a fact if the reference names the chunk, by id or text, or if the chunk contains
-all words of the fact.
+as a reranker), then the model. A statement of the answer has the cause "unsupported addition" if no context states it,
+unless the references also state it. If the contexts hold none of the references' statements, made-up statements are not
+counted: the missing facts are the cause. Contexts are the chunks that the model read. A fact counts as lost between
+retriever and model if no context holds it, but a retrieved chunk that the model did not read does. A chunk holds a fact
+if it is one of the sample's `reference_contexts` or `reference_context_ids`, or if it contains all words of the fact.
 """
 
 from __future__ import annotations
@@ -59,8 +59,10 @@ class DiagnosedRow:
     Attributes:
         index: place of the sample in the input.
         id: id of the sample.
-        cause: the cause that explains most statements; or "nothing wrong" or "cannot tell".
-        findings: the statements, with verdicts, that the cause explains.
+        cause: the cause that explains the largest number of faulty statements: statements of the answer or of the
+            references that, for example, no context holds or the answer lacks. Without a cause: "nothing wrong" if the
+            metrics exclude errors, else "cannot tell".
+        findings: the faulty statements, with verdicts, that the cause explains.
     """
 
     index: int
@@ -109,11 +111,17 @@ class Diagnosis(Shown, Sequence[DiagnosedRow]):
         return [row for row in self._rows if row.cause == cause]
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a table row for each cause: number of samples, name of the cause, and remedy."""
+        """Return a table row for each cause of wrong answers: number of samples, name of the cause, remedy (or "").
+
+        The results "nothing wrong" and "cannot tell" have rows, too, if they occur.
+        """
         return [(str(count), cause, self.remedies.get(cause, "")) for cause, count in self.counts.items()]
 
     def lines(self) -> list[str]:
-        """Return a line of text for each cause: number of samples, name of the cause, and remedy."""
+        """Return a line of text for each cause of wrong answers: number of samples, name of the cause, and remedy.
+
+        The results "nothing wrong" and "cannot tell" have lines, too, if they occur.
+        """
         return [f"{count} {cause}" + (remedy and f": {remedy}") for count, cause, remedy in self.cells()]
 
     @property
@@ -137,8 +145,9 @@ class Dropped:
 
     Attributes:
         texts: texts of these chunks.
-        holds_reference: True if a chunk that the reference names, by id or text, was retrieved, but is not among the
-            contexts (the chunks that the model read).
+        holds_reference: True if a chunk that holds the right answer was retrieved, but is not among the contexts (the
+            chunks that the model read). The sample gives the ids of such chunks in `reference_context_ids`, and their
+            texts in `reference_contexts`.
     """
 
     texts: Sequence[str]
@@ -155,9 +164,11 @@ class Dropped:
         return cls(lost, by_id or any(_has(lost, passage) and not _has(contexts, passage) for passage in passages))
 
     def held(self, statements: Iterable[Finding]) -> list[Finding]:
-        """Return the statements whose content words are all in one of these chunks; all if `holds_reference`.
+        """Return the statements that these retrieved, but unread chunks hold.
 
-        The caller passes only `statements` that no context holds; the method does not check this.
+        A chunk holds a statement if the chunk has all words of the statement, compared by their stems and without
+        function words. If `holds_reference`, all statements are returned, because an unread chunk holds the right
+        answer. The caller passes only `statements` that no context holds; the method does not check this.
         """
         texts = [content_words(text) for text in self.texts]
         words = [(statement, content_words(statement.text)) for statement in statements]
@@ -198,7 +209,12 @@ class Facts:
 
     @classmethod
     def of(cls, row: Row) -> Facts:
-        """Collect the statements of a row; each kind of statement is taken from the first score that has it."""
+        """Collect the statements of a row from its scores without a failure.
+
+        There are three kinds: the answer's statements with verdicts against the contexts, the references' statements
+        with verdicts against the contexts, and the comparison of both (TP, FP, FN). Each kind is taken from the first
+        score, in the order of `row.scores`, that has it; the comparison preferably not from a "grounding" metric.
+        """
         scores = [score for score in row.scores.values() if score.failure is None]
         unscored = {score.unscored for score in scores}
         findings = [score.findings for score in scores]

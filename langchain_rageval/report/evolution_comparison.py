@@ -49,14 +49,20 @@ class EvolutionComparison(Analysis[Comparison]):
 
     @property
     def title(self) -> str:
-        """Heading of the table: the difference that is shown, the kind of interval, and the number of trees."""
+        """Heading of the table: difference (evolved minus simple question), number of trees, kind of interval.
+
+        A tree is a simple question and its evolved questions about one fact.
+        """
         trees = pluralize(self.trees, "tree")
         return f"Evolved minus simple question about the same fact, {trees}, 95% intervals, p Holm-adjusted"
 
     lines = Shown.lines
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return the table's rows: for each evolution and metric, a tuple with a text for each column of `headings`."""
+        """Return the table's rows, one for each evolution (question type, such as "reasoning") and metric.
+
+        A row is a tuple with a text for each column of `headings`.
+        """
         return [
             (evolution, *comparison_cells(replace(metric, pairs=metric.clusters or 0)))
             for evolution, comparison in self.items()
@@ -64,7 +70,11 @@ class EvolutionComparison(Analysis[Comparison]):
         ]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame with one row for each evolution and metric."""
+        """Return a DataFrame with one row for each evolution (question type, such as "reasoning") and metric.
+
+        The columns are `evolution`, `metric`, `direction`, `simple` and `evolved` (means), `difference`, `low`, `high`,
+        `p_value`, `verdict` and `trees` (number of facts).
+        """
         import pandas
 
         names = {"metric": "metric", "direction": "direction", "simple": "baseline", "evolved": "mean"}
@@ -78,7 +88,9 @@ class EvolutionComparison(Analysis[Comparison]):
         )
 
     def plot(self) -> Figure:
-        """Draw the differences with their intervals, a panel for each metric and a line for each evolution.
+        """Draw the differences, evolved minus simple question, as points with their 95% intervals.
+
+        Each metric has a panel. In the panel, each evolution (question type, such as "reasoning") has a row.
 
         Returns:
             A matplotlib Figure that notebooks show and `savefig` writes. No window opens, and pyplot is not used.

@@ -41,7 +41,8 @@ class Decision:
     """Result for one metric of a run with a stopping rule (the option `until=` of `evaluate`): verdict and interval.
 
     The interval is for the mean over all samples of the run that have a score, or for the mean gain over the baseline.
-    Each end of the interval is valid, at whatever sample the run stops. A gate uses only one of the two ends.
+    The run checks the interval after each sample and may stop after any; the interval allows for this (confidence
+    sequence), so that wrong verdicts are no more likely than `error`. A gate uses only one of the two ends.
 
     Attributes:
         verdict: "passed" or "failed" for a gate; "better", "no worse" or "worse" than a baseline; "precise" if the
@@ -49,8 +50,10 @@ class Decision:
         low: lower end of the interval.
         high: upper end of the interval.
         samples: number of samples that the interval is computed from.
-        error: bound on two probabilities: that all gates of the run pass although one should fail, and that any gate
-            fails although it should pass. For a run with `Precise`, probability that any interval ever misses the mean.
+        error: the option `error` of the stopping rule. With the rule `Decided`, it bounds two probabilities: that all
+            gates of the run pass although one should fail, and that any gate fails although it should pass. With the
+            rule `Precise` (stop when the intervals are narrow enough), it bounds the probability that any interval does
+            not contain its mean.
         required: the requirement, such as "at least 0.8".
         known: end of the interval that proves the verdict, "low" or "high"; "" if both ends do, or neither does.
     """
@@ -412,6 +415,8 @@ def is_report(path: str | Path) -> bool:
 def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
     """Return the rows and the head of a report file; for an interrupted run, the rows that are complete in the file.
 
+    The head is a mapping with facts about the run, such as `notes`, `complete` and `version`.
+
     Raises:
         ConfigError: if the file does not exist or is not a report.
     """
@@ -460,7 +465,10 @@ def _writing(target: Path) -> Iterator[None]:
 
 
 def head_line(head: Head) -> str:
-    """Return the head of a report as a line of JSON."""
+    """Return the head of a report as a line of JSON, the first line of its file.
+
+    The head is a mapping with facts about the run, such as `notes`, `complete` and `version`.
+    """
     notes = notes_as_json(head.get("notes", ()))
     return json.dumps({_HEAD: {"version": __version__, **head, "notes": notes}}, ensure_ascii=False) + "\n"
 

@@ -1,7 +1,7 @@
 """Checks of a run's rows for broken or repeated answers, unread contexts and verdicts without citations.
 
 The checks call no model. A broken answer is an HTML page, a stack trace or a message about an outage. Contexts count as
-unread if they come from the retriever, and no prompt of a model that holds them was seen.
+unread if they were recorded as the retriever's output because no recorded prompt to a model contained them.
 """
 
 from __future__ import annotations
@@ -141,10 +141,10 @@ class FreeChecks:
         """Return the notes on problems that are frequent enough to fail a gate.
 
         Broken answers (HTML pages, stack traces, messages about an outage) fail a gate if their share of the samples is
-        above `max_failed`. One answer to several questions fails it if the questions are more than a fifth of the
-        samples; supported statements without citations, if they are more than a fifth of the supported statements. Both
-        need at least five cases. Blank answers are excluded, because a gate already counts each as the worst value.
-        Codes in `allow` are ignored.
+        above `max_failed` (from 0 to 1). Two other problems need at least five cases. Different questions with one and
+        the same answer fail a gate if there are more of them than a fifth of the number of samples. Supported
+        statements without a citation fail it if they are more than a fifth of all supported statements. Blank answers
+        are excluded, because a gate already counts each as the worst value. Notes with a code in `allow` are omitted.
         """
         limits = {**dict.fromkeys(_BEGINNINGS, max_failed), "same-answer": MOST_ALIKE, "no-citations": MOST_ALIKE}
         return [

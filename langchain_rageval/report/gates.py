@@ -60,9 +60,10 @@ class Values:
     Attributes:
         total: sum of the known values; a blank answer without a value counts as the worst one.
         count: number of known values.
-        unscored: number of samples to which the metric does not apply; the mean excludes these samples.
-        unknown: mapping of a cause to the number of samples whose value is unknown for this cause: "failed",
-            "left-out", "unreadable" or "unaudited".
+        unscored: number of samples to which the metric does not apply; a gate's mean excludes these samples.
+        unknown: mapping of a cause to the number of samples whose value is unknown for this cause: "failed" (an error
+            prevented the score), "left-out" (the run did not compute the score, such as for lack of budget) or
+            "unreadable" (the input record is not a valid sample).
         low: least possible value of a sample.
         high: greatest possible value of a sample.
         direction: "higher" or "lower", whichever is better.
@@ -345,10 +346,10 @@ def decided_gates(
     """Return gates by metric name: one for each decision of a stopping rule (`until=`) about a baseline.
 
     Args:
-        decisions: decisions by metric name. For a metric that also has a threshold, the decision about the baseline has
-            the metric's name with `AGAINST_BASELINE` appended.
-        thresholds: names of metrics with a threshold. Decisions under exactly these names are skipped, because they
-            concern the threshold.
+        decisions: mapping of keys to decisions. The key is the metric's name. If the metric also has a threshold, this
+            key holds the decision about the threshold; the decision about the baseline then has the metric's name with
+            `AGAINST_BASELINE` appended as its key. The keys of the result are metric names without this ending.
+        thresholds: names of the metrics with a threshold. The decisions about thresholds give no gate here.
         requirement: the requirement as text.
         allow: codes of reasons to ignore, because they are intended.
     """

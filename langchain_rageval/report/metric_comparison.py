@@ -51,9 +51,9 @@ class MetricComparison:
         low: lower end of the 95% interval of the difference, for this metric alone; None without pairs.
         high: upper end of the interval.
         p_value: two-sided p-value of "the mean difference is 0", Holm-adjusted over the metrics; None without pairs.
-            Interval and p-value come from one procedure: Student's t on the differences of the pairs and two invented
-            differences, +r and -r; r is about the largest difference of a pair, see `Report.compare`. The procedure
-            assumes independent pairs or clusters.
+            Interval and p-value come from one procedure: Student's t on the differences of the pairs, with +r and -r
+            added as two more differences, so that few equal differences do not seem certain; r is about the largest
+            difference of a pair, see `Report.compare`. The procedure assumes independent pairs or clusters.
         p_unadjusted: p-value of this metric alone; below 0.05 exactly if the interval does not contain 0.
         verdict: "better" if `p_value` is below 0.05 and the candidate's mean is the better one; "no worse" if
             `largest_loss` is at most the margin; "worse" if `p_value` is below 0.05 and the interval contains losses
@@ -74,7 +74,8 @@ class MetricComparison:
             of a second interval, which is wider than `low` to `high`: it allows for rare losses of the whole range that
             no pair shows. In an unpaired comparison, it is the worst end of `low` to `high`. None without pairs.
         lost_coverage: reasons for the verdict "lost coverage", each with its code.
-        pairs_verdict: verdict from the pairs alone; it applies if the reasons of "lost coverage" are allowed.
+        pairs_verdict: verdict without regard to `lost_coverage`. A gate uses it if the caller of `Comparison.gates`
+            allows all reasons in `lost_coverage` by the argument `allow`.
         coverage_p: one-sided p-value of "as many samples are scored as in the baseline", not adjusted.
         judge: names of the judges that scored the metric; "" if no name is recorded.
         corrected: difference estimated from people's labels (prediction-powered); None without labels of this metric.
@@ -273,11 +274,14 @@ class JudgeShift:
 def judge_shifts(
     pairs: Sequence[Pair], again: Sequence[Pair], directions: Mapping[str, Direction], cluster: By | None = AUTO
 ) -> dict[str, JudgeShift]:
-    """Return the shift of the judge of each metric with at least 20 anchors (pairs of rows with equal texts).
+    """Return the shift of each metric's judge: the mean change of the judge's scores from baseline to candidate.
+
+    The shift is measured on anchors (pairs of rows with equal texts). Metrics with fewer than 20 anchors are omitted.
 
     Args:
         pairs: pairs of rows of candidate and baseline. A pair is an anchor if question, answer, contexts, history and
-            references are equal, and both scores come from new model calls, not from a journal or cache.
+            references are equal, and both scores come from new model calls, not from a cache or a journal (file that
+            stores the results of a run, so that the run can continue after a crash).
         again: pairs of a row that was scored again and its row in the baseline. Such a pair is an anchor if its texts
             are equal, and the later score comes from new model calls.
         directions: metrics of both runs, with "higher" or "lower", whichever is better.

@@ -63,11 +63,14 @@ class PageNotes:
         return without_addresses(translate(note, self.language))
 
     def important(self, notes: Iterable[str]) -> list[str]:
-        """Return the translations of the notes that limit what the scores mean."""
+        """Return translations of the notes that scores must not be read without, such as on an interrupted run.
+
+        These are the notes with `Note.is_important`, and all notes that are plain texts.
+        """
         return [self.translate(note) for note in notes if is_important(note)]
 
     def others(self, notes: Iterable[str]) -> list[str]:
-        """Return the translations of the notes that `important` omits."""
+        """Return translations of the notes that only explain scores: those for which `Note.is_important` is False."""
         return [self.translate(note) for note in notes if not is_important(note)]
 
 
@@ -245,8 +248,9 @@ class Page:
     def first_looks(self) -> list[tuple[int, str, Cause, str, float | None]]:
         """Up to five samples to look at first: (position on the page, question, cause, worst metric, its value).
 
-        They have the worst means over their metrics, worst first. `cause` explains the wrong answer, see
-        `Report.diagnose`. If any metric can show a cause, only samples with errors are listed.
+        They are the samples with the lowest mean of their values (1 - value for a metric where lower is better), the
+        lowest first. Metrics without a confidence interval are not used. `cause` explains the wrong answer, see
+        `Report.diagnose`. If the metrics can show causes, only samples with errors are listed.
         """
         looks = []
         for place, row in enumerate(self.report.rows):

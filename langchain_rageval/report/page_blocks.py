@@ -33,7 +33,11 @@ _AGAINST_CONTEXTS = {"supported", "contradicted", "absent"}
 
 
 class Chunks:
-    """Collection of the distinct context chunks of a report, split into sentences and packed into blocks."""
+    """Collection of the distinct context chunks of a report, in the form in which the HTML page stores them.
+
+    Each chunk is a list of its sentences. A block is a text that holds up to 100 chunks as compressed JSON; the script
+    of the page unpacks it.
+    """
 
     def __init__(self) -> None:
         self._places: dict[bytes, int] = {}
@@ -48,7 +52,11 @@ class Chunks:
         return place
 
     def take_blocks(self, least: int) -> Iterator[tuple[str, str]]:
-        """Yield pairs of an id and a packed block of up to 100 chunks, while `least` chunks or more are in no block."""
+        """Yield pairs of an id and a packed block of up to 100 chunks, while `least` chunks or more are in no block.
+
+        Fewer chunks stay in the collection for a later call. The page's script finds a block by its id: "chunks-0",
+        "chunks-1" and so on.
+        """
         while len(self._waiting) >= least:
             yield f"chunks-{self._written // PART}", pack(self._waiting[:PART])
             self._written += len(self._waiting[:PART])

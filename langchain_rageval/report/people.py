@@ -42,12 +42,18 @@ class Corrected:
 
     @property
     def difference(self) -> float:
-        """Value of `estimate` if the labels are of two reports: the estimated difference of their mean labels."""
+        """Same value as `estimate`, for labels of two reports: the estimated difference of their mean labels.
+
+        With labels of a single report, the value is the mean label; no error is raised.
+        """
         return self.estimate
 
     @property
     def mean(self) -> float:
-        """Value of `estimate` if the labels are of a single report: the estimated mean label."""
+        """Same value as `estimate`, for labels of a single report: the estimated mean label.
+
+        With labels of two reports, the value is the difference of the mean labels; no error is raised.
+        """
         return self.estimate
 
     @property
@@ -108,7 +114,8 @@ def answer_labels(rows: Iterable[Row], labels: Labels, *, by_id: bool = True) ->
     Args:
         rows: rows of a report.
         labels: path of a labelled sheet; or a mapping of the ids in a sheet to labels.
-        by_id: False to match no label by sample id alone, because it may be of the other report's answer.
+        by_id: False to match no label by sample id alone. A sheet of two reports has two answers with one sample id,
+            so such a label may belong to the answer that is not in `rows`.
 
     Raises:
         ConfigError: if the sheet cannot be read, or gives an answer two different labels.

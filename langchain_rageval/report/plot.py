@@ -184,7 +184,10 @@ _PER_LINE = 3  # panels
 
 
 def draw_evolutions(evolutions: Mapping[str, Comparison]) -> Figure:
-    """Return a figure with a panel for each metric and a line for each evolution; see `EvolutionComparison.plot`."""
+    """Return a figure with a panel for each metric, and in the panel a row for each evolution (question type).
+
+    A row shows a difference as a point with its 95% interval; see `EvolutionComparison.plot`.
+    """
     names = list(next(iter(evolutions.values())))
     columns = min(_PER_LINE, len(names))
     lines = -(-len(names) // columns)

@@ -137,9 +137,10 @@ class Report(ReportData):
 
     @property
     def usage(self) -> Usage:
-        """Calls, tokens, seconds and, with `price=`, money of the whole run.
+        """Calls, tokens, seconds and money of the whole run; money is known only with the option `price` of `evaluate`.
 
-        Includes audits, `canaries` and rows scored again.
+        Includes audits, the test of the judges on statements with known verdicts (`canaries`), and rows of a baseline
+        that were scored again (`asked_again`).
         """
         parts = [*(metric.usage for metric in self.audit.values()), *([self.canaries.usage] if self.canaries else [])]
         return sum([*parts, self.asked_again], self.summary().usage)
@@ -197,11 +198,12 @@ class Report(ReportData):
     def instruments(self) -> dict[str, list[Instrument]]:
         """Return for each metric the configurations (instruments) that gave its scores; usually one per metric.
 
-        The configurations are in order of appearance. Each has the hashes of its two parts, as in `Score.instrument`,
-        and the parts in readable form. `found_by` decides which facts are found: models with settings, prompts, options
-        of the metric's steps. `counted_by` decides the value: the function that computes it from the facts, and options
-        of the metric. If a part is unknown, the configuration gives the reason. A report written by version 0.1.0 or by
-        a killed process has only hashes.
+        The configurations are in order of appearance. Each has two parts in readable form, `found_by` and `counted_by`,
+        and in `digests` the hashes of both, as in `Score.instrument`. `found_by` determines the facts (results of the
+        metric's steps, such as a verdict on each statement): models with settings, prompts, options of the steps.
+        `counted_by` determines the value: the function that computes it from the facts, and options of the metric. If
+        a part cannot be identified, `unknown` gives the reason. A report written by version 0.1.0 or by a killed
+        process has only hashes.
         """
         return instruments_of(self)
 
@@ -277,10 +279,11 @@ class Report(ReportData):
     def by_evolution(self) -> EvolutionComparison:
         """Compare each question type (evolution) with the simple questions about the same facts.
 
-        The samples must come from a test set that was generated with `tree=True`. `metadata.tree_id` names the fact,
-        and `metadata.evolution` names the evolution. Both questions of a pair are about the same fact, so a difference
-        shows which kind of difficulty the chain fails at. Differences, intervals and verdicts are computed as in
-        `compare`, with the trees as clusters. P-values are Holm-adjusted over all evolutions and metrics.
+        The samples must come from a test set of `TestsetGenerator(..., tree=True)`. A tree is a simple question and its
+        evolved questions about one fact. `metadata.tree_id` names the tree, and `metadata.evolution` the evolution.
+        Both questions of a pair are about the same fact, so a difference shows which kind of difficulty the chain fails
+        at. Differences, intervals and verdicts are computed as in `compare`; a tree counts as one observation. P-values
+        are Holm-adjusted over all evolutions and metrics.
 
         Returns:
             Mapping of evolution to metric to comparison; shown as a table, a DataFrame (`to_pandas`) or a picture
@@ -314,8 +317,9 @@ class Report(ReportData):
         Interval and p-value come from one procedure: Student's t on the differences of the pairs and two invented
         differences, +r and -r. Here r is the largest difference of a pair, without sign, but at least the range of the
         values divided by the square root of the number of pairs. The p-value is Holm-adjusted over the metrics, the
-        interval is not. The verdict "no worse" uses a wider interval, which allows for losses of the whole range that
-        no pair shows: thirty equal pairs do not exclude that one question in ten breaks.
+        interval is not. The verdict "no worse" means that the loss at the worst end of a wider interval is at most
+        `margin`. This interval allows for rare samples that fall from the best to the worst possible value and are not
+        among the pairs: after thirty pairs without a difference, one question in ten may still break.
 
         The verdict is "lost coverage" if the candidate lacks, or has reworded, more than 5% of the samples that the
         baseline scored. If more than 5% have failed, the worst value is assumed for the failed samples; the verdict is
@@ -342,8 +346,9 @@ class Report(ReportData):
                 the judge's scores for precision. `confirmed` states whether the labels confirm the judge's verdict.
             metric: the metric that was labelled; may be omitted if the reports have only one in common.
             label_scale: the lowest and the highest possible label.
-            anchors: report of rows of the baseline that this run's metrics scored again, without journal and cache.
-                Like unchanged rows, they show how far the judge itself has changed, see `judge_shift`.
+            anchors: report of rows of the baseline that this run's metrics scored again by new model calls, not from
+                a journal (file of stored results) or a cache. Like rows whose texts are equal in both runs, they show
+                how far the judge itself has changed, see `Comparison.judge_shift`.
             rare_losses: removed option; rare losses are always allowed for.
 
         Returns:
@@ -401,7 +406,7 @@ class Report(ReportData):
     ) -> float:
         """Return the smallest true difference of a metric that `compare` detects with the same number of samples.
 
-        The samples are taken as independent.
+        The difference is between this run and a later run over the same samples, which are taken as independent.
 
         Args:
             metric: a metric of this report.
@@ -413,9 +418,10 @@ class Report(ReportData):
         Returns:
             A difference in the metric's units. It is infinite if there are too few samples for a significant
             difference, as with up to four samples at the level 0.05. If more than half of the values (with `baseline`,
-            of the differences) are equal to one another, their spread says little about a later run. The result is then
-            at least the smallest loss that is detected if some samples fall from 1 to 0 and the others keep their
-            value. With the option `cluster`, the difference that `compare` detects is larger.
+            of the differences) are equal to one another, the later run may differ more than their spread suggests. The
+            result is then at least the smallest loss that `compare` detects in this case: a share of the samples falls
+            from 1 to 0, and the others keep their value. With clusters of dependent samples, the difference that
+            `compare` detects is larger.
 
         Raises:
             ConfigError: if there is no such metric, an option is out of range, or fewer than two samples are scored.
@@ -444,14 +450,15 @@ class Report(ReportData):
 
         Args:
             metric: the metric to compute. It uses the stored findings (items with verdicts) of the metric with the same
-                name. If the report has no such metric, it uses the only metric whose findings suffice.
+                name. If the report has no such metric, it uses the findings of another metric, if they suffice.
 
         Returns:
             A new report with its rows in memory. Failures stay failures. A replaced score keeps its usage; an added
             one has none.
 
         Raises:
-            ConfigError: if no stored findings suffice, or the findings of several metrics do.
+            ConfigError: if the stored findings of no metric suffice, or if those of several metrics suffice and give
+                different values. Then build `metric` with the `name` of one of these metrics.
             SampleError: if a sample lacks a field that the metric reads.
         """
         rows = list(rescore_rows(self.rows, metric))
@@ -471,11 +478,13 @@ class Report(ReportData):
     ) -> list[Gate]:
         """Return a gate (passed, failed or undecided) for each threshold, and for the comparison with a baseline.
 
-        A gate concerns all input samples of the run. The values of failed, unreadable and left out samples are unknown.
-        Up to a share of `max_failed`, the mean excludes them. Above this share, the gate tries both the worst and the
+        A gate concerns all input samples of the run. The value of a sample is unknown if an error prevented the score,
+        if the input record is not a valid sample, or if the run left the score out, such as for lack of budget. Up to a
+        share of `max_failed`, the mean excludes these samples. Above this share, the gate tries both the worst and the
         best value for them, and is undecided if the results differ. A blank answer without a value counts as the worst
         value. At least five samples must have a score; in a report of fewer than ten samples, at least half. With fewer
-        scores, the gate is undecided; without any, it fails unless values are unknown. Repeats of a sample count once.
+        scores, the gate is undecided. If no sample has a score, the gate is undecided if values are unknown, and fails
+        if the metric applies to no sample. Repeats of a sample count once.
         If a run with a stopping rule (`until=`) decided about the metric, the gate uses the interval of this decision.
         If a strong judge audited the metric, the gate uses the interval of the strong judge's mean, and needs no least
         number of scores.

@@ -105,7 +105,10 @@ class MetricSummary:
 
     @property
     def counted(self) -> str:
-        """Number of scored samples as text; with fewer independent units also their number, as in "100 in 25 trees"."""
+        """Number of scored samples as text; if groups of samples count as one observation, also the number of groups.
+
+        Examples are "100" and "100 in 25 trees". A tree is a group: the questions of a test set about one fact.
+        """
         return str(self.scored) + ("" if self.units is None else f" in {pluralize(self.units, self.unit)}")
 
     @property
@@ -148,9 +151,10 @@ class MetricSummary:
 
 @dataclass(frozen=True)
 class AspectSummary:
-    """Average of the means of all metrics of one aspect; for a metric where lower is better, 1 - mean is used.
+    """Average of the means of all metrics of one aspect (what they evaluate, such as "context" or "grounding").
 
-    A metric with another range than 0 to 1, such as a grade, is excluded.
+    For a metric where lower is better, 1 - mean is used. A metric with another range than 0 to 1, such as a grade, is
+    excluded. `mean` is None if no metric has a mean.
     """
 
     mean: float | None
@@ -164,7 +168,8 @@ class Summary(Analysis[MetricSummary]):
     """Summary of a run: mapping of metric names to `MetricSummary`, in the order of the metrics in the run.
 
     Attributes:
-        aspects: mapping of each aspect to the average of its metrics.
+        aspects: mapping of each aspect (what metrics evaluate, such as "context" or "grounding") to the average of the
+            means of its metrics.
         has_money: True if the cost in money is known for at least one metric.
         notes: remarks about dependent samples, such as that some samples lack the id of a conversation.
     """
@@ -251,8 +256,9 @@ class Tally:
     """Running totals of one metric; of each score, stores only the value and the sample's position in the run.
 
     Args:
-        name: name of the metric in the rows, which the summary shows; scores of a custom metric may have another name.
-        first: the first score; its aspect and direction apply to all scores.
+        name: key of the metric in `Row.scores`, which the summary shows. In the scores of a custom metric,
+            `Score.metric` may be another name; it is not used.
+        first: the first score; its `aspect` (such as "grounding") and `direction` apply to all scores.
     """
 
     def __init__(self, name: str, first: Score) -> None:

@@ -60,8 +60,9 @@ def trend(
         baseline: a run that is as good as it should be, over any samples; None raises no alarm.
         by: "day" or "week" (UTC), or the name of a tag, such as "version".
         margin: accepted loss of a mean, in the units of the metric, at least 0.
-        error: probability of finding a change if there is none, between 0 and 1; also bounds the probability that the
-            baseline's true mean is below the lower end of its interval, with which rows are compared.
+        error: bound on two probabilities, between 0 and 1: that a change is found if there is none; and that the true
+            mean of the baseline is below the lower end of its confidence interval. For alarms, rows are compared with
+            this lower end minus `margin`.
         adjust: property of the samples that defines slices, such as "language" or "metadata.topic".
         since: time, such as "2025-03-01" (UTC), from which rows are watched; for example the time when the cause of an
             alarm was repaired.

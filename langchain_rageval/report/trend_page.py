@@ -142,7 +142,10 @@ class Trend(Analysis[Summary]):
         write_trend_page(self, path, language=language)
 
     def check(self) -> None:
-        """Check that no metric has drifted.
+        """Raise an error if a metric has drifted, which means that it has an alarm in `alarms`.
+
+        `trend` raises an alarm if a metric has become worse than in the baseline. Without a baseline there is no alarm,
+        and the check passes.
 
         Raises:
             BelowThreshold: if a metric has drifted; the message names every drifted metric.
@@ -199,7 +202,8 @@ class TrendPoint:
         y: distance of the mean from the top edge.
         top: distance of the interval's upper end from the top edge; None without an interval.
         bottom: the same for the lower end of the interval.
-        drifted: True from the period in which the drift of the alarm began; False before, and without an alarm.
+        drifted: True if the metric has an alarm (it fell below the baseline), and the estimated beginning of the fall
+            is in this period or an earlier one; otherwise False.
     """
 
     place: int
@@ -376,7 +380,8 @@ class TrendPage(Page):
     Attributes:
         trend: the trend.
         worst: mapping of each period to its samples with the ten worst values of each metric, the worst first. The page
-            lists no other samples, so the attribute `report` holds only these, the last period first.
+            lists only these samples, and the inherited attribute `report` has only their rows: those of the last period
+            first, in each period in the order of `worst`.
     """
 
     trend: Trend
@@ -397,7 +402,7 @@ class TrendPage(Page):
 
     @property
     def columns(self) -> Mapping[str, int]:
-        """Mapping of the metrics to their columns in the table of samples."""
+        """Mapping of each metric to the position of its column among the columns of metrics, from 0."""
         return {name: place for place, name in enumerate(self.summary)}
 
     @property

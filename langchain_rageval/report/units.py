@@ -49,7 +49,7 @@ class Slicer:
         return label
 
     def check_known(self) -> None:
-        """Raise ConfigError if `slice_of` was called, but no sample had a value."""
+        """Raise ConfigError if `slice_of` was called, but no sample had a value of the property that defines slices."""
         if self._seen and not self._known:
             fields = ", ".join(f"metadata.{name}" for name in sorted(self._metadata))
             raise ConfigError(f"no sample has a value for {self._by!r}; the metadata are {fields or 'empty'}")
@@ -146,10 +146,11 @@ class Units:
         return self._known
 
     def groups(self, places: Iterable[int] | None = None) -> list[int] | None:
-        """Return the number that identifies the unit (such as a conversation) of each sample; None if each is a unit.
+        """Return the number of each sample's unit; None if each sample is a unit by itself.
 
-        `places` are positions of samples in the run, from 0; only these samples are then considered. If `cluster` is a
-        path or function, the result is never None.
+        A unit is a group of samples that count as one observation, such as a conversation. `places` are positions of
+        samples in the run, from 0; only these samples are then considered. If the argument `cluster` of `Units` is a
+        dotted path of the sample (such as "metadata.document") or a function, the result is never None.
 
         Raises:
             ConfigError: if there are samples, and none of them has a value for `cluster`.
@@ -170,9 +171,11 @@ class Units:
         return kinds.pop() if len(kinds) == 1 else "unit"
 
     def notes(self, *, paired: bool = False) -> list[Note]:
-        """Return notes on units with several samples, and on samples that lack an id (such as a conversation's).
+        """Return notes on units (groups of samples that count as one observation) with several samples.
 
-        `paired` is True for the samples of paired runs: the notes then speak about pairs.
+        For each kind, such as conversations, a note counts the samples and the units. If conversations or trees
+        (questions about one fact) are among these units, a note counts the samples whose metadata lack the id of a
+        conversation or tree. `paired` is True for the samples of paired runs: the notes are then worded for pairs.
         """
         notes = []
         for kind, code in (_PAIRED_NOTES if paired else _NOTES).items():

@@ -70,7 +70,10 @@ class MixShift:
 
     @property
     def note(self) -> Note:
-        """Note that names the property and its most changed shares; a longer note about both runs contains it."""
+        """Note that names the property and those of its values, at most four, whose shares of the samples differ most.
+
+        `Comparison.notes` and `Trend.notes` have one longer note, which contains the notes of all such properties.
+        """
         of_length = self.by == _LENGTH
         shares = [
             Note("share", value=Note(f"length-{value.replace(' ', '-')}") if of_length else value, own=own, other=other)
@@ -83,8 +86,10 @@ class MixShift:
 def mix_shifts(candidate: Sequence[Row], baseline: Sequence[Row]) -> list[MixShift]:
     """Return the properties whose distribution differs between two runs, the greatest distance first.
 
-    Only properties with a significant difference and a distance of at least 0.1 are returned. The compared properties
-    are the language and the length of the question, and all metadata and tags with at most 20 values.
+    The distance is the total variation distance of the two distributions, from 0 to 1. Only properties with a distance
+    of at least 0.1 and a p-value below 0.01 are returned (permutation test, Holm-adjusted over the properties). The
+    compared properties are the language and the length of the question, and all metadata and tags that most rows of
+    both runs have, with 2 to 20 different values.
     """
     if not candidate or not baseline:
         return []
@@ -184,9 +189,11 @@ def compare_unpaired(
     require: Require = "no regression found",
     again: Sequence[Row] = (),
 ) -> Comparison:
-    """Return the comparison of two runs over different samples; `Report.compare` describes most arguments.
+    """Return the comparison of two runs over different samples; `Report.compare` describes the other arguments.
 
-    `again` holds rows of the baseline that were scored again, to measure how far the judge has changed.
+    `provenance` holds the configurations (judges, prompts, options) behind the scores of candidate and baseline;
+    errors and notes quote them. `again` holds rows of the baseline that the candidate's metrics scored again, to
+    measure how far the judge has changed.
     """
     check_require(require, margin)
     shared, judges, notes, alone = metrics_in_common(candidate, baseline, allow_different_instruments, provenance)
