@@ -1,7 +1,8 @@
 """Answer completeness: the share of the parts of a question with which the answer deals, rightly or wrongly.
 
-From 0 to 1, higher is better. One verdict for each part of the question, where `rubric` has one grade for the whole
-answer. The prompt and the class of the judge's answer are here: the file is written as users write their metrics.
+From 0 to 1, higher is better. The judge gives one verdict for each part of the question. The metric `rubric`, in
+contrast, by default gives one grade for the completeness of the whole answer. This module is also an example of a
+metric that you write yourself: it defines its own prompt and its own class of the judge's answer.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ def answer_completeness(judge: JudgeLike, *, name: str = "answer_completeness") 
 
     Args:
         judge: called once per sample, to list the parts of the question and a verdict on each; once per vote with
-            `draws` or as a jury. The votes on parts with the same number are compared.
+            `draws` or as a jury. Parts with the same number are compared. A part counts if more than half of the votes
+            list it; the majority of these votes decides whether it is covered. If these votes are tied, the sample is
+            unscored.
         name: key of the score.
 
     Returns:

@@ -51,14 +51,15 @@ def answer_correctness(
     extra: Extra = "count",
     name: str = "answer_correctness",
 ) -> Metric:
-    """Score how far the answer agrees with the reference.
+    """Score how far the answer agrees with the reference: the weighted mean of F (shared facts) and a similarity.
 
-    With several references, the highest F and the highest similarity count. `formula="counts"` counts TP and FP among
-    the answer's statements and FN among the reference's statements: F = (1+β²)TP / ((1+β²)TP + β²FN + FP).
-    `"precision_recall"` computes P = TP / (TP + FP) over the answer's statements and R = 1 - FN / reference statements;
-    F = (1+β²)PR / (β²P + R). The formulas differ if the answer splits one fact into many statements. For example, six
-    statements express one of the reference's four facts, and a seventh is wrong (TP 6, FP 1, FN 3): F is 0.75 by counts
-    and 0.39 by precision and recall.
+    F compares the statements of the two texts; the similarity compares the texts as a whole. With several references,
+    the highest F and the highest similarity count, also if they are from different references. `formula="counts"`
+    counts TP and FP among the answer's statements and FN among the reference's statements: F = (1+β²)TP / ((1+β²)TP +
+    β²FN + FP). `"precision_recall"` computes P = TP / (TP + FP) over the answer's statements and R = 1 - FN / reference
+    statements; F = (1+β²)PR / (β²P + R). The formulas differ if the answer splits one fact into many statements. For
+    example, six statements express one of the reference's four facts, and a seventh is wrong (TP 6, FP 1, FN 3): F is
+    0.75 by counts and 0.39 by precision and recall.
 
     An answer statement is "extra" if it says something that the reference neither states nor contradicts. With
     `extra="count"`, an extra statement that contains reference statements is one TP and one FP, as if it were split in
@@ -132,7 +133,12 @@ class StatementCounts:
 
     @classmethod
     def of(cls, findings: Sequence[Finding], extra: Extra = "count") -> StatementCounts:
-        """Count the statements by their verdicts in the findings of one reference."""
+        """Count the statements by their verdicts in the findings of one reference.
+
+        An "extra" statement says something that the reference neither states nor contradicts. It adds one to `fp` if
+        `extra` is "count", not if it is "ignore". In both cases it adds one to `tp` if it contains (cites) reference
+        statements.
+        """
         counts = Counter((finding.kind, finding.verdict) for finding in findings)
         containing = sum(finding.verdict == "extra" and bool(finding.cites) for finding in findings)
         excess = counts["statement", "extra"] if extra == "count" else 0

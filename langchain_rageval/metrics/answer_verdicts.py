@@ -76,7 +76,12 @@ def abstention(judge: JudgeLike, *, given: AnswerabilitySource = "reference", na
 
 
 def abstains_rightly(state: State, *, given: AnswerabilitySource) -> Value:
-    """Return 1 if the answer abstains from an unanswerable question or answers an answerable one, else 0."""
+    """Return 1 if the answer abstains from an unanswerable question or answers an answerable one, else 0.
+
+    With `given="reference"`, the question is unanswerable if all references abstain; unscored if all references are
+    blank. With `given="contexts"`, the question is unanswerable if the judge decided that the contexts do not answer
+    it.
+    """
     answer, others = _criteria(state["answer_abstention"]), _criteria(state[_KEY[given]])
     if not others:
         return Value.without(BLANK_REFERENCES)
@@ -159,13 +164,21 @@ def aspect_critique(
 
 
 def applies(state: State) -> Value:
-    """Return 1 if the aspect applies, else 0."""
+    """Return 1 if the judge decided that the aspect applies to the answer, else 0.
+
+    The aspect is a quality, such as "harmfulness". The verdict is the first finding under "aspect_verdict" in the
+    state.
+    """
     findings: list[Finding] = state["aspect_verdict"]
     return Value(float(findings[0].verdict == "yes"), findings[0].reason or findings[0].verdict, findings)
 
 
 def probability_of_aspect(state: State) -> Value:
-    """Return the probability that the aspect applies; if the verdict has no probabilities, 1 if it applies, else 0."""
+    """Return the probability, from 0 to 1, of the judge's verdict that the aspect applies to the answer.
+
+    The aspect is a quality, such as "harmfulness". If the verdict has no probabilities, 1 if the judge decided that the
+    aspect applies, else 0.
+    """
     findings: list[Finding] = state["aspect_verdict"]
     return replace(applies(state), number=min(findings[0].probability_of("yes"), 1.0))
 

@@ -1,8 +1,9 @@
 """Citations: whether the chunks that an answer cites support its statements, and whether its statements are cited.
 
 Both scores are from 0 to 1, higher is better. Source: Gao et al. 2023, "Enabling Large Language Models to Generate Text
-with Citations" (ALCE), arXiv:2305.14627, section 3. ALCE checks sentences; this module checks the statements of
-faithfulness. Recall counts supported statements only, so an unsupported statement lowers faithfulness but not recall.
+with Citations" (ALCE), arXiv:2305.14627, section 3. ALCE checks sentences; this module checks the statements that the
+judge extracts from the answer, as for `faithfulness`. Recall counts supported statements only, so an unsupported
+statement lowers faithfulness but not recall.
 """
 
 from __future__ import annotations

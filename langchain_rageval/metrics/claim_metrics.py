@@ -68,7 +68,11 @@ def claim_part(
 
 
 def claim_value(state: State, *, formula: str) -> Value:
-    """Return the value of a formula, with the findings that the formula reads."""
+    """Return the value of a claim formula, such as "precision", with the findings from which it was computed.
+
+    `formula` is a key of `FORMULAS`, the formulas of the twelve claim metrics. If the formula has no value, for example
+    because the answer states no facts, the result has no number; `unscored` is then the cause.
+    """
     chosen = FORMULAS[formula]
     sections = {name: found if name in chosen.reads else [] for name, found in _sections_of_state(state).items()}
     graph = build_claim_graph(state["sample"], sections)
@@ -253,7 +257,8 @@ def claim_metrics(
         attribution: how the chunks that support a statement are determined. "cited" reads them from the sentences that
             the judge cites. If the judge omits citations, metrics of chunks (context precision and utilization, noise)
             are a lower bound; if a verdict cites nothing, they are unscored. "per_chunk" verifies against each chunk
-            separately, like RAGChecker: one more call for each further chunk, for the answer and for the reference.
+            separately, like RAGChecker. With n chunks, the statements of the answer then need n calls instead of one,
+            and so do those of the reference.
         verifier: a cross-encoder, or `NliVerifier(...)`, that verifies statements in place of the judge.
         name: prefix of the names of the scores.
 

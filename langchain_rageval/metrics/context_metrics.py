@@ -87,7 +87,12 @@ def context_precision(
 
 
 def useful_share(state: State, *, weighting: Weighting, against: Against) -> Value:
-    """Return the mean precision at the ranks of the useful chunks, or the plain share of useful chunks."""
+    """Return the mean precision at the ranks of the useful chunks, or the plain share of useful chunks.
+
+    `weighting` selects one of the two: "rank" or "plain". Both are 0 if no chunk is useful. `against` is the text that
+    decided which chunks are useful: "reference", "answer", "question" or "auto" (the first that is not blank). The
+    reason names the text.
+    """
     sample: Sample = state["sample"]
     findings: list[Finding] = state["context_verdicts"]
     useful = [finding.verdict == USEFUL for finding in findings if finding.kind == "context"]
@@ -128,7 +133,11 @@ def resolve_against(sample: Sample, against: Against) -> AgainstText:
 
 
 def text_to_judge_against(sample: Sample, *, against: Against) -> str:
-    """Return the text that decides whether a chunk is useful; "" if the question alone decides."""
+    """Return the text that decides whether a chunk is useful; "" if the question alone decides.
+
+    `against` selects the text: the "reference" (several are joined by line breaks), the "answer", or the "question"
+    alone. "auto" takes the first of these that is not blank. If the selected text is blank, the question alone decides.
+    """
     texts: Mapping[AgainstText, str] = {"reference": "\n".join(sample.references), "answer": sample.answer or ""}
     return texts.get(resolve_against(sample, against), "")
 
@@ -250,7 +259,10 @@ def context_entity_recall(judge: JudgeLike, *, name: str = "context_entity_recal
 
 
 def found_share(state: State) -> Value:
-    """Return the share of the entities that were found in the contexts."""
+    """Return the share of the references' entities (such as names and dates) that were found in the contexts.
+
+    Unscored if the references name no entity.
+    """
     findings: Sequence[Finding] = state["entity_verdicts"]
     entities = [finding for finding in findings if finding.kind == "entity"]
     if not entities:

@@ -29,9 +29,10 @@ class Grader(Stage[State]):
 
     `grades` holds a finding of the kind "context" for each chunk, in retrieval order; the verdict is the grade, higher
     for a more relevant chunk. Findings of other kinds, such as the agreement of votes, follow. To write your own
-    grader, subclass this and define `instrument` and `grade`. `grade` is a generator that yields its requests and
-    returns the findings. Set the fields too: `lowest` (grade of an irrelevant chunk), `threshold` (lowest grade of a
-    relevant chunk), `grade_range` (lowest and highest possible grade) and `meaning` (reason of each finding).
+    grader, subclass this and define `instrument` and `grade`. `instrument` is a property: a mapping of all settings
+    that affect the grades, such as `{"scale": 3}`. `grade` is a generator that yields its requests and returns the
+    findings. Set the fields too: `lowest` (grade of an irrelevant chunk), `threshold` (lowest grade of a relevant
+    chunk), `grade_range` (lowest and highest possible grade) and `meaning` (reason of each finding).
     """
 
     reads: frozenset[str] = frozenset({"question", "contexts"})
@@ -189,7 +190,7 @@ class SimilarityGrader(Grader):
         return self.stage.description
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Return a finding for each chunk whose grade is the similarity to the question."""
+        """Return a finding for each chunk; its verdict is the similarity of the chunk to the question, from 0 to 1."""
         state = yield from self.stage.work({"sample": sample})
         return _worded_findings(sample, state["similarities"], self.meaning)
 
@@ -309,7 +310,7 @@ class SpanGrader(Grader):
         return {"step": self.get_name()}
 
     def grade(self, sample: Sample) -> Operation[Sequence[Finding]]:
-        """Return a finding for each chunk whose grade is the largest overlap with a source passage."""
+        """Return a finding for each chunk; its verdict is the largest overlap with a source passage, from 0 to 1."""
         grades = [max(overlaps, default=0.0) for overlaps in _overlaps(sample)]
         return grade_findings(sample.contexts or [], grades, self.meaning)
         yield  # a generator without requests
@@ -317,12 +318,15 @@ class SpanGrader(Grader):
     def known_grades(
         self, sample: Sample, order: Sequence[Finding], threshold: float
     ) -> tuple[list[float], list[float]]:
-        """Return the grades of the retrieved chunks, and the grades of all passages and all other chunks.
+        """Return the grades of the retrieved chunks without repeats, and the grades of all passages and other chunks.
 
-        A chunk contains a passage if their overlap is at least `threshold`, or 0.5 if `threshold` is below 0.001. In
-        the first list, a chunk gets 0 if an earlier chunk contains the same passage. In the second list, a passage has
-        the best grade of the chunks that contain it, or 1 if none does; chunks without a passage follow. Passages that
-        one chunk contains together count as one passage in both lists.
+        A chunk contains a passage if their overlap is at least `threshold`. For a threshold below 0.001, as NDCG passes
+        it, the grader's own threshold of 0.5 counts. Passages that one chunk contains together count as one passage.
+
+        Returns:
+            Two lists of grades from 0 to 1. First: the grade of each chunk in `order`, but 0 if an earlier chunk
+            contains the same passage. Second: one grade for each passage, which is the best grade of the chunks that
+            contain it, or 1 if no chunk does; then the grade of each chunk that contains no passage.
         """
         least = threshold if threshold >= _LEAST_SHARE else self.threshold or 0.0
         overlaps = _overlaps(sample)
@@ -352,8 +356,9 @@ def span_grader() -> Grader:
 
     Ids are not compared, so the grader works with any splitter, chunk size and vector store. Some chunks have a known
     place in their document: `source` and `start_index` in the metadata, as a splitter with `add_start_index=True`
-    writes them. These chunks are compared by offsets with the spans of the test set. Every chunk is also searched for
-    by its text, ignoring white space and letter case. Similar texts, such as the data sheets of two products, do not
+    writes them. These chunks are compared by offsets with the places of the passages, which a test set stores in
+    `Sample.metadata["spans"]`. The text of every chunk is also compared with the text of each passage, ignoring white
+    space and letter case; the larger overlap counts. Similar texts, such as the data sheets of two products, do not
     overlap.
 
     Returns:

@@ -62,7 +62,8 @@ class Metric(Traced[Any, Score], Adapters):
             results.
         reduce: pure function from the last state to a Value.
         direction: whether "higher" or "lower" is better.
-        options: further options of the function that builds the metric; part of `instrument`.
+        options: further options of the function that builds the metric; they are part of the attribute `instrument`
+            (hashes of the configuration, by which reports identify the metric).
         version: text, such as "1", that identifies `reduce` instead of its code; change it when `reduce` changes.
         state_from_findings: function of a sample and an earlier score of it. Returns the state that `reduce` reads, or
             None if the score's findings are not sufficient. If omitted, `Report.rescore` uses `Score.answers`: the
@@ -182,17 +183,20 @@ class Metric(Traced[Any, Score], Adapters):
 
     @property
     def provenance(self) -> Instrument:
-        """Configuration of the metric as data, in the two parts whose hashes `instrument` holds.
+        """Configuration of the metric as data, in two parts: `found_by` and `counted_by`.
 
-        If one of the hashes is "unknown", the attribute `unknown` of the result gives the cause and the remedy.
+        `found_by` describes the steps that find facts, with their judges; `counted_by` describes the computation of the
+        value. `instrument` holds the hashes of the two parts. If one of the hashes is "unknown", the attribute
+        `unknown` of the result gives the cause and the remedy.
         """
         return self._provenance
 
     def update_provenance(self) -> None:
-        """Compute `provenance` and `instrument` again, because models, functions and data may have changed.
+        """Compute `provenance` (the configuration as data) and `instrument` (its hashes) again.
 
-        An evaluation calls this at its start, after `Judge.update_instrument` for each judge. Without that call, the
-        part of the configuration that describes a judge stays as it was.
+        An evaluation calls this method at its start, because models, functions and data may have changed. Before that,
+        the evaluation calls `Judge.update_instrument` for each judge; without this earlier call, a change of the judge
+        is not noticed.
         """
         self._provenance = self._described()
 
@@ -236,10 +240,13 @@ class Metric(Traced[Any, Score], Adapters):
         return self._is_optional
 
     def read(self, input: Any) -> Sample:
-        """Return the sample in an `input`, after a check that it has all fields that this metric reads.
+        """Return `input` as a Sample, after a check that the sample has all fields that this metric reads.
+
+        `input` is a Sample, or any object that `Sample.parse` can read, such as a mapping or a dataclass. An `optional`
+        metric accepts a sample without these fields.
 
         Raises:
-            SampleError: if the input is not a sample, or lacks a field.
+            SampleError: if `input` cannot be read as a sample, or lacks a field that this metric reads.
         """
         sample = Sample.parse(input)
         if lacking := self._lacking(sample):

@@ -162,7 +162,9 @@ def measured(
 ) -> Value:
     """Return the value of a ranking measure, such as NDCG, for the first k chunks in retrieval order.
 
-    `of` selects the list of chunks, and `basis` the last part of the reason, as in `ranking_metric`. Unscored if the
+    `of` selects the chunks: "contexts" for those that the model read, "retrieved" for those that the retrievers
+    returned. `threshold` is the lowest grade of a relevant chunk. `basis` selects what `Value.reason` states last: the
+    chunks in the "ideal" order, the number of "relevant" chunks, the "threshold", or nothing ("none"). Unscored if the
     grader needs labels, ids or passages and the sample has none; 0 if nothing was retrieved.
     """
     sample = _view(state["sample"], of)  # the state of a conversation has the sample itself again
@@ -180,13 +182,22 @@ def measured(
 
 
 def ndcg_of(ranked: RankedList, *, gain: Gain) -> float:
-    """Return the NDCG of the first k chunks."""
+    """Return the NDCG, from 0 to 1, of the first k chunks (`ranked.k`); 0 if no chunk is relevant.
+
+    The gain of a chunk depends on x, its grade minus the lowest grade: 2^x - 1 for `gain="exp2"`, x for
+    `gain="linear"`.
+    """
     gains, judged = ([grade - ranked.lowest for grade in grades] for grades in (ranked.firsts, ranked.judged))
     return ndcg(gains, judged, ranked.k, gain)
 
 
 def build_ranked_list(sample: Sample, order: Sequence[Finding], grader: Grader, k: int, threshold: float) -> RankedList:
-    """Return the grades of a sample's chunks as a ranked list, with the grades of all chunks that the grader judged."""
+    """Return the grades of a sample's chunks as a ranked list, with the grades of all chunks that the grader judged.
+
+    `order` holds the findings of the chunks, best rank first; the verdict of each finding is the grade. `grader` adds
+    the grades of chunks that were not retrieved, if the sample has them. `k` is the number of leading chunks that
+    count, `threshold` the lowest grade of a relevant chunk.
+    """
     grades = [float(finding.verdict) for finding in order]
     firsts, judged = grader.known_grades(sample, order, threshold)
     complete = grader.judged_grades(sample) is not None
@@ -260,8 +271,10 @@ def resolve_grader(grader: Grader | None) -> Grader:
 def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
     """Return the reason of a score in the language of `question`: the best and the mean grade of the first k chunks.
 
-    `basis` adds the chunks of the "ideal" order, the number of "relevant" chunks, the "threshold", or nothing ("none").
-    If none of the k chunks is relevant, the reason says so instead.
+    `basis` selects what the reason states last. "ideal": whether the ideal order is of all judged chunks, with their
+    number, or of the retrieved chunks only. "relevant": the number of relevant chunks, and the lowest grade of a
+    relevant chunk. "threshold": this grade alone. "none": nothing. If none of the k chunks is relevant, the reason
+    states this instead.
     """
     first = ranked.first_grades
     shown: dict[str, Any] = {
@@ -315,10 +328,11 @@ def ndcg_at(
 ) -> Metric:
     """Score the order of the first k chunks by NDCG.
 
-    With labels, ids or source passages, NDCG compares with the best order of all judged chunks. With other graders it
-    compares with the best order of the retrieved chunks only, and the reason says so. NDCG measures the order alone: it
-    is 1.0 for a single chunk of low relevance. Read it together with `mean_grade_at`; reason and findings hold the best
-    and the mean grade.
+    NDCG compares with the best possible order. With `label_grader`, `id_grader` and `span_grader`, this is the order of
+    all chunks or passages with a known grade, retrieved or not. The other graders of this package grade only the
+    retrieved chunks, so this is the best order of these. `Score.reason` says which case applies, unless none of the
+    first k is relevant. NDCG measures the order alone: it is 1.0 for a single chunk of low relevance. Read it together
+    with `mean_grade_at`; the reason and the findings of the score hold the best and the mean grade.
 
     Args:
         k: number of leading chunks that count.
@@ -388,16 +402,17 @@ def map_at(
 ) -> Metric:
     """Score average precision: the sum of the precisions at the ranks of relevant chunks / number of relevant chunks.
 
-    The sum ends at rank k; the number of relevant chunks also counts those beyond rank k. With labels, ids or source
-    passages, all relevant chunks count. With other graders only the retrieved relevant chunks count, and the reason
-    says so.
+    The sum ends at rank k; the number of relevant chunks also counts those beyond rank k. With `label_grader`,
+    `id_grader` and `span_grader`, all relevant chunks count, retrieved or not. The other graders of this package grade
+    only the retrieved chunks, so only the retrieved relevant chunks count. `Score.reason` says which chunks count,
+    unless none of the first k is relevant. The score is 0 if no chunk is relevant.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
             plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
-            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
+            `grades="sigmoid"`. Required for `cross_encoder_grader` with `grades="rank"` or `grades="rank_from_0"`.
         name: key of the score; "map@k", or "retrieved_map@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
@@ -428,15 +443,16 @@ def recall_at(
 ) -> Metric:
     """Score the share of the relevant chunks that are among the first k.
 
-    With labels, ids or source passages, all relevant chunks count. With other graders only the retrieved relevant
-    chunks count, and the reason says so.
+    With `label_grader`, `id_grader` and `span_grader`, all relevant chunks count, retrieved or not. The other graders
+    of this package grade only the retrieved chunks, so only the retrieved relevant chunks count. `Score.reason` says
+    which chunks count, unless none of the first k is relevant. The score is 0 if no chunk is relevant.
 
     Args:
         k: number of leading chunks that count.
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
             plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
-            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
+            `grades="sigmoid"`. Required for `cross_encoder_grader` with `grades="rank"` or `grades="rank_from_0"`.
         name: key of the score; "recall@k", or "retrieved_recall@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
@@ -453,7 +469,7 @@ def recall_at(
 
 
 def recall_of(ranked: RankedList) -> float:
-    """Return the share of the relevant chunks that are among the first k."""
+    """Return the share of the relevant chunks that are among the first k (`ranked.k`); 0 if no chunk is relevant."""
     return recall(ranked.firsts, ranked.relevant, ranked.k, ranked.threshold)
 
 
@@ -472,7 +488,7 @@ def precision_at(
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
             plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
-            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
+            `grades="sigmoid"`. Required for `cross_encoder_grader` with `grades="rank"` or `grades="rank_from_0"`.
         name: key of the score; "precision@k", or "retrieved_precision@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
@@ -491,7 +507,7 @@ def precision_at(
 
 
 def precision_of(ranked: RankedList) -> float:
-    """Return the number of relevant chunks among the first k, divided by k."""
+    """Return the number of relevant chunks among the first k (`ranked.k`), divided by k."""
     return precision(ranked.grades, ranked.k, ranked.threshold)
 
 
@@ -510,7 +526,7 @@ def hit_rate_at(
         grader: grades each chunk by relevance; `id_grader()` by default.
         threshold: lowest grade of a relevant chunk. By default 1 for `label_grader` and `id_grader`, the lowest grade
             plus 1 for `llm_grader`, and 0.5 for `span_grader`, `embedding_grader` and `cross_encoder_grader` with
-            "sigmoid". Required for `cross_encoder_grader` with "rank" or "rank_from_0".
+            `grades="sigmoid"`. Required for `cross_encoder_grader` with `grades="rank"` or `grades="rank_from_0"`.
         name: key of the score; "hit_rate@k", or "retrieved_hit_rate@k", by default.
         of: "contexts" for the chunks that the model read; "retrieved" for the chunks that the retrievers returned,
             before reranking or filtering. If `Sample.retrieved` is None, both are the same.
@@ -527,7 +543,7 @@ def hit_rate_at(
 
 
 def hit_rate_of(ranked: RankedList) -> float:
-    """Return 1 if one of the first k chunks is relevant, else 0."""
+    """Return 1 if one of the first k chunks (`ranked.k`) is relevant, else 0."""
     return hit_rate(ranked.grades, ranked.k, ranked.threshold)
 
 
@@ -559,5 +575,8 @@ def mean_grade_at(k: int, grader: Grader | None = None, *, name: str | None = No
 
 
 def mean_grade_of(ranked: RankedList) -> float:
-    """Return the mean of the first k grades; if there are fewer grades, their mean."""
+    """Return the mean of the first k grades (`ranked.k`); if there are fewer than k grades, the mean of all.
+
+    There must be at least one grade: `measured`, the caller, returns 0 itself if nothing was retrieved.
+    """
     return sum(ranked.first_grades) / len(ranked.first_grades)

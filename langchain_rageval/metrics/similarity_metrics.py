@@ -138,7 +138,10 @@ def question_and_regenerated(state: State) -> tuple[str, Sequence[str]]:
 
 
 def mean_similarity(state: State) -> Value:
-    """Return the mean similarity of the user's question to the written questions; 0 for an evasive answer."""
+    """Return the mean similarity of the user's question to the questions that the judge wrote from the answer.
+
+    From 0 to 1; 0 if the answer is blank, or if the judge decided that the answer is evasive.
+    """
     sample: Sample = state["sample"]
     if state["evasive"]:
         return Value(0.0, explain(sample.language_text, Note("evasive")))

@@ -48,10 +48,12 @@ class Scorer(Protocol):
         """Return the key of the score."""
 
     def read(self, input: Any, /) -> Sample:
-        """Return the sample in an input.
+        """Return `input` as a Sample, after a check that the sample has all fields that this metric reads.
+
+        `input` is a Sample, or any object that `Sample.parse` can read, such as a mapping or a dataclass.
 
         Raises:
-            SampleError: if the sample lacks a field that this metric reads.
+            SampleError: if `input` cannot be read as a sample, or lacks a field that this metric reads.
         """
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, /) -> Score:
@@ -93,7 +95,11 @@ def remedy_for(thing: object) -> str:
 
 
 def problem_of(metric: Runnable[Any, Any]) -> str | None:
-    """Return an error message for a Runnable that is a step, or begins with a prompt or a model; else None."""
+    """Return an error message if a Runnable, given as a metric, is of a kind that cannot be one; else None.
+
+    A Runnable cannot be a metric if it is a step (`Stage`, which takes the state of a metric), or if it begins with a
+    prompt or a model, which do not take a sample. The message says how to build a `Metric` from it.
+    """
     first = metric.first if isinstance(metric, RunnableSequence) else metric
     if isinstance(first, Stage):
         problem = f"the step {first.get_name()} is not a metric"
@@ -146,7 +152,11 @@ def stages_of(metric: Scorer) -> Iterator[Stage[State]]:
 
 
 def is_plannable(metric: Scorer) -> bool:
-    """Return True if all steps are stages, so that a dry run can intercept every request of the metric."""
+    """Return True if all steps of a metric are `Stage` objects, so that a dry run can intercept all its requests.
+
+    A `Stage` yields its requests to models and does not send them itself. With any other Runnable among the steps,
+    which may send requests itself, the result is False.
+    """
     return all(isinstance(step, Stage) for step in sequential_steps(metric))
 
 
@@ -183,8 +193,8 @@ def score_sample(
         sample: has all fields that the metric reads.
         run: state of the evaluation, such as limits and shared results; the same for all metrics of this sample.
         config: callbacks, tags and other settings of LangChain.
-        untraced: True to skip LangChain's search for callback handlers. The caller must know that no handler is
-            attached, and that `config` is complete.
+        untraced: True to skip LangChain's search for callback handlers, for speed. The caller must make sure that no
+            handler is attached, and that `config` already contains LangChain's defaults, as `ensure_config` adds them.
     """
     own = run.metered()
     try:
@@ -240,10 +250,12 @@ async def acollect_scores(metric: AnyScorer, input: Any, config: RunnableConfig 
 
 
 def parse_complete_sample(metrics: Sequence[Scorer], input: Any) -> Sample:
-    """Return the sample in an input.
+    """Return `input` as a Sample, after a check that the sample has all fields that the metrics read.
+
+    `input` is a Sample, or any object that `Sample.parse` can read, such as a mapping or a dataclass.
 
     Raises:
-        SampleError: if the sample lacks a field that one of the metrics reads.
+        SampleError: if `input` cannot be read as a sample, or lacks a field that one of the metrics reads.
     """
     sample = Sample.parse(input)
     for metric in metrics:
@@ -356,10 +368,12 @@ def _configurable(metric: Any) -> dict[str, Any]:
 def with_instruments(
     scores: Mapping[str, Score], metric: AnyScorer, instruments: Mapping[str, Instrument]
 ) -> dict[str, Score]:
-    """Return scores whose `instrument` (hashes of the configuration) also covers the Runnables around the metric.
+    """Return scores whose `instrument` (hashes of the configuration) covers the whole Runnable that made the scores.
 
-    Such a Runnable is, for example, a chain that ends with the metric. If the Runnable holds no metric, a score without
-    an instrument gets the instrument of the Runnable, and a score with an instrument keeps it.
+    The Runnable `metric` may be a chain that ends with a metric: the steps before the metric are then covered too. If
+    `metric` contains no `Metric`, a score with an instrument keeps it, and a score without one gets the instrument of
+    the whole Runnable. `instruments` holds the configuration by score name, as `instruments_in(metric)` returns it. If
+    `metric` is a metric without steps or settings around it, the scores are unchanged.
     """
     has_metric = bool(metrics_in(metric))
     if has_metric and not (any(runnables_in_front(metric)) or _configurable(metric)):

@@ -92,23 +92,28 @@ def fault_notes(findings: Sequence[Finding]) -> list[Note]:
 
 
 def and_more(count: int) -> list[Note]:
-    """Return a note with the number of items beyond the first `MAX_QUOTED`; an empty list if there are none."""
+    """Return a list of one note with the number of items that are not quoted, or [] if all are quoted.
+
+    `count` is the number of all items; the first `MAX_QUOTED` (3) are quoted.
+    """
     return [Note("and-more", count=count - MAX_QUOTED)] if count > MAX_QUOTED else []
 
 
 def verdicts_from_findings(
     sample: Sample, score: Score, *, kind: FindingKind, under: str, labels: Collection[str] = get_args(VerdictLabel)
 ) -> dict[str, Any] | None:
-    """Return the state that a metric of verdicts reads, rebuilt from the findings of an earlier score.
-
-    Returns None if a finding is of another kind or has another verdict.
+    """Return the state of a metric that counts verdicts, such as context recall, rebuilt from an earlier score.
 
     Args:
         sample: the sample that was scored.
         score: the earlier score of the sample.
-        kind: kind of the findings that are counted.
-        under: key of the verdicts in the state.
-        labels: verdicts that an item can have.
+        kind: kind of the findings that the metric counts, such as "statement".
+        under: key of the findings in the state.
+        labels: verdicts that such a finding can have.
+
+    Returns:
+        A mapping of "sample" to the sample and of `under` to the findings. None if a finding is not of the kind `kind`
+        or has a verdict that is not in `labels`; findings of the kind "agreement" are not checked.
     """
     statements = [finding for finding in score.findings if finding.kind != "agreement"]
     if any(finding.kind != kind or finding.verdict not in labels for finding in statements):
@@ -181,9 +186,11 @@ def extraction_findings(state: State) -> list[Finding]:
     """Return findings about problems with the extraction of the statements in a state.
 
     Returns:
-        Findings of kind "extraction". The verdict "dropped" means that the judge listed repeated or surplus statements.
-        The verdict "incomplete" means that the statements of one text (the answer, or all references) leave out more
-        than a third (`MOST_UNMENTIONED`) of the content words and numbers of that text. The reasons contain the counts.
+        Findings of kind "extraction". The verdict "dropped" means that statements of the judge were left out: repeats,
+        or more statements than the text can hold (one for every three characters, at least ten). The verdict
+        "incomplete" means that the statements of one text (the answer, or all references) leave out more than a third
+        (`MOST_UNMENTIONED`) of the content words and numbers of that text, if it has at least six of them. The reasons
+        contain the counts.
     """
     found: list[tuple[str, str, Note]] = []
     if dropped := state.get("dropped_statements"):
@@ -220,7 +227,11 @@ def rewriting_of(sample: Sample, reads: frozenset[str], stages: Iterable[Stage[S
 
 
 def split_extraction(findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Return two lists of findings: about items, such as statements; about extraction or the rewritten question."""
+    """Return two lists of findings: those about items, such as statements, and those about how the items were obtained.
+
+    The second list holds the kinds "extraction" (a problem when the judge extracted statements from a text) and
+    "standalone_question" (the question of a conversation, rewritten to be understandable without the history).
+    """
     items = [finding for finding in findings if finding.kind not in _HOW]
     return items, [finding for finding in findings if finding.kind in _HOW]
 

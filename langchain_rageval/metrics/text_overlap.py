@@ -75,7 +75,11 @@ def overlap_metric(name: str, measure: TextMeasure, *, source: str, shown: str, 
 
 
 def best_overlap(state: State, *, shown: str) -> Value:
-    """Return the overlap of the answer with the reference that gives the highest value."""
+    """Return the highest of the overlaps of the answer with the references, from 0 to 1, which a step has computed.
+
+    0 for a blank answer; unscored if all references are blank. `shown` is the name of the measure in the reason, such
+    as "BLEU"; for "equality" and "presence", the reason is a sentence without a number.
+    """
     sample, similarities = state["sample"], state["similarities"]
     if (blank := blank_value(sample)) is not None:
         return blank
@@ -107,7 +111,7 @@ def exact_match(*, name: str = "exact_match") -> Metric:
 
     Returns:
         A metric that reads `answer` and `references`: 1 if the answer equals one of them, else 0. A blank answer is 0.
-        Unscored if the references are blank. Findings of the kind "criterion" hold the number for each reference.
+        Unscored if the references are blank. Findings of the kind "criterion" hold 1.0 or 0.0 for each reference.
     """
     return overlap_metric(name, equality, source="equality", shown="equality", options={})
 
@@ -129,7 +133,7 @@ def string_presence(*, name: str = "string_presence") -> Metric:
 
     Returns:
         A metric that reads `answer` and `references`: 1 if the answer contains one of them, else 0. A blank answer is
-        0. Unscored if the references are blank. Findings of the kind "criterion" hold the number for each reference.
+        0. Unscored if the references are blank. Findings of the kind "criterion" hold 1.0 or 0.0 for each reference.
     """
     return overlap_metric(name, presence, source="whole words", shown="presence", options={})
 
@@ -159,7 +163,7 @@ def rouge(*, variant: RougeVariant = "rougeL", of: RougeStatistic = "fmeasure", 
 
     Returns:
         A metric that reads `answer` and `references`; 0 for a blank answer, unscored if the references are blank.
-        Findings of the kind "criterion" hold the number for each reference.
+        Findings of the kind "criterion" hold the ROUGE (from 0 to 1) with each reference.
 
     Raises:
         ConfigError: if an option is invalid.
@@ -218,7 +222,7 @@ _DEFAULT_TOKENIZER = "intl"
 
 
 def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
-    """Score the answer by BLEU against the reference that gives the highest value.
+    """Score the answer by BLEU, from 0 to 1, against the reference that gives the highest value.
 
     Both texts are normalized first (case, ё or е). N-grams longer than a text do not count ("effective order"), n-gram
     orders without a match are smoothed ("exp"), and an answer shorter than the reference gets the brevity penalty. Each
@@ -231,7 +235,7 @@ def bleu(*, tokenize: Tokenize = "auto", name: str = "bleu") -> Metric:
 
     Returns:
         A metric that reads `answer` and `references`; 0 for a blank answer, unscored if the references are blank.
-        Findings of the kind "criterion" hold the number for each reference.
+        Findings of the kind "criterion" hold the BLEU (from 0 to 1) with each reference.
 
     Raises:
         ConfigError: if sacrebleu is not installed, or `tokenize` is invalid.

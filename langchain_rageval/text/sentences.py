@@ -163,7 +163,10 @@ def is_question(sentence: str) -> bool:
 
 
 def assertions(text: str) -> list[str]:
-    """Return the sentences of a text with a letter or digit, except questions and evasions (see `is_evasive`)."""
+    """Return the sentences of a text, except questions, evasive sentences, and sentences without a letter or digit.
+
+    A sentence is evasive if it contains a phrase such as "do not know", which states that there is no answer.
+    """
     sentences = split_sentences(text)
     return [s for s in sentences if any(map(str.isalnum, s)) and not is_question(s) and not is_evasive(s)]
 

@@ -112,10 +112,12 @@ def shared_share(one: str, other: str) -> float:
 def common_share(one: str, other: str) -> float:
     """Return the `shared_share` of two texts, but 0 if the texts follow one pattern with different words.
 
-    The descriptions of two products, for example, follow one pattern. Shared words are words that both texts contain in
-    the same order. Replaced words are words between two shared words that differ in the two texts, and at most one word
-    before the first and one after the last shared word. Two texts follow one pattern if replaced words are more than a
-    tenth of the shared and replaced words. A `shared_share` of 1 is always returned.
+    `shared_share` is the share of the shorter text, from 0 to 1, that the longer text also contains. The descriptions
+    of two products, for example, follow one pattern. Shared words are words that both texts contain in the same order.
+    Between two shared words, each text may have other words: the smaller of their two numbers counts as the number of
+    replaced words. Before the first and after the last shared word, at most one word counts as replaced. Two texts
+    follow one pattern if replaced words are more than a tenth of the shared and replaced words. A `shared_share` of 1
+    is always returned.
     """
     share = shared_share(one, other)
     return share if share in (0.0, 1.0) or _replaced_share(one, other) <= _MOST_REPLACED else 0.0
