@@ -169,8 +169,9 @@ def shared_question(
         question: the question.
         draw: number of the draw (repetition of the same request).
         operation: operation that asks the question and returns the result to share.
-        numbers: the caller's own numbers of the items, if the result contains these numbers. Each request numbers its
-            items from 1, so requests can be equal although these numbers differ. Such requests share no result.
+        numbers: numbers by which the caller knows the items, if the result uses these numbers; else empty. Every
+            request numbers its items from 1. Two callers can therefore send equal requests about items to which they
+            gave different numbers. They do not share a result, because its numbers would be wrong for one of them.
     """
     names = [getattr(function, "__qualname__", "") for function in (operation, question.objection)]
     request = question.request

@@ -118,6 +118,9 @@ class RequestMode:
 class EndpointCapabilities:
     """Known capabilities of an endpoint, shared by all judges that use the endpoint.
 
+    An output mode is a way to request JSON, such as "json_schema". A request mode (`RequestMode`) is an output mode
+    with further choices, such as where the system message goes.
+
     Attributes:
         mode: request mode of the last valid reply; None before the first valid reply.
         probed: True once the endpoint has answered or rejected a first request.
@@ -201,11 +204,12 @@ class Endpoint:
     def may_fail_because_of(self, mode: RequestMode, failures: Mapping[RequestMode, str]) -> bool:
         """Return True if the output format of a request may be the cause of a server error (HTTP 5xx).
 
-        False after the first valid reply, if all output modes failed, or if no mode is left and `failures` is empty.
+        False once the endpoint has given a valid reply to any question, or has failed in every output mode. False also
+        if `failures` is empty and `mode` has the last output mode, because no other output mode can be tried.
 
         Args:
             mode: mode of the failed request.
-            failures: earlier server errors of the same question, by mode.
+            failures: earlier server errors of the same question, by mode; empty before the first.
         """
         unknown = self.capabilities.mode is None and not self.capabilities.fails_anyway
         return unknown and (bool(failures) or self._lower(mode) is not None)
@@ -253,13 +257,22 @@ class Endpoint:
 
     @property
     def gates(self) -> Sequence[AdaptiveLimiter]:
-        """Limits of concurrent calls: `max_concurrency`, or one call per engine (llama.cpp) in the process, or none."""
+        """Limiters of concurrent calls that a call to the model must pass; empty if the number of calls is not limited.
+
+        If `max_concurrency` is set, this is one limiter of that many calls. Otherwise, for a model in this process, it
+        is a limiter of one call at a time for each engine of the model (such as llama.cpp).
+        """
         if self.max_concurrency is not None:
             return (self._own_gate.value,)
         return gates_of(self.model) if self._runs_in_process else ()
 
     def fallback_mode(self, request: RequestContent, mode: RequestMode, error: Exception) -> RequestMode | None:
-        """Return the mode to try after an error; None if the form of the request did not cause the error."""
+        """Return the request mode to try after an error of a request that was sent in `mode`; None if there is none.
+
+        The returned mode changes what the endpoint rejected: the temperature, the system message, the request for
+        log-probabilities, the schema made for one request, or the output mode. None if the error has another cause, or
+        if the endpoint rejected the last output mode.
+        """
         if not mode.default_temperature and is_temperature_refused(error) and sends_temperature(self.model):
             return replace(mode, default_temperature=True)
         if not mode.fold_system and is_system_message_refused(error):
@@ -357,7 +370,11 @@ class Endpoint:
                 log.warning("%s %s; asked by %s%s", name, ", ".join(problems), mode.rung, folded)
 
     def assume_format(self) -> None:
-        """Record the best request mode as one that the endpoint follows, for a run that cannot send a test request."""
+        """Assume, without a test request, that the endpoint accepts the best request mode and follows its format.
+
+        The best mode is `first_mode`. A batch evaluation without live requests calls this method, because it cannot
+        find the request mode by trial.
+        """
         self.capabilities.probed = True
         self.capabilities.mode = self.first_mode
 

@@ -161,16 +161,16 @@ class Judge:
         return {"model": self._model_description, **options, "layout": self._endpoint.layout}
 
     def update_instrument(self) -> None:
-        """Discard the cached `instrument`, so that it is computed again at its next use.
+        """Discard the cached `instrument` (configuration that affects answers); its next use computes it again.
 
-        This is called at the start of a run, because the model may have been changed.
+        A run calls this method at its start, because the user may have changed the model.
         """
         for name in ("identity", "instrument", "_fingerprint_text", "_model_description"):
             vars(self).pop(name, None)
 
     @property
     def members(self) -> tuple[Judge, ...]:
-        """Judges that vote on verdicts; for a plain judge, only this judge.
+        """Judges that vote on verdicts: the members of a `Jury`; for any other judge, only the judge itself.
 
         The first member also answers all questions that are not put to a vote.
         """
@@ -178,7 +178,7 @@ class Judge:
 
     @property
     def asked(self) -> tuple[Judge, ...]:
-        """Judges whose models are called; for a plain judge, only this judge."""
+        """Judges whose models are called: those inside a `Jury` or `Cascade`; for any other judge, the judge itself."""
         return (self,)
 
     def prompt_set(self, text: str) -> PromptSet:

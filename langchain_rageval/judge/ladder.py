@@ -47,9 +47,15 @@ class ClientFamily:
     probabilities: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self, rung: str, schema: Schema, bound: Options) -> Options:
-        """Return the call options of an output mode for a schema.
+        """Return the call options that request an answer in an output mode.
 
-        A mapping such as `extra_body` keeps keys bound to the model. For equal keys, the output mode's value counts.
+        The options `extra_body`, `text` and `output_config` are mappings. This method merges each with the mapping of
+        the same name in `bound`; for equal keys, the output mode's value counts.
+
+        Args:
+            rung: the output mode, such as "json_schema". A mode that the family lacks gives no options.
+            schema: JSON schema of the answer.
+            bound: options already bound to the model, as `bound_options` returns them.
         """
         template = self.rungs.get(rung, {})
         texts = {_SCHEMA: schema, _TITLE: schema["title"], _DESCRIPTION: schema.get("description", "")}
@@ -148,9 +154,11 @@ PLAIN = ClientFamily("unknown", {}, start="prompt")
 
 
 def family_of(model: Any) -> ClientFamily:
-    """Return the client family of a model that is not wrapped.
+    """Return the client family (name and output modes) of a model that is not wrapped.
 
-    The only output mode is "prompt" if the client is unknown and does not support tool calls (`bind_tools`).
+    An output mode is a way to request JSON, such as "json_schema". A model of an unknown class gets the output mode
+    "function_calling" if it supports tool calls (`bind_tools`). Otherwise its only output mode is "prompt": the schema
+    is put into the prompt.
     """
     names = {base.__name__ for base in type(model).__mro__}
     known = next((client for name, client in CLIENTS.items() if name in names), None)
@@ -217,7 +225,12 @@ _MENTIONS_LENGTH = re.compile(
 
 
 def client_family(model: Runnable[Any, Any]) -> ClientFamily:
-    """Return the client family of a model or a wrapper's models; `PLAIN` (only "prompt") if their families differ."""
+    """Return the client family (name and output modes) of a model, or the one that all models in a wrapper have.
+
+    An output mode is a way to request JSON, such as "json_schema". If the families of the models differ, `PLAIN` is
+    returned, whose only output mode is "prompt" (the schema is put into the prompt). If their options `extra_body`
+    differ, the output modes that set `extra_body` are left out.
+    """
     families = {client.name: client for client in map(family_of, inner_models(model))}
     if len(families) > 1:
         return PLAIN
@@ -251,7 +264,10 @@ def has_fallbacks(model: Any) -> bool:
 
 
 def bound_options(model: Any) -> Options:
-    """Return the call options already bound to a model; options for structured output are merged with them."""
+    """Return the call options bound to a model, and `extra_body` of its client; for a wrapper, of its first model.
+
+    This function merges nothing. `ClientFamily.options` later merges options for structured output with the result.
+    """
     return next(_all_bound_options(model))
 
 
@@ -295,7 +311,12 @@ def own_tries(model: Any) -> int:
 
 
 def with_own_rung(client: ClientFamily, rung: OwnRung) -> ClientFamily:
-    """Return a client family with the user's output mode added, under the name of the user's function."""
+    """Return a client family (name and output modes of a kind of clients) with an output mode of the user added.
+
+    An output mode is a way to request JSON. `rung` is the user's function from the JSON schema of the answer to options
+    of the call; its name becomes the name of the output mode. If it returns no mapping, the new family raises
+    ConfigError when a request is built.
+    """
 
     def options(schema: Schema) -> Options:
         given = rung(schema)

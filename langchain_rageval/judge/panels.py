@@ -70,6 +70,9 @@ class Cascade(Judge):
     def instrument(self) -> dict[str, Any]:
         """Configuration of this cascade that affects its answers: `instrument` of both judges, and `least_probability`.
 
+        The keys are "cascade" (a dict with the keys "cheap" and "strong") and "least_probability" (from 0 to 1: the
+        strong judge is asked if the cheap judge gives a verdict with a lower probability).
+
         Raises:
             NotDescribable: if the model of a judge cannot be identified.
         """

@@ -124,7 +124,11 @@ def verdict_key(answer: Any) -> Any:
 
 
 def has_verdicts(kind: type[BaseModel]) -> bool:
-    """Return True if a class, or one within it, has a verdict, or a field such as `statement` with an item's number."""
+    """Return True if an answer class, or a class that a field of it contains, has a verdict or refers to an item.
+
+    A verdict is a field of the type bool, of whole numbers (a grade), or with a fixed set of labels. Fields that refer
+    to an item by its number or name are `statement`, `context`, `answer`, `reference`, `entity` and `criterion`.
+    """
     own = _verdict_fields(kind) or ITEM_KEYS & kind.model_fields.keys()
     return bool(own) or any(map(has_verdicts, _inner_classes(kind)))
 

@@ -72,14 +72,15 @@ def json_spans(text: str) -> list[str]:
 
     `Вот ответ: {"verdict": 1}. Надеюсь, помог!` contains one object; a fenced block is read, too. Thoughts in
     `<think>…</think>` and other tags are skipped. Everything before a `</think>` without a start is skipped, too. A
-    bracket that does not start like JSON, such as `{a, b}` or `[draft: …`, is prose; `names[0]` is an index.
+    bracket that does not start like JSON, such as `{a, b}` or `[draft: …`, is prose and skipped. The index in
+    `names[0]` is skipped, too.
 
     Returns:
         The spans in order; if there are none, the stripped text after the last thought.
 
     Raises:
-        CutOff: if a thought or a span has no end, or if more brackets are closed after a span than were opened. A
-            single brace at the end of the text is allowed.
+        CutOff: if a thought or a span has no end, or if a closing bracket after a span has no opening bracket. One
+            surplus `}` at the end of the text is allowed.
     """
     spans: list[str] = []
     position = text_start = prose_brackets = 0
@@ -332,7 +333,10 @@ def arguments_of(value: Mapping[str, Any], schema: Schema) -> Any:
 
 
 def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str = "") -> Any:
-    """Return a value in the spelling that a schema requires. If more than the spelling differs, keep the value.
+    """Return a value with its keys, labels, truth values and numbers spelled as a schema requires.
+
+    Examples: "Supported." becomes "supported", "да" becomes True, "#1" becomes 1. Case, spaces, hyphens and underscores
+    in keys are ignored. A part that differs in more than its spelling, such as an unknown label, is kept unchanged.
 
     Args:
         value: the decoded value.

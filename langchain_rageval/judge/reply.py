@@ -207,7 +207,10 @@ def stop_reasons(metadata: Mapping[str, Any]) -> set[str]:
 
 
 def is_cut_off(metadata: Mapping[str, Any]) -> bool:
-    """Return True if the metadata, apart from the stop reason, say that the reply is incomplete."""
+    """Return True if a flag in a reply's metadata says that the reply is incomplete; the stop reason is not read.
+
+    The flags are `truncated` or `stopped_limit` with the value True, and `done` with the value False.
+    """
     entries = {simplified(key): value for key, value in metadata.items()}
     return bool(entries.get("truncated") is True or entries.get("stoppedlimit") is True or entries.get("done") is False)
 

@@ -132,10 +132,11 @@ class CheckTurns(ItemStep):
     """Step that adds the list `<result_name>`: a Finding per item, then the agreement rates of the votes.
 
     A request holds at most `max_statements` items, numbered from 1, and a window of turns of at most
-    `max_context_tokens`; both limits are options of the judge. Of several windows, only those with a turn later than
-    the turn that states the first item are sent. If windows give an item different verdicts, the strongest counts. Over
-    votes the majority decides; without a majority, the last of `labels` counts. If a verdict of `needs_turn` names no
-    turn, the judge is asked again, once.
+    `max_context_tokens`; both limits are options of the judge. Only turns after the turn that states an item can decide
+    its verdict. If there are several windows, those that end at or before the turn of the request's earliest item are
+    therefore not sent. If windows give an item different verdicts, the strongest counts. Over votes the majority
+    decides; without a majority, the last of `labels` counts. If a verdict of `needs_turn` names no turn, the judge is
+    asked again, once.
 
     Attributes:
         of: name of the items, both in `TurnFacts` and in the request.
@@ -154,7 +155,7 @@ class CheckTurns(ItemStep):
     result_name: str
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge for a verdict on each item, and add the findings to the state.
+        """Ask the judge for a verdict on each item (a fact or a need of the user), and add the findings to the state.
 
         Makes one request per slice (at most `max_statements` items), window (consecutive turns that fit one request)
         and vote (one repetition by one judge); no request if there are no items.
@@ -243,8 +244,9 @@ class FindContradictions(JudgeStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge which statements contradict each other, and add the findings to the state.
 
-        Makes one request per vote; for a long list, one per pair of blocks and vote. Makes no request if fewer than two
-        turns state anything.
+        Makes one request per vote (one repetition by one judge). If the statements together exceed the judge's
+        `max_context_tokens`, they are split into blocks of half that size, and each vote needs one request per pair of
+        blocks. Makes no request if fewer than two turns state anything.
         """
         sample: Sample = state["sample"]
         facts: TurnFacts = state["turn_facts"]

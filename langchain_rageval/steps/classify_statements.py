@@ -39,13 +39,17 @@ _REPEATED = "repeated"
 class ClassifyStatements(ItemStep):
     """Step that adds `classifications`, a list with one list of Finding for each reference in order.
 
-    An answer statement is "TP" if the reference says it in full, "FP" if the reference says something else, and "extra"
-    if it says more than the reference. An "extra" cites the numbers of the reference statements that it contains. A
-    reference statement is "TP" if the answer statements together say all of it, else "FN". An answer statement that
-    says only a part of an "FN" is still "TP". If the judge omits a reference statement, the judge is asked once more;
-    if it is omitted again, it is "FN". If one side has no statements, all statements of the other are "FP" or "FN"
-    without a call. Both sides are sent in slices of the judge's `max_statements`; a statement that is shared in any
-    slice is "TP". A reference statement whose parts are in answer statements of different slices is "FN".
+    An answer statement is "TP" if the reference says it in full, "extra" if it says more than the reference, and "FP"
+    if the reference says something else. An "extra" cites the numbers of the reference statements that it contains.
+
+    A reference statement is "TP" if the answer statements together say all of it, else "FN". Each side is labelled for
+    itself: an answer statement that says only a part of a reference statement is "TP", and the reference statement is
+    "FN". If the judge omits a reference statement, the judge is asked once more; if it is omitted again, it is "FN". If
+    one side has no statements, all statements of the other are "FP" or "FN" without a call.
+
+    Both sides are sent in slices of the judge's `max_statements`. If slices give a statement different labels, the
+    first of this list counts: "TP", "extra" with citations, "FP", "extra" without; for reference statements "TP", "FN".
+    A reference statement whose parts are in answer statements of different slices is therefore "FN".
     """
 
     def work(self, state: State) -> Operation[State]:
@@ -126,7 +130,10 @@ class ClassifyStatements(ItemStep):
 
 
 def classify_statements(judge: JudgeLike) -> JudgeStep:
-    """Return the step that classifies the answer's statements (from `extract_statements`) against each reference."""
+    """Return the step that compares the answer's statements with those of each reference (`extract_statements`).
+
+    An answer statement becomes "TP", "extra" or "FP", a reference statement "TP" or "FN": see `ClassifyStatements`.
+    """
     return ClassifyStatements(prompt="classify_statements", judge=Judge.of(judge), answer=Classification)
 
 

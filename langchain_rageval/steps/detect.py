@@ -37,7 +37,8 @@ class DetectAbstention(ItemStep):
     def work(self, state: State) -> Operation[State]:
         """Ask the judge whether each text leaves the question unanswered, and add the findings to the state.
 
-        Makes one request per text and vote (one repetition by one judge); none for a blank text.
+        The texts are the sample's answer if `of` is "answer", and its references if `of` is "reference". Makes one
+        request per text and vote (one repetition by one judge); none for a blank text.
         """
         sample: Sample = state["sample"]
         if self.of == "answer":
@@ -101,10 +102,15 @@ def detect_answerable(judge: JudgeLike) -> JudgeStep:
 
 
 class CritiqueAspect(ItemStep):
-    """Step that adds the list `aspect_verdict`: a Finding, "yes" or "no", then the agreement rate of the votes.
+    """Step that decides whether an aspect (a quality such as "conciseness") applies to the sample's answer.
 
-    Contexts are background, sent in windows (parts) of at most `max_context_tokens`. One window with "yes" is enough; a
-    finding says how many windows were read.
+    It adds the list `aspect_verdict`: a Finding with the verdict "yes" (the aspect applies) or "no", then, if there are
+    several votes, their agreement rate. Contexts are background, sent in windows (parts) of at most the judge's
+    `max_context_tokens`. A "yes" for one window is enough. If there are several windows, a finding says how many.
+
+    Attributes:
+        aspect: name of the aspect.
+        definition: description of the aspect for the judge; None for the description in the judge's prompts.
     """
 
     list_field = ""
@@ -125,7 +131,10 @@ class CritiqueAspect(ItemStep):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this step that affects its verdicts; `"contexts": "windows"` means: long ones are split."""
+        """Configuration of this step that affects its verdicts: judge, prompts, schema and `"contexts": "windows"`.
+
+        The last entry says that contexts which are too long for one request are split into windows.
+        """
         return {**super().instrument, "contexts": "windows"}
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:

@@ -126,15 +126,15 @@ class ItemStep(JudgeStep):
 
     Items are sent in slices of at most the judge's `max_statements`, contexts in windows of at most its
     `max_context_tokens`. `Item.labels` lists the labels that an item can get, the strongest first. Over slices and
-    windows, the strongest label counts. Over votes, the label with a strict majority counts; without a majority, the
-    last of `Item.labels`. A single verdict on the sample (no `list_field`) without a majority is `NO_MAJORITY`. The
-    judge is asked again about items without exactly one valid label. A subclass defines the attributes below and the
-    question.
+    windows, the strongest label counts. Over votes, the label with more than half of the votes counts. If no label has
+    more than half, the verdict is the last of `Item.labels`; but if the judge's answer is one verdict instead of a list
+    (`list_field` is ""), it is `NO_MAJORITY`. The judge is asked again about items without exactly one valid label. A
+    subclass defines the attributes below and the question.
 
     Attributes:
         items_name: plural name of the items, in the request and in errors.
         number_field: name of the number of an item, in the request and in a verdict.
-        list_field: list of the verdicts in the answer; "" if the answer is the verdict on a single item.
+        list_field: name of the list of verdicts in the judge's answer; "" if the answer is the verdict on one item.
         label_field: field of a verdict that holds the judge's label.
         label_names: maps the judge's labels in lower case to labels of the findings, if they differ.
         is_proved: True if each label but the last needs a citation; without one, the judge is asked again, once.
@@ -238,7 +238,11 @@ class ItemStep(JudgeStep):
         return f"no single verdict for the {self.items_name} {list(missing)}"
 
     def with_findings(self, state: State, name: str, findings: Sequence[Finding]) -> State:
-        """Return a state with findings under `name`, and all under `undecided` if one has the verdict `NO_MAJORITY`."""
+        """Return a state with the findings added under the key `name`.
+
+        If a finding has the verdict `NO_MAJORITY`, the whole list is also added under the key "undecided". The metric
+        then leaves the sample unscored.
+        """
         undecided = any(finding.verdict == NO_MAJORITY for finding in findings)
         return state | {name: findings} | ({UNDECIDED: findings} if undecided else {})
 

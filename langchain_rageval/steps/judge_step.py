@@ -79,7 +79,11 @@ class JudgeStep(Stage[State]):
 
     @property
     def report_notes(self) -> Sequence[str]:
-        """A note that an OfflineJudge invents the answers of this step, if it does."""
+        """Notes for the report: one if an `OfflineJudge` invents the answers of this step, else none.
+
+        An `OfflineJudge` answers by rules, without a network. It invents an answer, which fits the schema but has no
+        meaning, if neither the package nor the user gave a rule for the answer class.
+        """
         models = [inner for judge in self.judges for inner in inner_models(judge.model)]
         if not any(isinstance(model, OfflineJudge) and model.invents(self.answer) for model in models):
             return ()
@@ -121,7 +125,9 @@ class JudgeStep(Stage[State]):
                 without votes.
             objection: function from a parsed answer to its problem, or to None. If there is a problem, the judge is
                 asked again.
-            limits: limits of the answer's content; sent to servers that build a grammar for each request.
+            limits: values that fields of the answer can have, and maximum lengths of its lists. Servers that build a
+                grammar for each request get them in the JSON schema; other servers get the schema of the answer class.
+                None for no limits.
         """
         judge = judge or self.judge.members[0]
         prompts = judge.prompt_set(language_from)
@@ -139,7 +145,10 @@ class JudgeStep(Stage[State]):
         return JudgeQuestion(request, parser, objection)
 
     def ask(self, question: JudgeQuestion[Any], voter: Voter | None = None) -> Shared:
-        """Return the request to yield in `work`; the reply to it is the answer. Equal requests of a run make one call.
+        """Return a request that asks a judge a question. This method itself sends nothing.
+
+        The method `work` of a step yields the request to the run. The run sends it and passes the parsed answer back to
+        `work`. In one run, equal questions are asked only once.
 
         Args:
             question: question from `build_question`.
@@ -175,9 +184,10 @@ def most_items(text: str) -> int:
 
 
 def list_length(text: str) -> int:
-    """Return a limit for the number of items that a judge may list about a text, at least `most_items`.
+    """Return the maximum number of items that the schema of a request lets a judge list about a text.
 
-    The limit is 10, 20, 40 and so on. Texts of similar lengths then have the same schema, which servers cache.
+    The number is the first of 10, 20, 40, 80 and so on that is not below `most_items(text)`, a third of the characters.
+    Texts of similar lengths then have the same schema, which servers cache.
     """
     most, limit = most_items(text), _FEWEST_ITEMS
     while limit < most:

@@ -21,13 +21,14 @@ from langchain_rageval.steps.stage import Stage, State, TextSelector
 from langchain_rageval.text.words import normalize_text
 
 TextMeasure = Callable[[str, str], float]
-"""Function from two normalized texts to their similarity from 0 to 1."""
+"""Function from two texts, which `normalize_text` has normalized, to their similarity from 0 to 1."""
 
 
 class CompareTexts(Stage[State]):
     """Stage that adds `similarities`, a list of float from 0 to 1: one text compared with each of several texts.
 
-    All texts are normalized first. Texts that are then equal have the similarity 1.0, whatever the measure returns.
+    The stage first normalizes all texts: lower case, single spaces, no stress marks, е for ё. Texts that are then equal
+    have the similarity 1.0, whatever the measure returns.
     """
 
     measure: TextMeasure
@@ -52,7 +53,8 @@ def compare_texts(measure: TextMeasure, pairs: TextSelector, *, source: str) -> 
     """Return the stage that compares texts by a measure.
 
     Args:
-        measure: function from two normalized texts to a number from 0 to 1.
+        measure: function from two texts to a number from 0 to 1. The stage normalizes the texts before it calls the
+            function: lower case, single spaces, no stress marks, е for ё.
         pairs: function from the state to a text and a list of texts that it is compared with.
         source: name, and version if there is one, of the library that provides the measure.
     """

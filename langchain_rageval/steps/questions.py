@@ -174,9 +174,12 @@ def _checked(sample: Sample, answer: StandaloneQuestion) -> tuple[StandaloneQues
 class RegenerateQuestions(JudgeStep):
     """Step that adds `evasive` (majority verdict: is the answer evasive) and the list `regenerated_questions`.
 
-    Each vote is a verdict with a list of questions. The questions are from the votes that do not call the answer
-    evasive. If such a vote has no question, the judge is asked again; beyond `count` questions per vote, the rest is
-    dropped. Without a majority the answer is evasive.
+    Each vote says whether the answer is evasive, and lists questions that the answer answers. The step keeps the first
+    `count` questions of each vote that does not call the answer evasive. If a vote neither calls the answer evasive nor
+    lists a question, the judge is asked again. Without a majority the answer is evasive.
+
+    Attributes:
+        count: maximum number of questions from one vote.
     """
 
     count: int

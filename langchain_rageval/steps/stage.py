@@ -1,4 +1,8 @@
-"""Stage, the base class of steps: a Runnable from state to state whose work is a generator without I/O."""
+"""Stage, the base class of steps: a Runnable from state (a dict with the sample and the results so far) to state.
+
+The method `work` of a stage is a generator without I/O. It yields requests, such as model calls, and receives the
+replies. `invoke` and `ainvoke` run the generator and fulfil its requests.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +108,8 @@ class Stage(Traced[S, S]):
     def description(self) -> Mapping[str, Any]:
         """Configuration of the stage as data, by which reports and journals recognise the same stage.
 
-        It holds `instrument`, the options that are texts, numbers, sets or functions, and the code of a user's class.
+        It has the entries of `instrument` (such as judge, prompts and schema). Further entries are the stage's options
+        that are texts, numbers, sets or functions, and the code of the stage's class if a user wrote the class.
 
         Raises:
             NotDescribable: if a part cannot be identified.

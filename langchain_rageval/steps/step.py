@@ -65,7 +65,10 @@ class ChainStep(Stage[State]):
 
     @property
     def report_notes(self) -> Sequence[str]:
-        """A note that an OfflineJudge invents the output of the chain, if it does."""
+        """Notes for the report: one if the chain contains an `OfflineJudge`, else none.
+
+        An `OfflineJudge` is a chat model that answers without a network. It invents the output of the chain.
+        """
         invented = any(isinstance(model, OfflineJudge) for model in self.models)
         return [Note("invented-answers", step=self.get_name())] if invented else []
 
@@ -122,7 +125,11 @@ def inputs_function(step: str, reads: Iterable[str], inputs: Callable[[Sample], 
 
 
 class FieldsOf:
-    """Function from a sample to a mapping of some of its fields."""
+    """Function from a sample to a mapping of some of its fields, which are the inputs of a step.
+
+    Args:
+        fields: names of the fields, as the user listed them in `reads` of the step, such as ("question", "answer").
+    """
 
     def __init__(self, fields: tuple[str, ...]) -> None:
         self.fields = fields
@@ -135,7 +142,12 @@ class FieldsOf:
 class NumberedInputs:
     """Function from a sample to a step's inputs: calls the user's `inputs`, and raises ConfigError if they are invalid.
 
-    Inputs are valid if they are a mapping whose `contexts`, if any, are a list of texts, to be numbered for the judge.
+    Inputs are valid if they are a mapping whose `contexts`, if any, are a list of texts. This function does not number
+    the contexts; the step does, when it sends them to the judge.
+
+    Args:
+        step: name of the step, for error messages.
+        function: the user's `inputs`, an option of `Step`: a function from the sample to a mapping.
     """
 
     def __init__(self, step: str, function: Inputs) -> None:
@@ -397,7 +409,16 @@ def keep_answers(steps: Sequence[Runnable[Any, Any]], state: State) -> dict[str,
 
 
 def restore_answers(steps: Sequence[Runnable[Any, Any]], answers: Mapping[str, Any]) -> State | None:
-    """Return the state that `keep_answers` stored, without the sample; None if an answer is missing or invalid."""
+    """Return the answers of the user's steps as part of a state, read from their JSON values.
+
+    Args:
+        steps: the user's steps.
+        answers: JSON values of their answers by key, as `keep_answers` returned them and a score stores them.
+
+    Returns:
+        The answer of each step by its key, without `sample`. None if an answer is missing or invalid, or if one of the
+        steps is not the user's.
+    """
     adapters = _answer_types(steps)
     if not adapters or not adapters.keys() <= answers.keys():
         return None
@@ -429,9 +450,12 @@ def _output_type(chain: Runnable[Any, Any]) -> Any:
 
 
 def own_names(stage: Stage[Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield (what, name, owner) for each name of a user's step; nothing for a step of the package.
+    """Yield the names of a user's step, by which a metric finds steps with equal names; none for a packaged step.
 
-    `what` is "key" (in the state) or "name" (of prompts). `owner` is the `Step` or the chain that has the name.
+    Yields:
+        A tuple (what, name, owner). `what` is "key" for the key of the step's result in the state, and "name" for the
+        name of a step that asks a judge, by which prompt sets find its prompts. A chain has only a key. `owner` is the
+        `Step` or the chain that has the name.
     """
     if isinstance(stage, ChainStep):
         yield "key", stage.result_name, stage.chain

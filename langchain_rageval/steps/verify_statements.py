@@ -75,7 +75,11 @@ class VerifyByChunk(VerifyStatements):
     """
 
     def rule_on(self, sample: Sample, items: Items, shown: Any = None) -> Operation[list[Finding]]:
-        """Ask the judge to verify the statements against one chunk at a time, and merge the verdicts of the chunks."""
+        """Ask the judge to verify the statements against one chunk at a time, and merge the verdicts of the chunks.
+
+        Each request shows one chunk of the contexts `shown`. The merged verdict of a statement is "supported" if any
+        chunk gives it, else "contradicted" if any chunk gives it, else "absent".
+        """
         chunks = [shown.select({line.chunk}) for line in shown.lines if line.sentence == 1] or [shown]
         rule_on = super().rule_on
         findings: list[list[Finding]] = yield Gather([rule_on(sample, items, chunk) for chunk in chunks])
@@ -83,7 +87,7 @@ class VerifyByChunk(VerifyStatements):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration of this step that affects its verdicts: as in VerifyStatements, and `by_chunk`."""
+        """Configuration of this step that affects its verdicts: judge, prompts, schema and `"by_chunk": True`."""
         return {**super().instrument, "by_chunk": True}
 
 
@@ -210,8 +214,14 @@ class _Premise(NamedTuple):
 class VerifyByNli(Stage[State]):
     """Stage that adds the list `<of>_verdicts`: a Finding for each statement in order, by a cross-encoder.
 
-    A verdict cites each sentence that alone reaches the threshold. If a chunk reaches it only as a whole, the verdict
-    cites all sentences of the chunk.
+    The verdict is "supported" if the probability that a sentence or a whole chunk of the contexts entails the statement
+    reaches the verifier's `threshold`. Otherwise it is "contradicted" if the probability of a contradiction reaches the
+    threshold, else "absent". The finding cites each sentence whose probability alone decides. If only a whole chunk
+    decides, the finding cites all sentences of the chunk.
+
+    Attributes:
+        of: source of the statements, "answer" or "reference".
+        verifier: the `NliVerifier`: a cross-encoder with the threshold and the meaning of its scores.
     """
 
     of: Side
@@ -228,7 +238,11 @@ class VerifyByNli(Stage[State]):
         return {"step": self.get_name(), **self.verifier.instrument}
 
     def with_fresh_capabilities(self) -> Self:
-        """Return a copy with the verifier's default options, because a dry run gives a pair one score from 0 to 1."""
+        """Return a copy for a dry run (count of the calls without a model): its verifier has the default options.
+
+        A dry run invents one score from 0 to 1 for each pair of texts. The options `labels` and `scale`, which a model
+        with three scores or logits needs, do not fit such scores.
+        """
         return self.model_copy(update={"verifier": NliVerifier(self.verifier.cross_encoder)})
 
     def judged_by(self, judge: Judge) -> Stage[State]:

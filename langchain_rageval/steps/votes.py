@@ -80,10 +80,12 @@ class AnswerVotes:
     """Combines several answers of one class into one answer, field by field.
 
     Truth values, labels and other values that are not numbers need a strict majority. Of whole numbers the lower median
-    counts, of other numbers the mean. In lists of objects, objects with the same number or name are compared. In lists
-    of truth values, and in tuples and mappings, values with the same place or key are compared. In other lists, votes
-    decide for each element whether the list contains it. An element that more than half of the votes lack is omitted.
-    Texts are from the vote that has the most fields in common with the result, the first if there are several.
+    counts, of other numbers the mean. In lists of objects, objects with the same identifier are compared. It is their
+    whole number such as `number`, `id` or `statement`, else a label of such a name, else their first text that is not a
+    reason. Without an identifier, or if one occurs twice, objects with the same place are compared. In lists of truth
+    values, and in tuples and mappings, values with the same place or key are compared. In other lists, votes decide for
+    each element whether the list contains it. An element that more than half of the votes lack is omitted. Texts are
+    from the vote that has the most fields in common with the result, the first if there are several.
 
     Args:
         reducer: how numbers are decided, in place of the rule above; or a function from all answers to one answer.
@@ -100,8 +102,11 @@ class AnswerVotes:
     def answer(self, votes: Sequence[BaseModel]) -> BaseModel:
         """Return the answer that the votes decide; do not use it if `is_undecided` is True afterwards.
 
+        Args:
+            votes: an answer for each vote, all of one class.
+
         Raises:
-            ConfigError: if the reducer does not return an answer of the class.
+            ConfigError: if `reducer` is a function and does not return an instance of the class of the votes.
         """
         if not callable(self._reducer):
             return self._joined(votes, "")
@@ -110,7 +115,14 @@ class AnswerVotes:
         return checked_answer(self._reducer(votes), type(votes[0]), "reducer of the votes")
 
     def findings(self, voters: Sequence[Voter]) -> Iterator[Finding]:
-        """Yield a finding per field: the agreement of the votes, and the votes if they differ. Call `answer` first."""
+        """Yield a Finding for each field that the votes decide. Call `answer` first; one vote gives no findings.
+
+        The verdict is the share of the votes that have the most frequent value of the field, such as "0.67" for 2 of 3.
+        The reason counts these votes and, for a jury, names the judges that disagree.
+
+        Args:
+            voters: judge and draw (index of a repeated request) of each vote, in the order of the votes.
+        """
         names = dict(enumerate(self._values, 1))
         labels = [
             {number: _label(self._values[name][place]) for number, name in names.items()}
