@@ -56,8 +56,9 @@ def default_values(function: FunctionType) -> Iterator[tuple[str, Any]]:
 def used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """Yield the global names and values that a function reads, and the modules that it imports.
 
-    For a module of the user, the globals that the function reads as `module.NAME` are included. Builtins are left out,
-    and so are globals of a module that the function itself assigns or changes.
+    For a module of the user, the globals that the function reads as `module.NAME` are included, unless the function
+    also assigns or changes this `NAME`. Globals of the function's own module are included even if the function changes
+    them; `changed_names` returns these. Builtins are left out.
     """
     attributes = _attribute_names(function.__code__) - changed_by(function)
     for name in sorted(_global_names(function.__code__)):
@@ -112,12 +113,15 @@ UNTRACEABLE = frozenset({"globals", "eval", "exec", "__import__", "import_module
 
 
 def untraceable_calls(function: FunctionType) -> Set[str]:
-    """Return the names in a function's code, such as `eval`, whose calls may read objects that it does not name."""
+    """Return the names of `UNTRACEABLE`, such as "eval", in a function's code; calls of these may read any object."""
     return UNTRACEABLE & (_global_names(function.__code__) | _attribute_names(function.__code__))
 
 
 def named_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Yield the globals that a function may read: all whose names occur in its code, also as `x` occurs in `obj.x`."""
+    """Yield the names and values of the globals that a function may read: each global whose name its code contains.
+
+    A name that the code contains only as an attribute, such as `x` in `obj.x`, counts, too.
+    """
     names = function.__code__.co_names
     yield from ((name, function.__globals__[name]) for name in names if name in function.__globals__)
 

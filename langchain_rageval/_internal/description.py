@@ -117,7 +117,8 @@ def describe(value: Any) -> Any:
     is described by its code, defaults, closure values, the globals that it uses, and the sources of the modules that it
     imports. Lists and counters that a function itself changes are not part of its description. A function with a text
     attribute `version` is described by its name and this version instead. These cannot be described: an object with
-    private attributes that is not a pydantic model, an HTTP client elsewhere, and headers that may affect an answer.
+    private attributes that is not a pydantic model, an HTTP client that is not in a field of an installed pydantic
+    class, and headers that may affect an answer.
 
     Args:
         value: a model, a function, a pydantic or plain object, or data.

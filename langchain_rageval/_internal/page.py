@@ -89,7 +89,7 @@ def check_page_language(language: str) -> None:
 
 
 def cut(text: str) -> str:
-    """Return a text cut to 200,000 characters; the length of the text is written in place of the rest."""
+    """Return a text cut to 200,000 characters; "…" and the length of the whole text replace the rest."""
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… [{len(text):,}]"
 
 
@@ -119,9 +119,11 @@ def write_review_page(path: str | Path, data: Mapping[str, Any], language: str, 
     Args:
         path: path of the page.
         data: content of the page: `kind` ("testset" or "labels"), `file` (name of the file that the page saves),
-            `items` (one mapping for each row), and for "testset" also `mark`, `yields`, `rejected`, `header` and
-            `reason`, for "labels" also `verdicts` and `instruction`. The browser stores decisions by the data: pages
-            with equal data share decisions.
+            `items` (one mapping for each row). For "testset" also what the saved file repeats: `mark` (key of the
+            file's first line), `yields` (numbers of attempts and rejections), `rejected` (rejected questions, each as
+            JSON text), `header` (other facts of the run, as JSON text) and `reason` (recorded for rows that the person
+            drops). For "labels" also `verdicts` (possible labels, each with the `key` to press and the `value`) and
+            `instruction` (what the person decides, by language). In a browser, pages with equal data share decisions.
         language: language in which the page opens, "en" or "ru".
         **title_fields: values for the title of the page: `metric` for "labels", none for "testset".
 

@@ -130,11 +130,11 @@ _RETRY_DELAYS = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds
 
 @dataclass(eq=False)
 class Delivery:
-    """A row that is being delivered to several sinks.
+    """A row (the scores of one run) that is being delivered to the sinks (receivers of rows).
 
     Attributes:
         number: number of the run, from 1, in the order in which the pipeline admitted runs for scoring.
-        row: the row.
+        row: the row: the sample that was read from the run, its scores and its tags.
         outcome: name of the counter, such as "scored", to increase when every sink has accepted or finally rejected the
             row.
         n_pending: number of sinks that have neither accepted nor finally rejected the row.
@@ -179,7 +179,10 @@ class SinkQueue(WorkerQueue[Delivery]):
         self._hangs = False
 
     def put(self, item: Delivery, timeout: float = 0.0) -> bool:
-        """Add a delivery (a row); return False if the queue is full for 10 s (`timeout` s if the last call failed)."""
+        """Add a delivery (a row) and return True; return False if the queue stays full while the call waits.
+
+        A call waits up to 10 s. If the last call returned False, the next call waits only `timeout` seconds.
+        """
         added = super().put(item, timeout if self._hangs else _PUT_TIMEOUT)
         self._hangs = not added
         return added

@@ -52,8 +52,8 @@ class AnswerOptions(TypedDict, total=False):
     """Options of a run that asks a chain the questions of samples.
 
     Attributes:
-        max_concurrency: Maximum number of questions at a time, 8 by default. It is 1 if the chain contains a model that
-            runs in this process.
+        max_concurrency: Maximum number of questions at a time, 8 by default. If the chain contains a model that runs in
+            this process, one question is asked at a time, whatever the number.
         timeout: Seconds for one question. A call that takes longer is abandoned and recorded as an error. None, the
             default, sets no limit.
         journal: Path of an SQLite file that stores each answer as soon as the chain has given it. The file belongs to

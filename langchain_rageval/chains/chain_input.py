@@ -100,9 +100,9 @@ def input_builder(chain: Runnable[Any, Any], added: Collection[str] = ()) -> Cal
 
     If the chain takes a text, the input is a text. Otherwise it is a mapping. The question is stored under each name in
     the input schema that stands for a question, such as `query`. If there is no such name, the question is stored under
-    the only name of the schema. It is also stored under `question` and `input` unless the schema excludes other names.
-    A list of messages in the schema gets the history and the question as messages. A chat history in the schema gets
-    the history. If the schema allows other names and has no name for a history, the name is `chat_history`.
+    the only name of the schema. A list of messages in the schema gets the history and the question as messages. A chat
+    history in the schema gets the history. Unless the schema forbids names that it does not list, the question is also
+    stored under `question` and `input`, and a history for which the schema has no name under `chat_history`.
 
     Args:
         chain: the user's chain.

@@ -73,7 +73,10 @@ class ModelCall:
     result: Any = None
 
     def end(self, time: int, result: Any) -> None:
-        """Record the end of the call. If `result` is None, the call failed."""
+        """Record the result and the time of the end, counted in events of the run.
+
+        If `result` is None, the call failed and nothing is recorded.
+        """
         if result is not None:
             self.ended, self.result = time, result
 
@@ -201,8 +204,8 @@ def find_read(
         question: the question. A chunk that occurs only inside it does not count as read.
         chunks: chunks that occurred in the run, in any order.
         calls: all model calls of the run.
-        queries: queries sent to retrievers and tools, each with its time. The output of a model call that mostly wrote
-            such queries does not count as a draft.
+        queries: queries sent to retrievers and tools, each with the time at which it was sent, counted in events of the
+            run. The output of a model call that mostly wrote such queries does not count as a draft.
         examples: examples of questions and answers in prompts. A chunk that occurs only inside them does not count as
             read.
 

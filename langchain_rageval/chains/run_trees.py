@@ -1,8 +1,8 @@
 """Run trees: the unfinished runs of observed chains, with the Documents and prompts seen in each sampled tree.
 
 A run belongs to the tree of its parent. A run with an unknown parent is a root: a whole chain, or a part of a chain
-that was given the callback handler. Only a sample of the trees is recorded. For each run of another tree, only one
-dictionary entry is stored: its id, with a node (record of an open run) that all these runs share.
+that was given the callback handler. Only a sample of the trees is recorded. The runs of all other trees share one node
+(record of an open run). For each of these runs, only one dictionary entry is stored, from the run's id to this node.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class RootRun:
         examples: texts of few-shot examples in the inputs of steps, recognised by the name of the input.
         examples_by_run: mapping from the run id to the name of each retriever that seems to return no contexts, but
             few-shot examples or routes (texts by which a router selects a branch of the chain).
-        dropped: inputs and retrieved Documents of each step that returned none of them, with the time of the event;
-            they show whether the model can have read a chunk.
+        dropped: pairs, one for each step that returned none of the texts and Documents that it was given or retrieved:
+            a list of these texts and Documents, and the time of the event. If all chunks that were seen before a model
+            call had been dropped, the model has read no chunk.
         filled: pairs of the inputs and the output of each prompt template.
         tick: function that returns the next time on the clock of the run, which counts events.
         open_steps: number of steps, without models, that have started and not ended.
@@ -99,12 +100,15 @@ class RootRun:
 
     @property
     def contexts(self) -> list[Any] | None:
-        """Retrieved Documents in order; None if no retrieval has ended yet."""
+        """Retrieved Documents, by the start of their retrieval, then by rank; None if no retrieval has ended yet."""
         lists = [documents for documents in self.retrieved.values() if documents is not None]
         return [document for documents in lists for document in documents] if lists else None
 
     def see(self, documents: Sequence[Any]) -> list[Any]:
-        """Record the Documents in the inputs or outputs of a step, and return them."""
+        """Record the Documents in the inputs or outputs of a step, and return the same Documents in a new list.
+
+        A Document is recorded with the time, counted in events of the run, at which it was first seen.
+        """
         if documents:
             time = self.tick()
             for document in documents:
@@ -124,7 +128,10 @@ class RootRun:
             self.messages = messages
 
     def see_previous(self) -> None:
-        """Insert the messages that a LangGraph entrypoint saved in the previous turn before those of this turn."""
+        """Put the messages of the previous turn in front of the messages of this turn.
+
+        A LangGraph entrypoint has saved the messages of the previous turn. Outside an entrypoint, nothing changes.
+        """
         runtime, config = sys.modules.get("langgraph.runtime"), var_child_runnable_config.get()
         if runtime is None or not config or (config.get("metadata") or {}).get("langgraph_triggers") != ("__start__",):
             return
@@ -135,7 +142,12 @@ class RootRun:
         self.messages = [*(saved if isinstance(saved, list | tuple) else ()), *(self.messages or ())]
 
     def see_drop(self, given: Any, retrievals: Sequence[UUID]) -> None:
-        """Record the inputs (`given`) and Documents of `retrievals` (run ids) of a step that returned none of them."""
+        """Record in `dropped` the texts and Documents of a step that has returned none of them.
+
+        Args:
+            given: inputs of the step: a list of texts, or Documents where `find_documents` finds them.
+            retrievals: run ids of the retrievals within the step; their Documents are recorded, too.
+        """
         texts = given if isinstance(given, list) and all(isinstance(item, str) for item in given) else []
         found = [document for run_id in retrievals for document in self.retrieved.get(run_id) or ()]
         if dropped := [*texts, *find_documents(given), *found]:
@@ -189,7 +201,7 @@ class RunTrees:
             return sum(not root.is_undecided for root in roots)
 
     def is_open(self, run_id: UUID) -> bool:
-        """Return True if a run is open."""
+        """Return True if a run has started and its end is not recorded yet, whether or not its tree is sampled."""
         return run_id.int in self._nodes
 
     def root_that_awaits_thread(self, parent_id: UUID | None) -> RootRun | None:
@@ -227,7 +239,10 @@ class RunTrees:
         return True
 
     def skip_end(self, event: Mapping[str, Any]) -> bool:
-        """Remove a run that ends and return True if its tree is not sampled; otherwise return False."""
+        """Remove a run that ends, if its tree is not sampled.
+
+        Return True if the run was removed. If the tree is sampled or unknown, change nothing and return False.
+        """
         key = event["run_id"].int
         if self._nodes.get(key) is not _UNSAMPLED:
             return False

@@ -311,9 +311,10 @@ def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate]) ->
 
 
 def run_ci(options: argparse.Namespace) -> int:
-    """Evaluate the samples and check every gate; the files are also written if the run or a gate fails.
+    """Evaluate the samples and check every gate (requirement such as a lowest mean, or no regression from a baseline).
 
-    Return the exit code.
+    The HTML, Markdown and JUnit files in the options are written even if the run or a gate fails; the error is raised
+    after that. Return the exit code.
     """
     if not options.fail_under and options.baseline is None:
         raise ConfigError("rageval ci needs a gate: add --fail-under METRIC=NUMBER or --baseline REPORT")

@@ -55,7 +55,12 @@ def selected_metrics(options: argparse.Namespace) -> list[Metric]:
 
 
 def scorable_metrics(options: argparse.Namespace, metrics: Sequence[Metric], samples: Sequence[Sample]) -> list[Metric]:
-    """Check that `--grader` can grade all samples; return the metrics, except those of presets that can score none."""
+    """Return the metrics without those that only a preset (group such as "core") selects and that can score no sample.
+
+    Raises:
+        SampleError: if a sample lacks a field that ranking metrics read with this `--grader` (source of grades).
+        ConfigError: if no metric is left.
+    """
     check_gradable(metrics, samples, _grader(options))
     return select_scorable(metrics, samples)
 
@@ -105,7 +110,10 @@ def describe_fields(sample: Sample) -> str:
 
 
 def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
-    """Return a function that writes to stderr which column was read as which field; not with `--quiet`."""
+    """Return a function that writes a message to stderr; with `--quiet`, a function that does nothing.
+
+    The messages come from `read_samples`. They name the column of the file that was read as each field of a sample.
+    """
     return (lambda _: None) if getattr(options, "quiet", False) else write_message
 
 
@@ -125,7 +133,9 @@ def build_metrics(
         options: parsed options; only those for the judge and the embeddings are used.
         names: metric names, as returned by `parse_metric_names`.
         optional: names among `names` that the user selected only by a preset (group of metrics such as "core").
-        grader: value of --grader, for ranking metrics.
+        grader: source of the grades (relevance of each retrieved chunk) that ranking metrics such as `ndcg@5` read:
+            "ids" or "spans" (ids or texts of the relevant chunks), "labels" (human grades), "llm" (the judge) or
+            "embedding" (cosine with the question).
         gain: gain of NDCG, "exp2" or "linear".
 
     Raises:
@@ -219,6 +229,9 @@ def parse_prices(options: argparse.Namespace) -> dict[str, Any] | None:
 def typed_prices(options: argparse.Namespace) -> dict[str, Any]:
     """Return the prices in `--price` by model name, as the user typed the names.
 
+    A price is a tuple of two or three numbers, in any currency: the price of a million input tokens, of a million
+    output tokens and, if given, of a million cached input tokens.
+
     Raises:
         ConfigError: if a price does not consist of two or three numbers.
     """
@@ -298,6 +311,9 @@ def parse_require(options: argparse.Namespace) -> Require:
 
 
 def parse_allow(options: argparse.Namespace) -> set[str]:
-    """Return codes of reasons that gates ignore: those in `--allow`, and "missing-metric" if `--metrics` was typed."""
+    """Return the codes that gates ignore; a code names a reason why a gate does not pass, such as "missing-metric".
+
+    The codes are those in `--allow`, and also "missing-metric" if the user typed `--metrics`.
+    """
     allowed = {code.strip() for code in (options.allow or "").split(",") if code.strip()}
     return allowed | ({"missing-metric"} if "--metrics" in options.named else set())

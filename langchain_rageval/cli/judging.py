@@ -57,9 +57,9 @@ _EXAMPLES = {"per_grade": "examples", "none": "no examples"}
 
 
 def run_qualify(options: argparse.Namespace) -> int:
-    """Check all options, test the judge, and write and show the results.
+    """Check all options, measure how often the judge is right on labelled items, and write and show the results.
 
-    Return the exit code.
+    Return the exit code. If a verdict on the judge does not meet `--require`, raise BelowThreshold.
     """
     required = _parse_requirements(options.require)
     check_writable("--out", options.out, "")
@@ -208,7 +208,7 @@ def run_agreement(options: argparse.Namespace) -> int:
 
 
 def run_leaderboard(options: argparse.Namespace) -> int:
-    """Rank the models and show the table of ranks.
+    """Rank the models whose answers the reports score, by the mean of one metric, and show the table of ranks.
 
     Return the exit code.
     """

@@ -74,7 +74,14 @@ def recorded_command(journal: str, given: str = "--journal") -> dict[str, Any]:
 
 
 def repeated_options(command: Mapping[str, Any], journal: str) -> argparse.Namespace:
-    """Return the options of a recorded command; its paths are relative to the folder in which the command ran."""
+    """Return the options of a recorded command, ready to run in the current folder.
+
+    Relative paths are resolved against the folder in which the command ran. This folder is also searched for modules.
+
+    Args:
+        command: words and folder of the command, as `recorded_command` returns them.
+        journal: path of the journal; replaces the path in the command.
+    """
     repeated = build_parser(["evaluate", "ci", "run", "requests"]).parse_args(command["words"])
     folder = Path(command["folder"])
     search_in_folder(folder)  # for metrics and chains of the user

@@ -137,9 +137,10 @@ def trend_object(trend: Trend) -> dict[str, Any]:
 
 
 def run_trend(options: argparse.Namespace) -> int:
-    """Show the trend, and write and open the HTML page if requested.
+    """Show the mean of each metric by period, such as the day, and write and open the HTML page if requested.
 
-    Return the exit code. A drift raises an error, with the exit code 1.
+    Return the exit code. If a metric has drifted (become worse than in the report of `--baseline`), raise
+    BelowThreshold, which gives the exit code 1.
     """
     page = options.html or (str(Path(options.live).with_suffix(".html")) if options.open else None)
     for source in filter(None, (options.live, options.baseline)):
@@ -182,8 +183,9 @@ class StoredRun:
         complete: False if the run was interrupted.
         judges: names of the judges.
         means: mean of each metric; None if the metric scored no sample.
-        gate: "passed", "failed" or "undecided" by the thresholds. Without thresholds, the worst verdict of a run with
-            `until=` (a rule that ends the run early): "failed", "worse", "undecided" or "passed"; "" if it has none.
+        gate: worst verdict of the thresholds: "failed", "undecided" or "passed". Without thresholds, the worst verdict
+            on a metric by the option `until=` of the run (a rule that ends a run early): "failed", "worse", "undecided"
+            or "passed". "" if the run has none of these verdicts.
     """
 
     name: str

@@ -1,4 +1,7 @@
-"""Metrics by name on the command line, from the package, the user or installed packages; `rageval metrics`."""
+"""Build the metrics that the user names on the command line; `rageval metrics` lists the names.
+
+The metrics come from this package, from modules of the user, or from other installed packages.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +143,9 @@ def build_named_metrics(
         embeddings: function that loads the embeddings. It is called at most once, when the first metric needs them.
         optional: names of metrics that only presets select. Samples that lack a field are unscored, and a metric whose
             package or embeddings are missing is left out with a warning.
-        grader: value of --grader, for ranking metrics.
+        grader: source of the grades (relevance of each retrieved chunk) that ranking metrics such as `ndcg@5` read:
+            "ids" or "spans" (ids or texts of the relevant chunks), "labels" (human grades), "llm" (the judge) or
+            "embedding" (cosine with the question).
         gain: gain of NDCG, "exp2" or "linear".
     """
     arguments: Mapping[str, Callable[[], Any]] = {
@@ -204,10 +209,13 @@ def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> lis
 
 
 def check_gradable(metrics: Sequence[Metric], samples: Sequence[Sample], grader: str) -> None:
-    """Check that the grader of the ranking metrics can grade every sample.
+    """Check that every sample has the fields that the ranking metrics, such as `ndcg@5`, read.
+
+    The fields depend on the grader, which grades the relevance of each retrieved chunk. `grader` is the name of the
+    grader, a value of the option `--grader` such as "ids".
 
     Raises:
-        SampleError: if a sample lacks a field; the message names the other graders.
+        SampleError: if a sample lacks a field; the message names the graders other than `grader`.
     """
     for metric in metrics:
         if _is_ranking(metric.name):

@@ -99,7 +99,10 @@ def _put_on_one_line(table: Table) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console for stdout or stderr. If it is not a terminal, it is 120 columns wide."""
+    """Return a console that writes to stdout, or to stderr if `stderr` is True.
+
+    If the stream is not a terminal, such as a file or a pipe, lines have up to 120 columns.
+    """
     out = TableConsole(highlight=False, emoji=False, stderr=stderr)
     if not out.is_terminal:
         out.width = 120

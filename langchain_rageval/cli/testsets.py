@@ -184,7 +184,10 @@ def generation_plan_object(plan: GenerationPlan) -> dict[str, Any]:
 
 
 def parse_distribution(text: str, personas: list[str] | None) -> list[tuple[float, Any]]:
-    """Return the evolutions and their shares from the value of `--distribution`.
+    """Return pairs of share and evolution (way to change a generated question) from the value of `--distribution`.
+
+    A share is the proportion of the test set's questions that the evolution produces; the sum of the shares need not be
+    1. An evolution with `persona` is a Runnable for one persona; any other is a name.
 
     Args:
         text: names and shares of evolutions, such as "simple=0.5,reasoning+persona=0.5".

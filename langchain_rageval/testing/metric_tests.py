@@ -199,7 +199,12 @@ class MetricTests:
         assert _content(update["judgement"]) == _content(metric.invoke(fields))
 
     def test_a_threshold_lets_pass_what_reaches_it(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that `require` and `route` pass values that reach the threshold; without a value, `missing` decides."""
+        """Check the methods `require` and `route` of a metric, which compare a score with a threshold.
+
+        `require` returns its input or raises BelowThreshold; `route` runs one of two Runnables. A value equal to the
+        threshold must pass; with a slightly stricter threshold, it must not pass. If the score has no value, `require`
+        must raise BelowThreshold by default, and return its input with the option `missing="pass"`.
+        """
         for part in metrics_in(metric):
             value = part.invoke(fields).value
             if value is None:

@@ -214,7 +214,11 @@ class OpenTelemetrySink:
                 self._logger.emit(_event(score, row, tags))
 
     def watch(self, callback: Any) -> None:
-        """Add the counters of a callback to `rageval.runs`; `RagEvalCallback` calls this method of its sinks."""
+        """Include the counters of a callback in the meter instruments `rageval.runs` and `rageval.runs.open`.
+
+        `RagEvalCallback` calls this method of its sinks. OpenTelemetry then reads the current counters of the callback
+        at each collection of measurements.
+        """
         self._watched.add(callback)
 
     def _observe(self, attribute: str, _: CallbackOptions) -> Iterator[Observation]:
