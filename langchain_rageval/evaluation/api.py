@@ -1,4 +1,7 @@
-"""`evaluate`, `aevaluate` and `astream_evaluate`: score many samples; and `evaluate_from_files` for offline replies."""
+"""`evaluate`, `aevaluate` and `astream_evaluate`: score samples; `evaluate_from_files`: the same without model calls.
+
+`evaluate_from_files` reads the replies of the models from a journal, and writes requests that have no reply to a file.
+"""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ class Audit:
 
         Args:
             samples: all samples.
-            exact: True to choose exactly the given share of the samples. False to choose each sample with this
-                probability, independently of the others.
+            exact: True to choose exactly the share of the samples that `share_of` returns, rounded to a whole number of
+                samples. False to choose each sample with this share as its probability, independently of the others.
         """
         share, places = self.share_of(len(samples)), {sample.id: _place(sample.id, self.seed) for sample in samples}
         if exact:

@@ -77,7 +77,11 @@ def dry_run(parts: Parts, sample: Sample, run: Run) -> dict[str, Score]:
 
 
 def local_reply(call: ModelRequest) -> Any:
-    """Return a reply to a model request that is computed locally, without a model."""
+    """Return a placeholder for the reply to a model request, computed without a model, to estimate the cost.
+
+    The answer of a judge is that of `OfflineJudge` (by word overlap), and embeddings are those of `HashingEmbeddings`.
+    The messages of a chain are empty, and the score that a cross-encoder would give to a pair of texts is 0.5.
+    """
     match call:
         case Call():
             human = next(message.text for message in call.messages if message.type == "human")

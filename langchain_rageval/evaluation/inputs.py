@@ -58,7 +58,7 @@ class MixedMeasures:
                 yield Note("mixed-measures", metric=name, counts=counts)
 
     def warn(self) -> None:
-        """Log the notes as warnings."""
+        """Log each warning of `notes`, one for each metric that compared chunks with different kinds of text."""
         for note in self.notes():
             log.warning("%s", note)
 
@@ -73,10 +73,14 @@ _SAME_TEXT = 0.5
 def disjoint_ids(samples: Iterable[Any], metrics: Sequence[AnyMetric]) -> Note | None:
     """Return a note that retrieved ids and reference ids cannot be compared; None if they can, or if it is unknown.
 
-    They cannot be compared if no retrieved id of any sample is a reference id of any sample, and one of two facts
-    confirms this. Either a retrieved chunk has the text of a reference context of its sample. Or no sample has the
-    texts of both its chunks and its reference contexts, and at least three samples have both kinds of ids. Chunks that
-    a reranker dropped count as retrieved, because dropping every relevant chunk is a valid result.
+    If no retrieved id of any sample is a reference id of any sample, the retriever found nothing relevant, or the two
+    kinds of ids differ in form. The second is assumed, and the note is returned, in two cases:
+
+    * A retrieved chunk has about the same text as a reference context of its sample, so one chunk has two ids.
+    * No texts can be compared, because no sample has both the texts of its chunks and reference contexts, and at least
+      three samples have both kinds of ids.
+
+    Chunks that a reranker dropped count as retrieved, because dropping every relevant chunk is a valid result.
 
     Args:
         samples: samples of the run; other items are ignored. Nothing is read if no metric compares ids.
@@ -275,7 +279,10 @@ def locate_sample_error(error: SampleError, index: int, sample: Sample) -> Sampl
 
 
 def locate_message(message: str, index: int, sample: Sample) -> str:
-    """Return a message with its sample's row and question, after `metadata["error"]` if the user's chain failed."""
+    """Return a message preceded by the place of its sample: "row 8 (index 7), question '...': <message>".
+
+    If the user's chain failed on the sample, the error in `metadata["error"]` and a semicolon come before the place.
+    """
     cause = sample.metadata.get("error")
     failed_call = f"{cause}; " if isinstance(cause, str) and cause.strip() else ""
     return f"{failed_call}{describe_place(index, sample)}: {message}"

@@ -78,10 +78,10 @@ class EvaluateOptions(StreamOptions, total=False):
         batch: `Batch()` sends the requests through the batch API of the judge's provider, OpenAI or Anthropic, at half
             the price. None, the default, calls the models at once. With a journal, the same call continues the batches
             of a run that was killed.
-        canaries: True asks each judge about eight plain statements with known verdicts before the run. If the judge
-            errs on one or two, it is asked about sixteen more. If it errs on at least three of the eight, or four of
-            all twenty-four, `Report.check` fails. None, the default, asks only with `until=Decided(...)`. The offline
-            judge is never asked.
+        canaries: True has each judge verify exactly 8 plain statements with known verdicts before the run. A judge that
+            errs on one or two of them verifies 16 more. If a judge errs on at least three of the 8, or four of all 24,
+            `Report.check` fails. None, the default, does this only with `until=Decided(...)`. `OfflineJudge` is never
+            asked.
     """
 
     out: str | Path | None

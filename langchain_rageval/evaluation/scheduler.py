@@ -126,12 +126,16 @@ class Scheduler:
     stopped_reading: threading.Event = field(default_factory=threading.Event)
 
     def n_workers(self, samples: Any) -> int:
-        """Return the number of workers that keeps every slot of the limiter busy.
+        """Return the number of workers that keeps every slot of the run's limiter busy; a slot allows one model call.
 
         More workers than slots are needed: a worker that waits for the result of another worker, or between two
         attempts, holds no slot. For up to 64 slots, there are twice as many workers as slots, so that workers waiting
         for embeddings can share one request, which holds up to 64 texts. For more slots, 64 more workers than slots
         suffice, or 1.5 times the slots if that is more, and fewer threads cost less.
+
+        Args:
+            samples: the samples. If their number is known, there are at most as many workers as groups of tasks (the
+                tasks of one sample that one worker does one after the other).
         """
         slots = self.run.governor.limiter.limit or 1
         limit = slots + min(slots, max(BATCH_SIZE, slots // 2))

@@ -46,9 +46,9 @@ class ScoreStore:
 
     Args:
         journal: the journal, or its path, or None to store nothing. A journal given as a path is closed by `close`.
-        metrics: the metrics of the run. Scores are stored only for a single `Metric` with a known configuration, also
-            if it is wrapped by `with_retry` or `with_config`. For other Runnables, nothing identifies what their scores
-            depend on.
+        metrics: the metrics of the run. Scores are stored only for a `Metric`, which `with_retry` or `with_config` may
+            wrap, and only if everything that its scores depend on (models, prompts, functions) can be identified. The
+            scores of chains and of Runnables around several metrics are not stored; see `notes`.
     """
 
     def __init__(self, journal: str | Path | Journal | None, metrics: Sequence[Any]) -> None:
@@ -104,9 +104,10 @@ class ScoreStore:
                 self.journal.put(_key(metric, instrument, sample), scores[metric.name].model_dump_json())
 
     def note_changes(self) -> list[Note]:
-        """Mark the metrics whose configuration changed during the run, and return a note that names them.
+        """Return a list with one note that names the metrics whose configuration changed during the run.
 
-        The marks are kept in the journal: the scores of these configurations are not used again.
+        The list is empty if none changed. The journal marks the configuration that such a metric had at the start. The
+        scores stored under it may come from either configuration, so later runs do not use them.
         """
         if self.journal is None:
             return []

@@ -459,10 +459,11 @@ class AnswerLimits:
     """Limits of the content of the answer to one request. They refer to fields of the answer class, at any depth.
 
     Attributes:
-        items: a list that must have one item for each value: name of the list, name of the field that holds the value,
-            and the values in order. None if there is no such list.
+        items: name of a list, name of a field of the list's items, and values. The list must have one item for
+            each value, in this order, with the value in the field. Example: ("verdicts", "statement", (1, 2)) for two
+            numbered statements. None if there is no such list.
         values: pairs: the name of a field or of a list, and the values that it can contain.
-        lengths: pairs: the name of a list, and its maximum length.
+        lengths: pairs: the name of a list, and its maximum number of items.
     """
 
     items: tuple[str, str, Values] | None = None

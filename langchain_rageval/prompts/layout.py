@@ -237,9 +237,10 @@ class RequestContent:
         inputs: content of the JSON object that is sent.
         contexts: numbered contexts; None for a step that reads no contexts.
         schema: JSON schema of the answer.
-        repeated: True if the items were sent before and the reply was not usable.
-        offline: function of a user's step that returns an answer without a model. With None, the rules of
-            `OfflineJudge` answer a step of the package, and the answer to another step is invented.
+        repeated: True if an earlier request held the same items (such as statements), and its reply lacked a verdict on
+            them, or a citation.
+        offline: function of a user's step that `OfflineJudge` calls for an answer. With None, `OfflineJudge` answers a
+            step of the package by its rules, and a user's step by a fixed value that fits the schema.
         limits: limits of the answer's content; None if there are no limits beyond the schema.
     """
 

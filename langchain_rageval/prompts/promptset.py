@@ -74,12 +74,16 @@ class StepPrompts(HashableModel):
     prompts: dict[str, Prompt]
 
     def select(self, chosen_set: PromptSet, *, chosen: bool, language: str) -> Prompt:
-        """Return the prompt in `language`; else in the language of `chosen_set`; else in English; else the first one.
+        """Return the prompt of this step that a judge reads.
+
+        This is the prompt for this step in the user's prompt set, if the user chose a set that has one. Otherwise it is
+        the prompt in the first of these languages that `prompts` contains: `language`, the language of `chosen_set`,
+        English, the first language of `prompts`.
 
         Args:
-            chosen_set: the prompt set of the judge: the user's set, or else the packaged set in `language`, or the
-                English set if the package has no prompts in `language`.
-            chosen: True if the user chose the set. The set's own prompt for this step, if any, is then returned.
+            chosen_set: the prompt set of the judge: the user's set. If the user chose none, the packaged set in
+                `language`, or the English set if the package has no prompts in `language`.
+            chosen: True if `chosen_set` is the user's set, False if it is a packaged set.
             language: ISO 639-1 code, such as "ru".
         """
         if chosen and self.step in chosen_set.prompts:
@@ -103,12 +107,12 @@ class PromptedStep(Protocol):
 
 
 class Common(HashableModel):
-    """Texts that all steps of a language share.
+    """Texts of one language that the requests of all judge steps contain.
 
     Attributes:
-        language: ISO 639-1 code of the language.
+        language: ISO 639-1 code of the language, such as "ru".
         system: system message.
-        labels: maps each part of a request to its heading.
+        labels: maps each part of a request, such as "contexts", to its heading, such as "## Contexts".
         ask_again: message sent after an unusable reply; `{problem}` is replaced by the problem with the reply.
         aspects: maps names of the built-in aspects to their definitions.
     """
@@ -132,7 +136,8 @@ class PromptSet(HashableModel):
     Attributes:
         common: texts that the steps share.
         prompts: maps names of steps to prompts.
-        criteria: default criteria of `rubric` in this language; empty to use the packaged Russian or English ones.
+        criteria: default criteria of `rubric` in this language; empty to use the packaged ones, which are Russian for
+            "ru" and English for every other language.
     """
 
     common: Common

@@ -31,9 +31,9 @@ class ConfidenceSequence:
     the true mean, no bet is favourable: the capital of one side ("higher" or "lower"), averaged over its bettors, ever
     grows to 1 / `error` times the start with probability at most `error` (Ville's inequality). A candidate is ruled out
     when the average capital of a side has grown by this factor. Source: Waudby-Smith and Ramdas 2024,
-    doi:10.1093/jrsssb/qkad009, sections 4 and 5. Bettors with large shares rule out candidates far from the true mean,
-    bettors with small shares near candidates. Each share is half of the next larger share. Larger sets can distinguish
-    nearer means, so they have more shares.
+    doi:10.1093/jrsssb/qkad009, sections 4 and 5. Bettors who stake a large share rule out candidates far from the true
+    mean, and bettors who stake a small share rule out candidates close to it. Each share is half of the next larger
+    share. Larger sets can distinguish closer means, so they have more bettors.
 
     Args:
         size: number of values in the set.
@@ -138,7 +138,12 @@ class ConfidenceSequence:
         return bool(self._too_low[self._watched[mean]] >= 1 / (error or self._error))
 
     def stays_below(self, mean: float) -> bool:
-        """Return True if the data show that the mean of the set is below `mean`, which must be one of `watched`."""
+        """Return True if the values so far show that the mean of the whole set is below `mean`, otherwise False.
+
+        Args:
+            mean: one of the means in `watched`. The probability that the result is ever wrongly True is at most the
+                `error_above` of the sequence.
+        """
         return bool(self._too_high[self._watched[mean]] >= 1 / self._error_above)
 
     def _rule_out(self) -> None:
@@ -286,7 +291,9 @@ class DriftDetector:
         Args:
             value: value in [0, 1].
             part: slice of the value; a value of a slice that the baseline lacks is ignored.
-            period: period of the value, such as its day.
+            period: period of the value, such as its day. A value with another period than the value before starts a
+                new bettor, so add the values of a period one after the other. With None for all values, there is only
+                one bettor.
 
         Raises:
             ValueError: if the value is outside [0, 1].

@@ -45,7 +45,11 @@ class Degrade(Traced[Any, Variants]):
     """Maximum number of irrelevant sentences; below it, as many as the contexts have sentences."""
 
     def work(self, sample: Sample) -> Operation[Variants]:
-        """Return the variants that the writer makes: three calls, or two if `related` supplies sentences."""
+        """Return the variants of a sample by name: "ungrounded", "incomplete" and "padded".
+
+        The writer (the model passed to `degrade`) makes the two worse answers in two calls. The irrelevant sentences
+        of "padded" are drawn from the texts in `related`; if these have none, the writer makes them in a third call.
+        """
         question, answer = sample.question, sample.answer or ""
         unaided, incomplete, padding = yield Gather(
             [

@@ -450,7 +450,11 @@ class ProbeResult:
 
 
 def list_probes(item: LabelledItem, repeats: int) -> Iterator[Probe]:
-    """Yield the probes of an item: the plain item `repeats` times (once for embeddings), then its variants."""
+    """Yield the probes (test requests) of an item: the plain item `repeats` times, then its variants, each once.
+
+    The plain item of the embedding step is yielded once. The variants are "reverse" (the chunks or statements in
+    reverse order) and "padded" (an irrelevant sentence after each chunk), if they make sense for the step.
+    """
     examination = EXAMINATIONS[item.step]
     yield from (Probe(item, repeat=repeat) for repeat in range(1 if item.step == EMBEDDING_STEP else repeats))
     if examination.reverse:

@@ -77,7 +77,8 @@ class LabelledItem(InputModel):
             as one unit.
         half: "plain" if a careful reader judges the item right at first reading, "hard" for members of minimal pairs.
         step: name of the judge step that is run.
-        kind: what makes the item hard, such as "table" or "another year"; "plain prose" for an excerpt.
+        kind: what makes the item hard, such as "table" or "another year"; "plain prose" for an excerpt from an existing
+            text.
         source: where the texts come from.
         labels: one for each statement, chunk, sentence, term or criterion that the step judges, in order, or one for
             the answer.
@@ -93,7 +94,7 @@ class LabelledItem(InputModel):
             of words joined by "/" one suffices.
         history: earlier turns of the conversation, the oldest first.
         aspect: name of the aspect that is judged.
-        padding: a sentence about another topic.
+        padding: a sentence about another topic; a test adds it to each chunk, to see whether the verdicts change.
         text: the text that is compared.
         near: a text that means nearly the same as `text`.
         far: a text whose meaning differs from that of `text`.
@@ -149,8 +150,8 @@ def load_items(path: str | Path) -> list[LabelledItem]:
     """Return the labelled items of a user's file, JSON Lines or YAML, written like the files in `labelled_items`.
 
     Raises:
-        ConfigError: if the file cannot be read, or a record has another form; the message names the place of the
-            record.
+        ConfigError: if the file cannot be read, or a record is not written in this way; the message names the place
+            of the record.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -162,10 +163,13 @@ def load_items(path: str | Path) -> list[LabelledItem]:
 
 
 def read_items(records: Iterable[Mapping[str, Any] | LabelledItem], source: str) -> list[LabelledItem]:
-    """Return labelled items; a mapping is expanded to one item or a pair. Errors name the input by `source`.
+    """Return labelled items (requests with known right verdicts) from mappings or finished items.
+
+    A mapping describes an item or a pair of items by fields such as `step` and `gold`; `labelled_items/README.md` lists
+    the fields. Error messages begin with `source`, the name of the input.
 
     Raises:
-        ConfigError: if a record has another form, or two items have the same name.
+        ConfigError: if a mapping does not have these fields; the message names the place of the record.
     """
     items: list[LabelledItem] = []
     for place, record in enumerate(records, 1):
@@ -181,7 +185,9 @@ def expand_record(record: Mapping[str, Any], world: Mapping[str, Any] | None = N
 
     Args:
         record: an item or a pair, as item files contain it.
-        world: documents of the item: `chunks` by name, and `padding`; None for an item with its own texts.
+        world: content of the item file (documents on one subject): `chunks` maps names to texts, and `padding` is an
+            irrelevant sentence that tests add to chunks. The record lists names in its own `chunks`. None for a record
+            with its own texts, in `contexts` or other fields.
     """
     common = {name: value for name, value in record.items() if name not in _MEMBERS}
     if not any(member in record for member in _MEMBERS):
@@ -338,23 +344,31 @@ def _rules() -> dict[str, dict[str, list[Any]]]:
 
 
 def rule_half(pair: str) -> int:
-    """Return the half (0 or 1) of all items that a pair is in; its baseline rules are tuned on the other half."""
+    """Return the number (0 or 1) of the half to which a pair belongs, computed from the name of the pair.
+
+    The rules that judge the pair were tuned on the pairs of the other half.
+    """
     return crc32(pair.encode()) % 2
 
 
 def rule_verdicts(item: LabelledItem, language: str) -> list[str]:
     """Return a verdict of the baseline judge on each labelled text of an item, by rules about the surface of texts.
 
-    The pairs of items are divided into two halves. `tests/benchmarks/rule_judge.py` tuned the rules that are used for
-    an item on the half without the item's pair. A rule is a tree of [feature, threshold, tree up to it, tree above it],
-    whose leaves are verdicts. A verdict is "" if there are no rules for the step.
+    The rules of a step are two decision trees, one for each half of the pairs (see `rule_half`). The tree for one half
+    was tuned on the other half by `tests/benchmarks/rule_judge.py`, so no tree judges the items it was tuned on.
+    `follow_rule` describes the form of a tree. A `language` (ISO 639-1 code) without rules uses the English ones. A
+    verdict is "" if there are no rules for the step.
     """
     trees = _rules().get(language, _rules()["en"]).get(item.step, ["", ""])
     return [follow_rule(trees[1 - rule_half(item.pair)], features) for features in surface_features(item)]
 
 
 def follow_rule(tree: Any, features: dict[str, float]) -> str:
-    """Return the verdict at the leaf of a decision tree."""
+    """Return the verdict that a decision tree reaches for the features of one text, as from `surface_features`.
+
+    A tree is a verdict, such as "yes", or a list [name of a feature, threshold, tree for values up to it, tree for
+    values above it].
+    """
     while not isinstance(tree, str):
         feature, threshold, below, above = tree
         tree = below if features[feature] <= threshold else above

@@ -160,8 +160,8 @@ class Standing:
         model: name of the model.
         place: rank by the mean, from 1; tied models have different places.
         mean: mean of the metric over the scored samples; None if there are none.
-        low: lower end of the 95% interval of the mean; None where `Report.summary` has none.
-        high: upper end of the 95% interval of the mean.
+        low: lower end of the 95% interval of the mean; None without a mean, or if the metric has no finite range.
+        high: upper end of the 95% interval of the mean; None if `low` is None.
         scored: number of samples with a value.
         unscored: number of samples to which the metric does not apply.
         failed: number of samples whose score failed.
@@ -173,7 +173,8 @@ class Standing:
         pairs: number of questions that the difference is based on.
         p_value: p-value of the difference, by the paired test of `Report.compare`, Holm-adjusted over the leaderboard;
             None if there are too few pairs.
-        tied: True if the difference is not significant at 5%, or cannot be tested.
+        tied: True if the difference to the model one place above is not significant at 5%, or cannot be tested; False
+            for the first model.
     """
 
     model: str

@@ -137,8 +137,8 @@ class StepQualification(Renamed):
             without a value if no item of the kind was answered.
         constant: share of the hard verdicts, from 0 to 1, that the best constant answer gets right (for embeddings, a
             guess). If no item is hard, this and the next two shares are of all verdicts.
-        word_overlap: share of the same verdicts that word overlap gets right: the offline judge, or the hashing
-            embeddings.
+        word_overlap: share of the same verdicts that `OfflineJudge` gets right, which decides by word overlap, without
+            a model; for embeddings, the share that `HashingEmbeddings` get right.
         rules: share of the same verdicts that rules about lengths, overlaps, numbers and negations get right.
         lead: mapping from each baseline to the judge's share of right verdicts on the hard items minus the baseline's
             share: the difference and the ends of its 95% interval, in which a pair of items is one unit.

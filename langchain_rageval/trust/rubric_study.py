@@ -150,8 +150,9 @@ class RubricStudy(Shown, Sequence[StudyRow]):
 
     Attributes:
         rows: the rows as a list.
-        report: all scores; each row is a metric named "<judge> | <rubric>".
-        notes: caveats for the reader, such as whether all rows rank the models in the same order.
+        report: `evaluate` report on the sheets (the graded answers). Each judge with each rubric is one metric of the
+            report, named "<judge> | <rubric>".
+        notes: caveats for the reader, such as whether all rows rank the answering models in the same order.
     """
 
     headings = HEADINGS
