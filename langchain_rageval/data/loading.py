@@ -343,6 +343,7 @@ def _parsed(
             yield distinct
     for message in reading.describe(name):
         notice(message)
+    reading.warn(name)
 
 
 def _samples_read(records: Records, reading: _FieldReading) -> Iterator[tuple[str, Sample | Exception]]:
@@ -473,12 +474,16 @@ class _FieldReading:
         """Yield which name was read as which field, unless all are names of fields, and which turns are samples."""
         if self._others or any(field != origin for field, origin in self.origins):
             yield self._names_read(name)
-        for field, path in {} if self._is_empty else self._unfound.items():
-            yield f"{name}: no record has {path!r}, which fields maps to {field}{did_you_mean(path, self._others)}"
         if self._conversations and not self._each_turn:
             whole = f"conversations: {self._conversations}, answers in them: {self._turns}"
             option = "each_turn=True or --each-turn makes a sample of every answer"
             yield f"{name}: {whole}; a sample is the last answer, the turns before are its history; {option}"
+
+    def warn(self, name: str) -> None:
+        """Log a warning for each name in `fields` that no record has."""
+        for field, path in {} if self._is_empty else self._unfound.items():
+            near = did_you_mean(path, self._others)
+            _LOG.warning("%s: no record has %r, which fields maps to %s%s", name, path, field, near)
 
     def _names_read(self, name: str) -> str:
         order = list(NAMES)

@@ -103,13 +103,13 @@ def test_it_takes_samples_with_other_names_and_writes_to_stdout(rageval, app, tm
     assert complaints == "1 question asked: 1 without an error, 1 with contexts\n"
 
 
-def test_it_says_on_stderr_which_column_was_read_as_what(rageval, app, tmp_path):
+def test_it_says_on_stderr_which_column_was_read_as_what_and_warns_even_if_quiet(rageval, app, tmp_path, caplog):
     (tmp_path / "questions.csv").write_text("Вопрос;Тема\nГде?;звери\n", encoding="utf-8")
     code, _, complaints = rageval("run", "munich_app:chain", "questions.csv", "--fields", "references=Эталон")
     assert code == 0
     assert "questions.csv: question from 'Вопрос'; only kept as metadata: 'Тема'\n" in complaints
-    assert "questions.csv: no record has 'Эталон', which fields maps to references\n" in complaints
-    assert rageval("run", "munich_app:chain", "questions.csv", "--quiet")[2] == ""
+    assert rageval("run", "munich_app:chain", "questions.csv", "--quiet", "--fields", "references=Эталон")[2] == ""
+    assert caplog.messages == ["questions.csv: no record has 'Эталон', which fields maps to references"] * 2
 
 
 def test_a_failed_question_is_reported_and_resume_asks_it_again(rageval, app, testset):
