@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from langchain_rageval.cli.terminal import (
     table_of,
     write_message,
 )
+from langchain_rageval.data.notes import Note
 from langchain_rageval.errors import BelowThreshold, ConfigError, list_choices
 from langchain_rageval.report.comparison import Comparison
 from langchain_rageval.report.files import Decision, is_report, judge_names
@@ -28,6 +29,7 @@ from langchain_rageval.report.report import Report
 from langchain_rageval.report.summary import Summary
 from langchain_rageval.report.trend import trend
 from langchain_rageval.report.trend_page import Trend
+from langchain_rageval.statistics.paired import pairs_to_show
 
 _COLOURS = {"better": "green", "worse": "red", "no worse": "green", "inconclusive": "yellow"}
 
@@ -83,13 +85,15 @@ def run_compare(options: argparse.Namespace) -> int:
         metric=options.metric,
     )
     gates = comparison.gates(allow=parse_allow(options))
-    show_or_write(options, lambda: comparison_object(comparison, gates), lambda: _show_comparison(comparison))
+    show_or_write(
+        options, lambda: comparison_object(comparison, gates), lambda: _show_comparison(comparison, candidate, baseline)
+    )
     if options.fail_if_worse:
         comparison.check(allow=parse_allow(options))
     return 0
 
 
-def _show_comparison(comparison: Comparison) -> None:
+def _show_comparison(comparison: Comparison, candidate: Report, baseline: Report) -> None:
     texts = ("metric", "verdict")
     colours = {one.shown: _COLOURS[one.verdict] for one in comparison.values() if one.verdict in _COLOURS}
     table = table_of(comparison.headings, comparison.cells(), title=comparison.title, left=texts, colours=colours)
@@ -98,7 +102,25 @@ def _show_comparison(comparison: Comparison) -> None:
     table.caption = counted if is_paired else "samples: scored samples of candidate / baseline"
     out = console()
     out.print(table)
-    show_notes(comparison.notes, out)
+    show_notes([*_next_steps(comparison, candidate, baseline), *comparison.notes], out)
+
+
+def _next_steps(comparison: Comparison, candidate: Report, baseline: Report) -> Iterator[str]:
+    """Yield what inconclusive metrics leave open, and what would decide it."""
+    unclear = [metric for metric in comparison.values() if metric.possible_loss]
+    for metric in unclear:
+        line = f"{metric.metric}: inconclusive, {metric.possible_loss}."
+        if metric.samples is None and metric.clusters is None:
+            least = candidate.minimum_detectable_difference(metric.metric, baseline=baseline)
+            line += f" {metric.pairs} pairs detect a difference of {least:.2f} with 80% power, "
+            line += "four times as many detect half of it or less."
+        yield line
+    if unclear and not comparison.margin:
+        yield "With --margin, the loss that you accept, the verdict is no worse as soon as a larger loss is excluded."
+    elif unclear and unclear[0].samples is None:
+        needed, pairs = pairs_to_show(comparison.margin), max(metric.pairs for metric in unclear)
+        if pairs < needed:
+            yield Note("no-worse-takes", margin=comparison.margin, needed=needed, count=pairs)
 
 
 def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:

@@ -117,6 +117,14 @@ class MetricComparison:
         return found if self.confirmed is None else said[self.confirmed] + found
 
     @property
+    def possible_loss(self) -> str:
+        """The largest loss that an inconclusive comparison leaves possible, as text; "" for the other verdicts."""
+        if self.verdict != "inconclusive" or not self.largest_loss:
+            return ""
+        rare = ", rare losses that no pair shows included" if self.samples is None else ""
+        return f"a loss up to {self.largest_loss:.3f} is possible{rare}"
+
+    @property
     def interval(self) -> str:
         """The 95% interval of the difference as text; "" if there is none."""
         return interval_text(self.low, self.high, "+.3f")
@@ -130,9 +138,9 @@ class MetricComparison:
         if self.difference is None:
             return f"{self.metric} {self.shown} ({counts})"
         alone = self.p_unadjusted is not None and self.p_value is not None and self.p_unadjusted < ALPHA <= self.p_value
-        p = f"p = {self.p}" + (f" for all metrics, {self.p_unadjusted:.3f} for this one alone" if alone else "")
-        loss = f"a loss up to {self.largest_loss:.3f} is possible" if self.largest_loss else ""
-        possible = f"; {loss}" if loss and self.verdict == "inconclusive" else ""
+        p = f"p {'' if self.p.startswith('<') else '= '}{self.p}"
+        p += f" for all metrics, {self.p_unadjusted:.3f} for this one alone" if alone else ""
+        possible = f"; {self.possible_loss}" if self.possible_loss else ""
         line = f"{self.metric} {self.shown}: {self.difference:+.3f} {self.interval}, {p} ({counts}){possible}"
         if self.corrected is None:
             return line

@@ -47,9 +47,23 @@ def test_the_verdict_is_shown_and_a_worse_metric_fails_on_request(
 ):
     ended, told, complaints = rageval("compare", *files(baseline, candidate), *options)
     assert ended == code
-    (line,) = [line for line in told.splitlines() if "faithfulness" in line]
+    (line,) = [line for line in told.splitlines() if line.startswith("│ faithfulness")]
     assert [cell.strip() for cell in line.strip("│").split("│")][1] == verdict
     assert complaints == ("" if code == 0 else f"rageval: {candidate.compare(baseline)['faithfulness']} [worse]\n")
+
+
+def test_an_inconclusive_metric_says_how_large_a_loss_is_possible_and_what_would_decide(rageval, files):
+    said = {}
+    for margin in ("0", "0.02"):
+        code, told, _ = rageval("compare", *files(GOOD, GOOD), "--margin", margin)
+        said[margin] = " ".join(told.split())
+        loss = f"a loss up to {GOOD.compare(GOOD)['faithfulness'].largest_loss:.3f} is possible"
+        assert (code, f"inconclusive, {loss}, rare losses that no pair shows included." in said[margin]) == (0, True)
+        least = GOOD.minimum_detectable_difference("faithfulness", baseline=GOOD)
+        assert f"10 pairs detect a difference of {least:.2f} with 80% power, four times as many" in said[margin]
+    assert "With --margin, the loss that you accept, the verdict is no worse as soon as" in said["0"]
+    assert "at most 0.02 is lost takes at least 189 samples, also without any loss; there are 10." in said["0.02"]
+    assert "is possible" not in rageval("compare", *files(GOOD, BAD))[1]
 
 
 def test_the_table_holds_the_numbers(rageval, files):
@@ -146,4 +160,4 @@ def test_runs_over_different_samples_are_compared_by_their_means(rageval, tmp_pa
     assert code == 1
     assert "20 / 20" in out
     assert "samples: scored samples of candidate / baseline" in out
-    assert err == ("rageval: faithfulness worse: -1.000 [-1.000, -0.772], p = < 0.001 (20 and 20 samples) [worse]\n")
+    assert err == ("rageval: faithfulness worse: -1.000 [-1.000, -0.772], p < 0.001 (20 and 20 samples) [worse]\n")

@@ -28,7 +28,7 @@ def test_means_over_different_samples_are_compared():
     assert (metric.verdict, metric.mean, metric.baseline, metric.samples) == ("worse", 0.6, 0.9, (100, 100))
     assert metric.difference == pytest.approx(-0.3)
     assert metric.low < -0.3 < metric.high < 0
-    assert str(metric) == "faithfulness worse: -0.300 [-0.408, -0.183], p = < 0.001 (100 and 100 samples)"
+    assert str(metric) == "faithfulness worse: -0.300 [-0.408, -0.183], p < 0.001 (100 and 100 samples)"
     assert [(gate.verdict, gate.reason) for gate in found.gates()] == [("failed", f"{metric} [worse]")]
     assert found.notes == []
 
