@@ -42,8 +42,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except BelowThreshold as error:
-        meant = ",".join(code for code in dict.fromkeys(error.codes) if code in MAY_BE_MEANT)
-        return _report_error(1, f"{error}; if this is meant to be so, add --allow {meant}" if meant else str(error))
+        meant = [code for code in error.codes if code in MAY_BE_MEANT]
+        condition = f"if {' and '.join(meant)} {'is' if len(meant) == 1 else 'are'} meant to be so in this application"
+        return _report_error(1, f"{error}; {condition}, add --allow {','.join(meant)}" if meant else str(error))
     except RagevalError as error:
         return _report_error(2, str(error))
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from pathlib import Path
+from statistics import fmean
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 from langchain_rageval._internal.page import printable, shortened
@@ -17,7 +18,7 @@ from langchain_rageval.report.diagnosis import diagnose_rows
 from langchain_rageval.report.files import ReportData
 from langchain_rageval.report.gates import Gate
 from langchain_rageval.report.metric_comparison import MetricComparison
-from langchain_rageval.report.summary import Summary, missing_scores, summarise
+from langchain_rageval.report.summary import ROUNDING, Summary, missing_scores, summarise
 from langchain_rageval.report.tables import number_text
 
 _MOST_WORST = 10
@@ -126,10 +127,10 @@ def _worst(report: ReportData, summary: Summary) -> Iterator[str]:
         values = [abs(best[name] - score.value) for name, score in row.scores.items() if score.value is not None]
         return -sum(values) / len(values) if values else 0.0
 
-    worst = [
-        row for row in nsmallest(_MOST_WORST, report.rows, key=lambda row: (quality(row), row.index)) if quality(row)
-    ]
-    for row in worst:
+    typical = fmean(map(quality, report.rows)) + ROUNDING
+    for row in nsmallest(_MOST_WORST, report.rows, key=lambda row: (quality(row), row.index)):
+        if not quality(row) or quality(row) > typical:  # better than the mean
+            break
         values = ", ".join(f"{_html(name)} {number_text(one.value, '.2f')}" for name, one in row.scores.items())
         yield f"<details><summary>{_html(row.sample.question)} ({_html(row.sample.id)}): {values}</summary>"
         yield ""

@@ -299,7 +299,7 @@ def test_a_healthy_system_is_green_or_the_message_names_the_way_out(rageval, tmp
     assert exit_code == (0 if code is None else 1)
     if code is not None:
         assert f"[{code}]" in err
-        assert f"if this is meant to be so, add {' '.join(way_out)}" in err
+        assert f"; if {code} is meant to be so in this application, add {' '.join(way_out)}\n" in err
         assert rageval(*ci, *way_out)[0] == 0
 
 

@@ -79,7 +79,6 @@ def test_the_markdown_of_a_run():
         ("q-0", "0.50", "0.50"),
         ("q-4", "0.50", "0.50"),
         ("q-6", "–", "0.50"),
-        ("q-1", "0.75", "0.25"),
     ]
     assert samples.splitlines()[:7] == lines("""
         <details><summary>When was Munich founded? (q-3): faithfulness 0.25, noise 0.75</summary>
@@ -166,3 +165,8 @@ def test_the_worst_sample_of_a_metric_where_less_is_better_has_the_most_and_good
     assert "(q-0)" not in worst
     assert "- noise: noise is 0.9" in worst
     assert "all is right" not in worst
+
+
+def test_samples_that_are_better_than_the_mean_are_not_among_the_worst():
+    shown = {values: markdown_of(report_of(*map(scored, values)), [], None) for values in ((0.9, 0.1, 0.9), (0.9, 0.9))}
+    assert {values: text.count("<details>") for values, text in shown.items()} == {(0.9, 0.1, 0.9): 1, (0.9, 0.9): 2}
