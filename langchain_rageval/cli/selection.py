@@ -199,12 +199,12 @@ def select_scorable(metrics: Sequence[Metric], samples: Sequence[Sample]) -> lis
             selected.append(metric)
         else:
             of_all = set.intersection(*map(set, lacking)) or set().union(*lacking)
-            reason = f"no sample has {', '.join(sorted(of_all))}"
+            reason = f"no sample has {', '.join(sorted(of_all))}; --fields maps other names"
             left_out.setdefault((shared_steps_key(metric) or metric.name, reason), []).append(metric.name)
     for (_, reason), names in left_out.items():
         _warn_left_out(", ".join(names), reason)
     if not selected:
-        raise ConfigError("no metric can score these samples; add answer, contexts or references")
+        raise ConfigError("no metric can score these samples; add answer, contexts or references, or map --fields")
     return selected
 
 

@@ -21,7 +21,7 @@ from langchain_rageval._internal.code_identity import qualified_name
 from langchain_rageval._internal.description import NotDescribable, describe
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, join_digests, split_digests
-from langchain_rageval.data.messages import NO_CONTEXTS
+from langchain_rageval.data.messages import CONTEXT_NOTES, NO_CONTEXTS
 from langchain_rageval.data.schema import Aspect, Direction, Sample, Score, Usage, without_surrogates
 from langchain_rageval.errors import ConfigError, SampleError, config_error_of, list_choices, record_step
 from langchain_rageval.judge.judge import Judge, JudgeLike, with_probabilities
@@ -251,9 +251,11 @@ class Metric(Traced[Any, Score], Adapters):
         sample = Sample.parse(input)
         if lacking := self._lacking(sample):
             reason = sample.metadata.get(NO_CONTEXTS) if "contexts" in lacking else None
+            others = sorted(sample.metadata.keys() - {*CONTEXT_NOTES})
+            mapped = f", or map one of {others} with fields={{...}} or --fields" if others else ""
             raise SampleError(
                 f"{self.name} reads {sorted(self.reads)}; sample {sample.id!r} lacks {lacking}: "
-                f"{reason or 'fill it in or drop the metric'}",
+                f"{reason or 'fill it in or drop the metric' + mapped}",
                 lacking[0],
             )
         return sample

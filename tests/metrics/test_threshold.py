@@ -122,6 +122,8 @@ def test_a_sample_that_lacks_a_field_is_no_missing_value():
         SampleError, match=r"^faithfulness reads .* lacks \['contexts'\]: fill it in or drop the metric$"
     ):
         metric.require(0.5, missing="pass").invoke({"question": QUESTION, "answer": ANSWER})
+    with pytest.raises(SampleError, match=r"the metric, or map one of \['Найдено'\] with fields={\.\.\.} or --fields$"):
+        metric.invoke({"question": QUESTION, "answer": ANSWER, "Найдено": "Статья"})
 
 
 def test_another_word_for_missing_is_refused_at_once():
