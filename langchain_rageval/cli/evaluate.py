@@ -39,7 +39,7 @@ from langchain_rageval.cli.report_view import (
 from langchain_rageval.cli.selection import parse_metric_names, score_names
 from langchain_rageval.cli.terminal import PIPE, check_single_stdout, console, json_stdout, show_or_write, write_message
 from langchain_rageval.data.notes import Note, code_of
-from langchain_rageval.errors import ConfigError, RagevalError
+from langchain_rageval.errors import ConfigError, RagevalError, did_you_mean
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.job import STOPPED
 from langchain_rageval.evaluation.options import Batch
@@ -295,7 +295,8 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
     gates = parse_numbers(options.fail_under, "--fail-under")
     for metric in gates:
         if metric not in metrics:
-            raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}; add it there")
+            remedy = did_you_mean(metric, metrics) or "; add it there"
+            raise ConfigError(f"--fail-under {metric}: not among --metrics {','.join(metrics)}{remedy}")
     return gates
 
 

@@ -111,9 +111,8 @@ class Decided:
         measured = {name for row in baseline.rows for name in row.scores}
         shared = {name: bounds for name, bounds in metrics.items() if name in measured}
         if not shared:
-            raise ConfigError(
-                f"the baseline has none of the metrics {', '.join(metrics)}; it has {', '.join(measured) or 'none'}"
-            )
+            found = list_choices(next(iter(metrics)), sorted(measured))
+            raise ConfigError(f"the baseline has none of the metrics {', '.join(metrics)}; it has {found}")
         for name, bounds in shared.items():
             known = {bounds.instrument, *(score.instrument for score in baseline.scores(name).values())}
             if len(known) > 1 and not any("unknown" in instrument or not instrument for instrument in known):

@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.description import NotDescribable, describe
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.judge.endpoint import Endpoint, EndpointCapabilities, EndpointProbe, RequestMode, model_identity
 from langchain_rageval.judge.ladder import Mode, OwnRung, rung_name
 from langchain_rageval.prompts.layout import Layout
@@ -261,8 +261,8 @@ def _check_options(judge: Judge) -> None:
         _LOG.warning("layout='handbook' is now layout='shared_instructions'")
         object.__setattr__(judge, "layout", "shared_instructions")
     for option, choices in (("mode", get_args(Mode)), ("layout", ("auto", *get_args(Layout)))):
-        if (value := getattr(judge, option)) not in choices and not (option == "mode" and callable(value)):
-            raise ConfigError(f"{option} must be one of {', '.join(choices)}, got {value!r}")
+        if not (option == "mode" and callable(judge.mode)):
+            check_choice(option, getattr(judge, option), choices)
     for option in ("attempts", "max_statements", "draws", "max_context_tokens", "max_concurrency"):
         value = getattr(judge, option)
         is_number = isinstance(value, int) and not isinstance(value, bool)

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from langchain_rageval._internal.cached import locked_cache
 from langchain_rageval._internal.files import leaves_folder, load_yaml
 from langchain_rageval._internal.page import bold, paragraph, pluralize, table, text
-from langchain_rageval.errors import ConfigError, config_error_of, did_you_mean
+from langchain_rageval.errors import ConfigError, config_error_of, did_you_mean, list_choices
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.criteria import Criterion, HashableModel
 
@@ -266,7 +266,7 @@ class PromptSet(HashableModel):
             ConfigError: if the set has no prompt for the step.
         """
         if step not in self.prompts:
-            raise ConfigError(f"no prompt for the step {step!r}; there are {', '.join(sorted(self.prompts))}")
+            raise ConfigError(f"no prompt for the step {step!r}; there are {list_choices(step, sorted(self.prompts))}")
         return self.prompts[step]
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from langchain_rageval.data.instrument import Provenance
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row
-from langchain_rageval.errors import ConfigError, did_you_mean
+from langchain_rageval.errors import ConfigError, did_you_mean, list_choices
 from langchain_rageval.report.files import ReportData, check_metric
 from langchain_rageval.report.gates import Gate, GateVerdict, check_gates, worst_of
 from langchain_rageval.report.metric_comparison import (
@@ -257,8 +257,8 @@ def _with_labels(
     metric = next((one for one in metrics if one.metric == name), None)
     if metric is None:
         raise ConfigError(
-            f"the labels are for {name!r}, but the reports have only "
-            f"{', '.join(one.metric for one in metrics)} in common"
+            f"the labels are for {name!r}, but the reports have in common only "
+            f"{list_choices(name, [one.metric for one in metrics])}"
         )
     values = [(value_in(ours, name), value_in(theirs, name)) for ours, theirs in pairs]
     judged = [None if own is None or other is None else own - other for own, other in values]

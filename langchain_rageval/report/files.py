@@ -439,7 +439,8 @@ def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
                 at += len(line)
             state = _state(file)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}; name a file that Report.to_jsonl wrote") from None
+        problem = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path} cannot be read: {problem}; name a file of --out or Report.to_jsonl") from None
     return RowsOnDisk(Path(path), _ordered(indexes, offsets), state), head
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Row, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, list_choices
 from langchain_rageval.report.comparison import check_margin
 from langchain_rageval.report.files import ReportData, metric_names
 from langchain_rageval.report.metric_comparison import equal_rows, judge_shifts
@@ -128,7 +128,7 @@ def _periods(rows: Sequence[Row], by: str) -> dict[str, list[Row]]:
         periods.setdefault(name, []).append(row)
     if periods.keys() == {NONE}:
         tags = sorted({tag for row in rows for tag in row.tags})
-        raise ConfigError(f"by is day, week or the name of a tag, got {by!r}; the tags are {', '.join(tags) or 'none'}")
+        raise ConfigError(f"by is day, week or the name of a tag, got {by!r}; the tags are {list_choices(by, tags)}")
     return periods
 
 

@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 from langchain_core.runnables.graph import Graph
 from pydantic import ConfigDict
 
-from langchain_rageval.errors import ConfigError, did_you_mean
+from langchain_rageval.errors import ConfigError, check_choice, did_you_mean
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.run.requests import InvokeChild, Operation
 from langchain_rageval.run.run import Traced, ainvoke_child, invoke_child
@@ -397,8 +397,8 @@ def audience(
     for name, texts in choices.items():
         if isinstance(texts, str) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
             raise ConfigError(f"audience needs a list of texts for each {name}, got {texts!r}")
-    if unknown := {*lengths} - LENGTHS.keys():
-        raise ConfigError(f"lengths are {', '.join(LENGTHS)}, got {', '.join(sorted(unknown))}")
+    for length in lengths:
+        check_choice("a length", length, [*LENGTHS])
     drawn = tuple((name, tuple(texts)) for name, texts in choices.items())
     return _evolution_of(Kind("audience", "evolve_audience", asks_more=False, audience=drawn))
 

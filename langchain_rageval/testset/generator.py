@@ -22,7 +22,7 @@ from langchain_core.runnables.graph import Graph, Node
 from langchain_core.vectorstores import VectorStore
 from pydantic.json_schema import SkipJsonSchema
 
-from langchain_rageval.errors import ConfigError, EmptyTestsetError, check_number
+from langchain_rageval.errors import ConfigError, EmptyTestsetError, check_choice, check_number
 from langchain_rageval.judge.judge import Judge, JudgeLike, in_language
 from langchain_rageval.prompts.promptset import languages
 from langchain_rageval.run.drivers import adrive, drive
@@ -559,8 +559,7 @@ def _with_language(judge: JudgeLike, language: str) -> Judge:
     judge = Judge.of(judge)
     if language == "auto":
         return judge
-    if language not in languages():
-        raise ConfigError(f"language must be one of {', '.join(['auto', *sorted(languages())])}, got {language!r}")
+    check_choice("language", language, ["auto", *sorted(languages())])
     return in_language(judge, language)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack, get_args
 
 from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.schema import Sample, Score
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, check_choice
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.inputs import AnyMetric, flatten_metrics
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
@@ -183,8 +183,7 @@ def rating_value(rating: Any) -> float | None:
 
 
 def _check(kind: LabelKind, threshold: float, scale: tuple[float, float] | None, raw_grades: bool) -> None:
-    if kind not in get_args(LabelKind):
-        raise ConfigError(f"kind must be one of {', '.join(map(repr, get_args(LabelKind)))}, got {kind!r}")
+    check_choice("kind", kind, get_args(LabelKind))
     if not isfinite(threshold):
         raise ConfigError(f"threshold is a number, got {threshold!r}")
     if scale is not None and (kind != "ordinal" or len(scale) != 2 or not scale[0] < scale[1]):

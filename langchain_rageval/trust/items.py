@@ -158,7 +158,8 @@ def load_items(path: str | Path) -> list[LabelledItem]:
         is_yaml = Path(path).suffix in (".yaml", ".yml")
         records = load_yaml(text) if is_yaml else [json.loads(line) for line in text.splitlines() if line.strip()]
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: labelled items could not be read: {error}") from None
+        problem = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: labelled items could not be read: {problem}") from None
     return read_items(records, str(path))
 
 

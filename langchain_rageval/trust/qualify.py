@@ -14,7 +14,7 @@ from langchain_core.embeddings import Embeddings
 
 from langchain_rageval._internal.description import NotDescribable
 from langchain_rageval.data.instrument import step_digests
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, list_choices
 from langchain_rageval.judge.endpoint import model_identity
 from langchain_rageval.judge.judge import Judge, JudgeLike
 from langchain_rageval.judge.ladder import inner_models
@@ -183,8 +183,8 @@ def _chosen_items(items: Items | None, language: str, quick: bool) -> tuple[list
     else:
         chosen = load_items(items) if isinstance(items, str | Path) else read_items(items, "items")
         notes = []
-    if unknown := {item.step for item in chosen} - EXAMINATIONS.keys():
-        raise ConfigError(f"no step is named {', '.join(sorted(unknown))}; the steps are {', '.join(EXAMINATIONS)}")
+    for step in sorted({item.step for item in chosen} - EXAMINATIONS.keys()):
+        raise ConfigError(f"no step is named {step}; the steps are {list_choices(step, EXAMINATIONS)}")
     if not chosen:
         raise ConfigError("there are no labelled items: write at least one")
     if not quick:

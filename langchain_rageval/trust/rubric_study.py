@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Unpack
 
 from langchain_rageval.data.schema import Row
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, list_choices
 from langchain_rageval.evaluation.api import evaluate
 from langchain_rageval.evaluation.inputs import Samples
 from langchain_rageval.evaluation.options import EVALUATE_DEFAULTS, EvaluateOptions
@@ -272,7 +272,7 @@ def _build_metric(name: str, judge: Judge, options: RubricOptions) -> Metric:
 def _check_prices(prices: Mapping[str, _JudgePrice], judges: Mapping[str, JudgeLike]) -> None:
     for name, price in prices.items():
         if name not in judges:
-            raise ConfigError(f"price names {name!r}, but the judges are {', '.join(judges)}")
+            raise ConfigError(f"price names {name!r}, but the judges are {list_choices(name, judges)}")
         if not isinstance(price, Sequence) or len(price) != 2 or not all(isinstance(p, int | float) for p in price):
             raise ConfigError(
                 f"price must be (per million input tokens, per million output tokens), got {name}: {price!r}"

@@ -210,7 +210,7 @@ def test_a_preset_scores_each_sample_with_the_metrics_whose_fields_it_has(rageva
 def test_a_preset_leaves_out_what_no_sample_can_be_scored_by(rageval, written, tmp_path):
     names, complaints = scored(rageval, written(SAMPLE, SAMPLE | {"question": "Q?"}), tmp_path, "--metrics", "core")
     assert names == ["faithfulness", "answer_relevance", "context_precision"]
-    assert "context_recall left out: no sample has references" in complaints
+    assert "context_recall left out: no sample has references; --fields maps other names\n" in complaints
 
 
 def test_the_first_sample_is_shown_as_it_was_read_before_a_paid_call(rageval, written, openai_server, monkeypatch):
@@ -419,7 +419,8 @@ def test_bad_files(rageval, tmp_path, name):
         (["--fail-under", "faithfulness"], "--fail-under takes NAME=VALUE"),
         (["--fail-under", "faithfulness=high"], "--fail-under takes METRIC=NUMBER, got faithfulness=high"),
         (["--fail-under", "faithfulness=nan"], "--fail-under takes METRIC=NUMBER, got faithfulness=nan"),
-        (["--fail-under", "recall=0.5"], "--fail-under recall: not among --metrics faithfulness"),
+        (["--fail-under", "recall=0.5"], "--fail-under recall: not among --metrics faithfulness; add it there"),
+        (["--fail-under", "faithfullness=0.5"], "--metrics faithfulness; did you mean 'faithfulness'?"),
         (["--max-failed", "few"], "invalid float value: 'few'"),
         (["--max-failed", "5"], "--max-failed must be a share from 0 to 1, got 5"),
         (["--max-concurrency", "0"], "max_concurrency must be a whole number of at least 1"),

@@ -172,7 +172,7 @@ def test_without_a_pair_every_statistic_says_so():
         (([1], [1, 0]), {}, "of the same samples, got 1 and 2 values: pass both by sample id"),
         (([1], [2]), {}, "a binary label is 0 or 1, True or False, got 2: pass kind='ordinal' for grades"),
         (([0.5], [1], "pairwise"), {}, "a preference is -1, 0 or 1, got 0.5: take the sign of a difference"),
-        (([1], [1], "nominal"), {}, "kind must be one of 'binary', 'ordinal', 'pairwise', got 'nominal'"),
+        (([1], [1], "nominal"), {}, "kind must be one of binary, ordinal, pairwise, got 'nominal'"),
         (([1], ["да"]), {}, "numbers, True or False, got 'да': load_labels converts words"),
         (([math.inf], [1]), {}, "finite numbers, got inf"),
         (({"a": 1}, [1]), {}, "both by sample id, or both in order"),
