@@ -74,7 +74,8 @@ class UserQuestionReview(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Ask the critic, in one call, whether the question is clear and whether the passages answer it.
 
-        An unclear question is rejected. For a clear question, the second answer becomes `answerable`.
+        An unclear question is rejected. For a clear question, `answerable` becomes True if the critic finds that the
+        passages answer it, else False.
         """
         inputs = {"question": state.standalone_question, "passages": state.shown()}
         review = yield from self._ask(state, inputs)

@@ -235,7 +235,11 @@ class Candidate(InputModel):
         return (self.rejected or "").startswith(Reason.FAILED)
 
     def refuse(self, kind: str, objection: Objection) -> Self:
-        """Return a rejected copy of the candidate; the objection (problem) becomes a trial of the step named `kind`."""
+        """Return a copy of the candidate that is rejected because of an objection to a text that the writer generated.
+
+        The reason of the objection becomes `rejected`. The history has one more trial (attempt), which is not accepted:
+        its `kind` is the given name of the step, and its `feedback` states the problem. `question` is unchanged.
+        """
         if objection.reason == Reason.QUESTION_REJECTED:
             refused = self.replace(question=objection.text).with_trial(kind, accepted=False, feedback=objection.problem)
             return self.replace(history=refused.history).reject(objection.reason)
@@ -316,15 +320,17 @@ def ask_step(
         step: prompt, model and answer schema.
         inputs: content of the JSON block of the request.
         language_from: text whose language selects the prompt.
-        objection: function that returns the problem with a valid answer, as a str or an `Objection`, or None. An answer
-            with a problem is requested again, up to `Judge.attempts` calls in all.
+        objection: function that returns the problem with an answer that fits the schema, as a str or an `Objection`;
+            None if there is no problem. After an answer with a problem, or a reply that does not fit the schema, the
+            request is repeated, up to `Judge.attempts` calls in all.
 
     Returns:
-        The answer; if all calls fail, the `Objection` to the last valid answer.
+        The first answer without a problem. If there is none: the `Objection` to the last answer that fits the schema.
 
     Raises:
         TypeError: if `step` is None.
-        JudgeOutputError: if all calls fail, and there is no `Objection` to the last valid answer.
+        JudgeOutputError: if no call gives an answer without a problem, and the problem with the last answer that fits
+            the schema is a str, or no answer fits the schema.
     """
     if step is None:
         raise TypeError("a step without a model_step cannot call a model: build the step with of(prompt, judge)")

@@ -72,8 +72,8 @@ class Docstore:
             a text and `pathlib.Path`s. A str in an iterable is always a text; a single text goes in a list.
         splitter: a LangChain TextSplitter. By default documents are split at headings, paragraphs, then sentences, into
             passages of at most 4,000 characters without overlap. False means that the documents are passages already:
-            each is kept as one passage. Passages without a name then count as parts of one document, and `start_index`
-            in the metadata is the offset of each.
+            each is kept as one passage. Passages whose metadata names no document then count as parts of one document
+            with the name "documents". The offset of each passage is `start_index` in its metadata, or else 0.
         embeddings: embeddings that find similar passages. They are called at the first search, 64 texts at a time.
         vectorstore: vector store that already holds these passages. The vector store is searched, and nothing is
             embedded. Rows of a test set have the passage ids of the vector store.
@@ -129,7 +129,10 @@ class Docstore:
 
     @cached_property
     def phrase_index(self) -> PhraseIndex:
-        """Index of the passages by the stems of their words, in the order of `passages`; built at the first use."""
+        """Index from each word stem to the passages that contain the stem; built at the first use.
+
+        The index names a passage by its number: its place in `passages`, from 0.
+        """
         return PhraseIndex([passage.text for passage in self.passages])
 
     @cached_property
@@ -138,16 +141,16 @@ class Docstore:
         return frozenset(number for _, _, text in self.texts() for number in sentence_hashes(text))
 
     def previous(self, passage: Passage) -> Passage | None:
-        """Return the passage before a passage in the same document, or None.
+        """Return the passage directly before a passage in the same document.
 
-        None for the first passage, and after a passage that was dropped because its text occurred before.
+        None if the passage is the first of the document, or if a passage between the two was dropped as a repetition.
         """
         return self._previous.get(passage.id)
 
     def next(self, passage: Passage) -> Passage | None:
-        """Return the passage after a passage in the same document, or None.
+        """Return the passage directly after a passage in the same document.
 
-        None for the last passage, and before a passage that was dropped because its text occurred before.
+        None if the passage is the last of the document, or if a passage between the two was dropped as a repetition.
         """
         return self._next.get(passage.id)
 
@@ -208,7 +211,11 @@ class Docstore:
         return list(compress(found.values(), fits))
 
     def search_corpus(self, text: str) -> Operation[list[Passage]]:
-        """Return the passages nearest to a text; with embeddings, text and passages are first embedded if necessary."""
+        """Return at most 12 passages nearest to a text, by rare shared words and by similar meaning, the nearest first.
+
+        Embeddings or the vector store rank by meaning; without them only the words count. With embeddings, the text is
+        embedded, and so are the passages at the first search. `nearest_passages` describes the order.
+        """
         if self.vectorstore is not None or self.embeddings is None:
             return self.nearest_passages(text)
         yield from embed_passages(self)
@@ -308,8 +315,8 @@ def check_all_documents(documents: Any) -> Any:
     """Return documents unchanged, or raise an error if they are a str that is not the path of a file or folder.
 
     Raises:
-        ConfigError: if the documents are a str that names no file or folder, such as a path with a typing error. As the
-            text of a single document, the str would hold the answer to almost no question of the test set.
+        ConfigError: if the documents are a str that names no file or folder, such as a path with a typing error. The
+            str is not taken as the text of a document; a single text goes in a list.
     """
     if isinstance(documents, str) and not is_path(documents):
         expected = "documents must be a list of all documents, or the path of an existing file or folder"

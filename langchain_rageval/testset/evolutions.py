@@ -54,7 +54,10 @@ class EvolutionBranch(CandidateStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of the steps of this branch: everything that affects which candidates they return."""
+        """Configuration of the steps of this branch: everything that affects which candidates they return.
+
+        A journal (store of finished steps) reuses a stored result only if this configuration is the same.
+        """
         return {"step": self.get_name(), "parts": [part.description for part in self.parts]}
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
@@ -115,7 +118,10 @@ def evolution_branch(
 
 
 class Composable:
-    """Mixin that lets `|` join two evolutions into a sequence, a valid key of a generator's `distribution`."""
+    """Mixin that lets `|` join two evolutions into a sequence, such as `reasoning | conditional`.
+
+    A sequence is a valid key of a generator's `distribution` (mapping from evolutions to their shares of the rows).
+    """
 
     def __or__(self, other: Any) -> Any:
         """Return the sequence of this evolution and another evolution, a Runnable or a function."""
@@ -130,11 +136,12 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
     """Runnable that rewrites a question; input and output are a candidate (question in progress).
 
     `reasoning | conditional` applies both evolutions in turn. `reasoning | my_runnable` continues with a Runnable or
-    function of yours. A `TestsetGenerator` supplies the models. Outside of a generator they come from
-    `config["configurable"]`: `writer` is the model that rewrites. Two keys are optional. With `critic`, a model,
-    filters follow: steps in which this model reviews the new question. `docstore` is the source of near passages (with
-    similar content) and of neighbouring passages (before or after a passage in its document). Calling the evolution
-    binds the models instead: `reasoning(writer)` is the step that rewrites with this model, without filters.
+    function of yours. A `TestsetGenerator` supplies the models. Outside of a generator, pass them in the mapping
+    `config["configurable"]`. Its key `writer` holds the model that rewrites. The key `critic` is optional and holds a
+    model that reviews the new question and may reject it; without a critic, there is no review. The key `docstore`,
+    required for `multi_context` and `thematic`, holds the source of near passages (with similar content) and of
+    neighbouring passages (before or after a passage in its document). Without a config, call the evolution with the
+    models: `reasoning(writer)` returns the step that rewrites with this model.
 
     Attributes:
         kind: what the evolution does; None for the evolution `simple`, which returns the candidate unchanged.

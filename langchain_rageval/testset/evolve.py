@@ -154,7 +154,11 @@ class Kind:
         return None if self.prompt else Prompt(instruction=self.instruction)
 
     def label(self, metadata: Mapping[str, Any], drawn: Mapping[str, str]) -> dict[str, Any]:
-        """Return `metadata` with persona, style and the `drawn` values added; "+" joins a value to an earlier value."""
+        """Return the `metadata` of a question, with persona and style of this evolution and the `drawn` values added.
+
+        `drawn` maps names in `audience` to the values that the caller has drawn. If `metadata` already has a value
+        under one of the names, the new value is appended to the old value, as in "novice+lawyer".
+        """
         own = {name: text for name, text in (("persona", self.persona), ("style", self.style), *drawn.items()) if text}
         joined = {name: f"{metadata[name]}+{text}" if name in metadata else text for name, text in own.items()}
         return {**metadata, **joined}
@@ -163,7 +167,9 @@ class Kind:
 class QuestionEvolver(CandidateStep):
     """Step that rewrites the question by one kind of evolution; the old question becomes `parent` of the candidate.
 
-    `docstore` supplies passages to add. `entity_step` names the entities to find them by. Both may be None if unused.
+    `docstore` supplies the passages that the evolution adds, and those that must not answer an unanswerable question.
+    `entity_step` lists the entities of the drawn passage (from which the question started); a passage that names one of
+    these entities can be added. Each of the two is None if the evolution does not need it.
     """
 
     kind: Kind
@@ -172,20 +178,24 @@ class QuestionEvolver(CandidateStep):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Writer, listed a second time if it also names the entities of the drawn passage."""
+        """Models, one for each kind of request: the writer, and again the writer if there is an `entity_step`."""
         return [*super().judges, *(self.entity_step.judges if self.entity_step else ())]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of this step that affects the returned candidates."""
+        """Configuration of this step that affects the returned candidates.
+
+        A journal (store of finished steps) reuses a stored result only if this configuration is the same.
+        """
         entities = {} if self.entity_step is None else {"entities": self.entity_step.description}
         return {**super().instrument, "kind": self.kind, **entities}
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the writer to rewrite the question: one call, and one more for the entities if passages are added.
+        """Ask the writer to rewrite the question: one call, or two if the evolution adds passages that share an entity.
 
-        If the evolution needs numbers and the passage has none, or if no passage can be added, the candidate is
-        rejected without a request to rewrite.
+        The additional call lists the entities of the drawn passage (from which the question started), by which other
+        passages are found. The candidate is rejected without a request to rewrite if the evolution needs numbers and
+        the drawn passage lacks them, or if the evolution needs another passage and none is found.
         """
         if self.kind.needs_numbers and not has_numbers(state.passages[0]):
             return self._reject(state, Reason.NO_NUMBERS)

@@ -21,7 +21,11 @@ _LOWEST, _HIGHEST = 1, 3
 
 
 class PassageFilter(CandidateStep):
-    """Step that grades the drawn passage and rejects the candidate if the grade is below a threshold."""
+    """Step that asks the critic (a model) to grade the drawn passage, and rejects the candidate if the grade is low.
+
+    The critic grades clarity, depth, structure and relevance of the passage, each from 1 (lowest) to 3. The candidate
+    is rejected if the mean of the four grades is below `threshold`, also from 1 to 3.
+    """
 
     threshold: float
 
@@ -77,7 +81,10 @@ class QuestionFilter(CandidateStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of reviews and rewriting, as far as it affects the returned candidates."""
+        """Configuration of reviews and rewriting, as far as it affects the returned candidates.
+
+        A journal (store of finished steps) reuses a stored result only if this configuration is the same.
+        """
         rewrites = self.rewrite_step and self.rewrite_step.description
         return {**super().instrument, "rewrites": rewrites, "turns": self.turns_step.description}
 
@@ -164,7 +171,8 @@ class EvolutionFilter(CandidateStep):
     def work(self, state: Candidate) -> Operation[Candidate]:
         """Reject the question unless the critic finds it deeper or broader than `parent`, the old one: one call.
 
-        Without a parent, and after `multi_context` with a shared entity, the question is accepted without a call.
+        The question is accepted without a call if it has no parent. The same holds after the evolution `multi_context`
+        if that evolution added passages that share an entity with the first passage.
         """
         just_bridged = "bridge" in state.metadata and state.evolution.split("+")[-1] == MULTI_CONTEXT
         if not state.parent or just_bridged:
@@ -187,7 +195,8 @@ def evolution_filter(critic: JudgeLike) -> CandidateStep:
 class ClosedBookFilter(CandidateStep):
     """Step that rejects a question if a model answers it correctly from memory, without reading the documents.
 
-    A correct answer has at least the share `threshold` of the word stems of the reference that the question lacks.
+    Word stems and numbers that are in the reference answer but not in the question are counted. The model's answer is
+    correct if it contains at least the share `threshold` of these, above 0 and at most 1.
     """
 
     threshold: float
@@ -214,8 +223,8 @@ def closed_book_filter(judge: JudgeLike, *, threshold: float = 0.8) -> Candidate
 
     Args:
         judge: model that answers from memory; one call.
-        threshold: minimum share of the reference's word stems and numbers in a correct answer, above 0 and at most 1.
-            Stems and numbers of the question are not counted.
+        threshold: minimum share, above 0 and at most 1, of the expected word stems and numbers that a correct answer
+            contains. Expected are those that are in the reference answer but not in the question.
 
     Raises:
         ConfigError: if `threshold` is out of range.

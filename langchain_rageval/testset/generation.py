@@ -108,7 +108,7 @@ class Generation:
         stop_reason: reason why the run ends early; "" while it may go on.
         first_failure: message of the first failed attempt; "" if none failed.
         rejected: rejected candidates, in the order of the attempts.
-        run: limiter, retries and usage of the run.
+        run: settings that all calls of models share (calls at a time, timeout, retries), and the usage of these calls.
         journal: store of the results of finished steps, which a repeated run reads; None stores nothing.
         scheduler: assigns passages to rows.
         embed_run: part of the run that counts the embedding of passages and questions.
@@ -232,10 +232,15 @@ class Generation:
         return {} if self.stop_reason else self.scheduler.next_round()
 
     def attempts(self, starts: Mapping[int, Candidate], config: RunnableConfig) -> list[Prepare]:
-        """Return functions that prepare the attempts of a round, one for each row; no step is invoked yet.
+        """Return one function for each row of a round; each function, when called, returns the attempt for its row.
 
         An attempt holds a candidate and the steps to invoke on it: write and review a first question, evolve it, and
         answer it. If the candidate already has a question, which was reviewed earlier, the evolution is the first step.
+        No step is invoked here.
+
+        Args:
+            starts: mapping from row numbers to candidates, as returned by `next_round`.
+            config: LangChain config for the steps.
         """
         run = self.run.for_sample()
         return [partial(self._attempt_of, number, candidate, run, config) for number, candidate in starts.items()]
@@ -389,7 +394,11 @@ class Generation:
 
     @contextmanager
     def reserve(self, attempt: Attempt) -> Iterator[RunnableConfig | None]:
-        """Reserve the expected cost of an attempt; yield its LangChain config, or None if the budget is too small."""
+        """Reserve the expected cost of an attempt in a `with` block, and yield the LangChain config of the attempt.
+
+        At the end of the block, the actual cost replaces the reserved cost. If the expected cost does not fit the
+        remaining budget, nothing is reserved and None is yielded.
+        """
         reserved = self._ledger.admit(attempt.kind, lambda: attempt.guess)
         if reserved is None:
             yield None

@@ -59,10 +59,11 @@ class TestsetGenerator(GeneratorSettings):
     After a rejection the row is tried again with another passage, at most 8 times. The same seed, documents and
     (cached) models give the same set, whatever the order in which answers arrive.
 
-    The cost does not depend on the size of the corpus: at most 7 calls for a simple row and 4 more for each evolution,
-    plus the cost of rejected attempts. Passages are embedded in two cases only. First: an evolution needs a second
-    passage, and no other passage shares an entity with the first passage. Second: an evolution writes unanswerable
-    questions, for which the whole corpus is searched by words and by meaning. `plan` estimates the cost.
+    The cost does not depend on the size of the corpus: at most 7 calls for a row whose question is not evolved, 4
+    more for each evolution of a question, plus the cost of rejected attempts. Passages are embedded in two cases only.
+    First: an evolution needs a second passage, and no other passage shares an entity with the first passage. Second: an
+    evolution writes unanswerable questions, for which the whole corpus is searched by words and by meaning. `plan`
+    estimates the cost.
 
     Args:
         writer: model that writes key phrases, questions and answers.

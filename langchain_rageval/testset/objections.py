@@ -74,7 +74,7 @@ _THOUSANDS = re.compile(r"(?<=\d)[\s,.\u00a0\u202f](?=\d{3}(?!\d))")
 
 
 def blank_objection(answer: Any) -> str | None:
-    """Return "the question is blank" if the question that a model wrote is blank, else None."""
+    """Return "the question is blank" if the field `question` of a model's typed answer is blank, else None."""
     return None if answer.question.strip() else "the question is blank"
 
 

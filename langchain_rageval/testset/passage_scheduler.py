@@ -76,9 +76,10 @@ class PassageScheduler:
     Passages are drawn without replacement. When all passages are drawn, the passages that can still give a question are
     drawn again. A passage whose attempt was rejected is drawn again only if there is no other passage.
 
-    In a test set of trees, each tree (questions about one fact) has a simple row. The other rows of the tree start from
-    the reviewed question of the simple row, once this question is accepted. If the evolved question of a row is
-    rejected, or if the tree gets no simple question, the row is moved to a new tree as long as it has attempts left.
+    In a test set of trees, each tree (questions about one fact) has a simple row, whose question is not evolved. The
+    questions of the other rows of the tree are evolved from the question of the simple row, once the simple question is
+    accepted. If the evolved question of a row is rejected, or if the tree gets no simple question, the row is moved to
+    a new tree as long as it has attempts left.
 
     Args:
         passages: passages in the order in which they are drawn.
@@ -131,8 +132,8 @@ class PassageScheduler:
         """Return a mapping from row numbers to the candidates to try in the next round; empty if no row can be tried.
 
         A candidate without a question holds the passage about which a question has to be written. A candidate with a
-        question holds the simple question of its tree, which has to be evolved. Rows for which there is no passage are
-        left out of the round.
+        question holds the accepted simple question of a tree (questions about one fact), from which the question of the
+        row has to be evolved. Rows for which there is no passage are left out of the round.
         """
         if self.hopeless:
             return {}

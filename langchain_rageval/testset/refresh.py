@@ -40,8 +40,8 @@ class RowUpdates:
 
     A passage is unchanged if any document holds its text; white space, quotation marks and Markdown marks do not count.
     Otherwise its new versions are the passages of the same document that share text with it or are in its place. If the
-    document is gone, the new versions are parts of the passage in other documents, and new passages that hold most of
-    its text.
+    document is gone, its new versions are passages of other documents: each contains the old passage or is contained in
+    it. A passage with new sentences needs to share only four fifths of the shorter of the two texts.
 
     A new or changed passage concerns a row if it is among the three passages nearest to the question, and its new
     sentences (absent from the earlier documents) hold half of the words of the question, weighted by rarity. It also
@@ -74,9 +74,11 @@ class RowUpdates:
             seed: seed of the candidate.
 
         Returns:
-            Two values. First, the row, with new spans, ids and metadata if the documents hold all its passages; None if
-            a passage is missing and has no new version. Second, a candidate with the new versions of the passages; None
-            if no passage has changed and no new passage concerns the row, or if there is no row.
+            Two values. First, the row: with new spans, ids and metadata if the documents hold all its passages;
+            unchanged if each missing passage has a new version; None if a missing passage has none. Second, a candidate
+            with the row's question, the passages or their new versions, and the new passages that concern the row
+            (which hold much of its question or answer, as the class describes). The candidate is None if no passage has
+            changed and no new passage concerns the row, or if the first value is None.
         """
         earlier = [
             Passage(id=own, text=text, source=source, start=start, end=end)
@@ -187,6 +189,8 @@ _REFRESH_CALLS = 4  # for a row whose passages have changed: find the passages, 
 class RowCheck(CandidateStep):
     """Step that answers the question of a row again, and keeps the earlier answer if the passages still support it.
 
+    Otherwise the candidate gets the new answer if the passages support the new answer, and is rejected if they do not.
+
     Attributes:
         answering: step that finds the passages of a question and answers it.
         checking: step that verifies an answer.
@@ -230,7 +234,8 @@ class Refresh:
 
     Attributes:
         testset: the test set.
-        generation: generation run over the new documents; it plans rows only in `plan_rows`.
+        generation: run of the generator over the new documents, which makes the checks in `attempts`. The run generates
+            only the new rows that `plan_rows` plans, in place of rows that have to be replaced.
         steps: two steps: the first finds the passages of a question, the second answers it.
         check: step that decides whether the passages support an earlier answer.
         attempts: checks of the rows that new or changed passages concern, in order.
@@ -281,7 +286,8 @@ class Refresh:
         which the others are evolved, is kept and its passages are unchanged. Otherwise a new passage is drawn.
 
         Args:
-            distribution: evolutions of the generator.
+            distribution: evolutions of the generator, among which the evolution of a replaced row is looked up by its
+                name. If that name is neither here nor made of names of packaged evolutions, no new row is planned.
         """
         branches = list(distribution)
         named = [(row, _branch_of(row, branches)) for row in self.fallen]
@@ -332,7 +338,12 @@ class Refresh:
             yield f"{rows} could not be checked against changed passages and stayed as before: {self.first_failure}."
 
     def record(self, result: Candidate) -> None:
-        """Record the next result of `attempts`: keep, correct or drop its row, or count the row as unchecked."""
+        """Record the result of the next check in `attempts`: keep, correct or drop the row that was checked.
+
+        An accepted result keeps the row with the passages of the result, and with the new answer if the answer has
+        changed. If a call failed or the budget was spent, the row stays as it was and counts as unchecked. Any other
+        rejection drops the row, which then has to be replaced.
+        """
         number = next(self._numbers)
         if result.rejected is None:
             self.rows[number] = self._checked(self.rows[number] or self.testset.rows[number], result)

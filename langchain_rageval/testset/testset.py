@@ -97,8 +97,8 @@ class Testset:
         rejected: all rejected candidates, in the order of the attempts; `history` of each holds every question, step
             and feedback, and `rejected` the reason.
         usage_by_step: mapping from each step to its calls and tokens, those for rejected candidates included. A result
-            from a journal counts with its usage at the time when it was stored. Texts embedded for the search and for
-            `dedupe` count as the step "embed".
+            from a journal counts with its usage at the time when it was stored. Texts that were embedded to find
+            similar passages and near-duplicate questions count as the step "embed".
         changes: after `refresh` or `extend`, a mapping from "kept", "added", "updated" (with another answer) and
             "dropped" to ids of rows; otherwise empty. After these two methods, `yields`, `rejected` and `usage_by_step`
             describe that call only.
@@ -168,7 +168,10 @@ class Testset:
 
     @property
     def rejection_examples(self) -> dict[str, str]:
-        """Mapping from each reason for rejection, errors excluded, to the feedback on its last candidate."""
+        """Mapping from each reason for rejection to the feedback on the last candidate rejected for this reason.
+
+        Candidates that were rejected because a call failed, or without feedback, are left out.
+        """
         judged = [one for one in self.rejected if one.objection and not one.has_failed]
         return {str(candidate.rejected): candidate.objection for candidate in judged}
 
@@ -248,10 +251,10 @@ class Testset:
     def to_html(self, path: str | Path, *, language: PageLanguage = "auto") -> None:
         """Write one HTML page on which a person reviews the test set; the page works offline and needs no server.
 
-        The page shows each question with its history (rejected attempts and feedback included), the other questions of
-        its tree, and the passages with the words of the reference marked. It also shows the rejected candidates. Rows
-        are kept, edited or dropped with the keyboard; decisions stay in the browser until they are saved as a file that
-        `load` reads.
+        The page shows each question with its history (rejected attempts and feedback included), the other questions
+        about the same fact (those with the same `tree_id`), and the passages with the words of the reference marked. It
+        also shows the rejected candidates. Rows are kept, edited or dropped with the keyboard; decisions stay in the
+        browser until they are saved as a file that `load` reads.
 
         Args:
             path: path of the file.
@@ -294,11 +297,11 @@ class Testset:
 
         A row, answerable or not, is kept without a call if the documents still hold the texts of its passages, at any
         place, and no new sentences concern it. New sentences concern a row if one of the three passages nearest to the
-        question holds new sentences with half of the words of the question. For the answer, two fifths are enough. For
-        any other row, the generator finds the passages again and answers the question. If the earlier answer still
-        holds, the row is kept with the new passages. If the answer differs, the row gets the new passages and the new
-        answer. If the documents no longer answer the question, the row is dropped, and a new row with the same
-        evolution is added.
+        question holds new sentences with half of the words of the question, or if one of the three passages nearest to
+        the reference answer holds new sentences with two fifths of the words of this answer. For any other row, the
+        generator finds the passages again and answers the question. If the earlier answer still holds, the row is kept
+        with the new passages. If the answer differs, the row gets the new passages and the new answer. If the documents
+        no longer answer the question, the row is dropped, and a new row with the same evolution is added.
 
         Args:
             documents: all documents as they are now, in any form that `TestsetGenerator.generate` takes.

@@ -70,7 +70,10 @@ class UserStep(CandidateStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Description of the wrapped Runnable and of the steps that it can call through the config."""
+        """Configuration of the wrapped Runnable and of the steps that the Runnable can call through the config.
+
+        A journal (store of finished steps) reuses a stored result only if this configuration is the same.
+        """
         own = self.step.description if isinstance(self.step, Stage) else describe(self.step)
         steps = [step.description for step in self.services.values() if isinstance(step, Stage)]
         return {"step": self.get_name(), "runnable": own, "calls": steps}

@@ -123,7 +123,9 @@ def compress(writer: JudgeLike) -> CandidateStep:
 class PassageFinder(CandidateStep):
     """Step that keeps only the passages that the question needs, or rejects the question.
 
-    It rejects a question that no passage answers, and a question that needs too few of the passages added for it.
+    It rejects a question that no passage answers. It rejects a question of the evolution `multi_context` unless the
+    question needs the first passage and all passages that the evolution added. It rejects a question of the evolution
+    `thematic` if one passage is enough.
     """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
