@@ -76,7 +76,17 @@ def samples_of(conversation: Any) -> list[Sample]:
 
 
 def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Sample]:
-    """Like `samples_of`; `fields` maps fields of `Sample` to the names of their values in a record."""
+    """Return a sample for each answer of the assistant in a conversation, oldest first, as `samples_of` does.
+
+    The turns before an answer are the sample's history. A question without an answer gives no sample.
+
+    Args:
+        conversation: list of messages, transcript as text, record with a chat history, or other form of `samples_of`.
+        fields: fields of `Sample` mapped to the names of their values in a record; `{}` for the usual names.
+
+    Raises:
+        SampleError: if there is no message of the user, or a field has the wrong type.
+    """
     turns = _turns_of(conversation, fields)
     if not turns:
         return []

@@ -48,7 +48,11 @@ class Instrument:
 
     @classmethod
     def of(cls, found_by: Part | None, counted_by: Part | None, unknown: str = "") -> Instrument:
-        """Build the instrument from its two parts; a part is None if it is not known, and `unknown` is the reason."""
+        """Build an instrument (configuration that produced a score) from its two parts, and compute their digests.
+
+        `found_by` describes judges, prompts and steps; `counted_by` describes the formula of the score. A part that is
+        None is not known: its digest is "unknown", and the argument `unknown` is the reason.
+        """
         return cls(join_digests(_digest(found_by), _digest(counted_by)), found_by, counted_by, unknown)
 
     @property
@@ -57,7 +61,12 @@ class Instrument:
         return list(dict.fromkeys(_judges(self.found_by)))
 
     def differences(self, other: Instrument) -> list[str]:
-        """Return the differences from another instrument in words, as far as both instruments are stored."""
+        """Return the differences from another instrument (configuration that produced a score) in words.
+
+        An example is "judge model_name: 'a' != 'b'". Each of the parts `found_by` and `counted_by` is compared only if
+        it is known in both instruments; otherwise it adds no difference. After five differences of a part follows the
+        number of the others, as in "3 more".
+        """
         parts = ((self.found_by, other.found_by), (self.counted_by, other.counted_by))
         return [words for own, its in parts for words in differences(own, its)]
 
@@ -95,7 +104,11 @@ class Provenance:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the parts and reasons as JSON data."""
+        """Return the attributes `parts` and `unknown` as a dict for JSON, which `load` reads.
+
+        "parts" maps each digest to a part of an instrument (configuration that produced a score). "unknown" maps the
+        name of a metric to the reason why a part of its instrument cannot be identified.
+        """
         return asdict(self)
 
     def __or__(self, other: Provenance) -> Provenance:
@@ -103,43 +116,63 @@ class Provenance:
         return Provenance(self.parts | other.parts, self.unknown | other.unknown)
 
     def with_instrument(self, metric: str, instrument: Instrument) -> Provenance:
-        """Return a copy to which the parts of a metric's instrument are added."""
+        """Return a copy that also stores the instrument of a metric (configuration that produced its scores).
+
+        The two parts of the instrument, `found_by` and `counted_by`, are stored by their digests unless they are None.
+        If the instrument has a reason for an unknown part, the reason replaces the stored reason of the metric.
+        """
         pairs = zip(split_digests(instrument.digests), (instrument.found_by, instrument.counted_by), strict=True)
         known = {digest: part for digest, part in pairs if part is not None}
         unknown = {metric: instrument.unknown} if instrument.unknown else {}
         return Provenance(self.parts | known, self.unknown | unknown)
 
     def with_counting(self, metric: str, instrument: Instrument) -> Provenance:
-        """Return a copy that also records `counted_by`, how a metric turns verdicts into a value, but not `found_by`.
+        """Return a copy that also stores how a metric computes its value from verdicts (the part `counted_by`).
 
-        If `counted_by` is unknown, the reason why it is unknown is recorded, too.
+        The instrument's other part, `found_by` (judges and prompts), is not stored: a report that is scored again from
+        its stored verdicts asks no judge. If `counted_by` is None, the reason is stored.
         """
         reason = "" if instrument.counted_by is not None else instrument.unknown
         counting = replace(instrument, found_by=None, unknown=reason)
         return self.with_instrument(metric, counting)
 
     def instrument(self, metric: str, digests: str) -> Instrument:
-        """Return the instrument of a metric's score from the score's digests, as far as the parts are stored."""
+        """Return the instrument (configuration) that produced a score; a part that is not stored here is None.
+
+        Args:
+            metric: name of the metric, by which the reason for an unknown part is stored.
+            digests: digests of the parts `found_by` and `counted_by`, as in `Score.instrument`.
+        """
         found, counted = split_digests(digests)
         reason = self.unknown.get(metric, "it was not recorded") if UNKNOWN in (found, counted) else ""
         return Instrument(digests, self.parts.get(found), self.parts.get(counted), reason)
 
 
 def join_digests(found_by: str, counted_by: str) -> str:
-    """Return the digests of both parts of an instrument as one text, "<found_by>.<counted_by>"."""
+    """Return the digests of an instrument (configuration that produced a score) as "<found_by>.<counted_by>".
+
+    Args:
+        found_by: digest of the part that decides the verdicts: judges, prompts and steps.
+        counted_by: digest of the part that computes the score from the verdicts.
+    """
     return f"{found_by}.{counted_by}"
 
 
 def split_digests(instrument: str) -> tuple[str, str]:
-    """Return the digests of both parts of an instrument; for the single hash of version 0.1.0, "unknown" twice."""
+    """Split the text of `Score.instrument`, "<found_by>.<counted_by>", into its two digests, in this order.
+
+    The first digest identifies the judges, prompts and steps of a score, the second the formula of the score. For the
+    single hash that version 0.1.0 wrote, both are "unknown".
+    """
     found, dot, counted = instrument.partition(".")
     return (found, counted) if dot else (UNKNOWN, UNKNOWN)
 
 
 def step_digests(part: Any) -> dict[str, str]:
-    """Map the name of each step in a part, such as `Instrument.found_by`, to a digest of the step's judge and prompts.
+    """Return the digest of judge and prompts of each step of a metric, by the name of the step.
 
-    The judge's options `language` and `attempts` do not affect the digest.
+    `part` is a description of steps as nested mappings and lists, such as `Instrument.found_by`. The judge's options
+    `language` and `attempts` do not affect the digest. Steps without a judge are omitted.
     """
     found: dict[str, str] = {}
     if isinstance(part, Mapping) and _has_name(part) and "judge" in part:
@@ -173,7 +206,11 @@ def differences(one: Part | None, other: Part | None) -> list[str]:
 
 
 def without_code(part: Any) -> Any:
-    """Return a part of an instrument without the values that identify code and versions."""
+    """Return a part of an instrument (configuration that produced a score) without values that identify code.
+
+    `part` is `Instrument.found_by` or `Instrument.counted_by`: nested mappings and lists. In the returned copy, the
+    keys "code", "calls", "source", "distribution" and "package" are omitted at every depth.
+    """
     if isinstance(part, Mapping):
         return {name: without_code(item) for name, item in part.items() if name not in _CODE}
     return [*map(without_code, part)] if isinstance(part, list) else part

@@ -41,7 +41,8 @@ def is_own_head(record: Any) -> bool:
 def records_of_lines(path: Path, is_head: IsHead) -> Records:
     """Yield the records of a file of JSON lines, or of one JSON value that begins on the first line.
 
-    `is_head` is used only for such a value, as in `records_of_json`.
+    Such a value is read as in `records_of_json`: an object of lists is read as columns, as `{"question": ["a", "b"]}`,
+    only if `is_head` returns True for the name of a column. In JSON lines, each line is a record, without `is_head`.
     """
     lines = read_lines(path)
     start = []

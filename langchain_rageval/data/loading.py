@@ -241,17 +241,21 @@ def read_samples(
     number_ids: bool = False,
     notice: Notice = _LOG.info,
 ) -> Iterator[Sample | SampleError]:
-    """Like `load_samples`, but yield a SampleError in the place of each record that is not a valid sample.
+    """Yield the samples in a file or in stdin, with a SampleError in the place of each record that is no valid sample.
 
     Args:
-        path: path of a file, or the JSON lines of stdin.
-        fields: as in `load_samples`.
-        qrels: as in `load_samples`.
-        topics: as in `load_samples`.
-        each_turn: as in `load_samples`.
+        path: path of a file in one of the formats of `load_samples`, or the JSON lines of stdin as bytes.
+        fields: fields of `Sample` mapped to the name or dotted path of their value in the file; None for usual names.
+        qrels: file of relevance judgments for a TREC run (ranking of documents per topic).
+        topics: questions of a TREC run: a mapping of topic id to text, or a file with a line `id<TAB>text` per topic.
+        each_turn: True for a sample per answer in the conversation of a record; False for one sample per record.
         number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
             yield an error.
-        notice: function that receives the message which name was read as which field.
+        notice: function that is called after the last record, with each message that lists which name was read as
+            which field.
+
+    Raises:
+        ConfigError: as by `load_samples`, if an argument is invalid or the file cannot be used.
     """
     fields = fields or {}
     check_fields(fields)

@@ -72,7 +72,10 @@ def note_of(value: Any) -> str:
 
 
 def code_of(note: str) -> str:
-    """Return the code of a note; "" for a plain text, as in reports of earlier versions."""
+    """Return the attribute `code` of a `Note` (a `str` with a code), such as "budget-spent"; "" for a plain `str`.
+
+    Reports of earlier versions contain notes as plain texts.
+    """
     return getattr(note, "code", "")
 
 
@@ -82,7 +85,13 @@ def is_important(note: str) -> bool:
 
 
 def translate(text: str, language: str) -> str:
-    """Translate a note, or a text that equals a note without placeholders; return any other text unchanged."""
+    """Return a note in a language, in English if it has no translation; return a text that is no note unchanged.
+
+    Args:
+        text: a `Note`, or a plain `str`. A plain `str` is translated only if it equals the English text of a note whose
+            text has no placeholders.
+        language: code of the language, such as "ru".
+    """
     if not isinstance(text, Note) and (code := _codes_by_text().get(text)) is not None:
         return _render(code, language, {})
     return text.in_language(language) if isinstance(text, Note) else text
@@ -101,7 +110,7 @@ def explain(text: str, *parts: str, end: str = ".") -> str:
 
 
 def notes_as_json(notes: Iterable[str]) -> list[Any]:
-    """Return notes as JSON data: texts, and objects for notes with a code."""
+    """Return notes as JSON data: a `Note` as the dict of `Note.to_json`, and a plain `str` unchanged."""
     return [note.to_json() if isinstance(note, Note) else note for note in notes]
 
 

@@ -275,9 +275,10 @@ def encode_turn(turn: Turn) -> str:
 
 
 def id_of(question: str, encoded_history: Sequence[str]) -> str:
-    """Return the default id of a sample: a hash of its question and its turns, encoded by `encode_turn`.
+    """Return the default id of a sample: a hash of its question and of the earlier turns of its conversation.
 
-    A caller with all samples of a long conversation can thus encode each turn once, not once for each later sample.
+    `encoded_history` contains the earlier turns (messages), each encoded by `encode_turn`. Each turn is in the history
+    of all later samples of a conversation; the caller can encode the turn once and pass the text for each sample.
     """
     history = f', "history": [{", ".join(encoded_history)}]' if encoded_history else ""
     content = f'{{"question": {json.dumps(question)}{history}}}'
@@ -475,7 +476,10 @@ class Score(_FrozenModel):
 
     @property
     def found_by(self) -> str:
-        """Digest of the configuration that finds the facts (judges, prompts, options of the steps), or "unknown"."""
+        """Digest of the judges, prompts and step options that produced `findings`: 16 hexadecimal digits.
+
+        "unknown" if one of them cannot be identified, or if version 0.1.0 wrote the score.
+        """
         return split_digests(self.instrument)[0]
 
     @property

@@ -118,8 +118,10 @@ _SURE = 8  # bytes beyond ASCII that are valid UTF-8 by chance in no text of ano
 
 
 def read_lines(path: Path, *, strict: bool = True, name: str | None = None) -> Iterator[str]:
-    """Yield the lines of a text file with their line ends; the encoding is UTF-16 or as in `decode_lines`.
+    """Yield the lines of a text file with their line ends, decoded from UTF-8, UTF-16, UTF-32 or a one-byte encoding.
 
+    The first bytes show UTF-16 and UTF-32. Other files are UTF-8 or, if the first line beyond ASCII is not valid UTF-8,
+    in the encoding that the letters suggest: Windows-1251, Windows-1252, KOI8-R or CP866. A warning names it.
     Messages use `name` as the name of the file; by default, the file's own name. With `strict=False`, invalid
     characters in a UTF-8 file are replaced, with a warning, instead of raising an error.
 

@@ -129,7 +129,11 @@ def grade_chunks(question: str, answer: str, sentences: _Sentences) -> list[dict
 
 
 def grade_by_question(question: str, scale: Sequence[int], sentences: _Sentences) -> list[dict[str, Any]]:
-    """Return a relevance grade for each chunk, computed from the share of the question's stems in the chunk."""
+    """Return a relevance grade for each chunk, computed from the share of the question's word stems in the chunk.
+
+    `scale` is the lowest and the highest grade. `sentences` maps numbers to texts; the sentences "2.1" and "2.2" are
+    parts of chunk 2. Each dict has the keys "context" (number of the chunk), "reason" (such as "3/5") and "grade".
+    """
     lowest, highest = scale
     wanted = stems_of(question)
     grades = []
@@ -148,7 +152,11 @@ def _chunks(sentences: _Sentences) -> dict[int, set[str]]:
 
 
 def list_needed(question: str, sentences: _Sentences) -> dict[str, Any]:
-    """Return the numbers of the sentences that contain at least 40% of the question's stems."""
+    """Return the numbers of the sentences that each contain at least 40% of the question's word stems.
+
+    `sentences` maps numbers, such as "2.3", to texts. The returned dict has the keys "sentences" (list of the numbers;
+    empty if no sentence contains enough stems) and "reason" (a fixed text). A stem is the first five letters of a word.
+    """
     wanted = stems_of(question)
     needed = [number for number, text in sentences.items() if stem_share(wanted, stems_of(text)) >= SOME]
     return {"reason": f"at least {SOME:.0%} of the question's words", "sentences": needed}
@@ -346,9 +354,11 @@ def follow_facts(facts: _Items, turns: _Items) -> list[dict[str, Any]]:
 
 
 def follow_needs(needs: _Items, turns: _Items) -> list[dict[str, Any]]:
-    """Return for each need of the user whether the assistant answers it.
+    """Return for each need of the user (question or wish) whether a later turn of the assistant answers it.
 
-    The answer is a statement in the assistant's next turn, or a later statement that overlaps with the need.
+    In the next turn of the assistant, any statement is an answer; in later turns, statements with at least 40% of the
+    word stems of the need. Each dict has the keys "need" (its number), "reason", "verdict" ("met" or "unmet") and
+    "turns" (list with the number of the first turn that answers; empty if unmet).
     """
     verdicts = []
     for need in needs:

@@ -102,9 +102,11 @@ def reword_question(question: str, texts: Sequence[str]) -> str:
 
 
 def join_phrase(template: str, question: str, texts: Sequence[str]) -> str:
-    """Return a question about the topics of a question and another phrase of the passages.
+    """Return a new question that connects the topics of a question with a phrase of the passages.
 
-    `template` is the template of the new question, such as "reasoning". Without another phrase, return `question`.
+    The phrase is the first key phrase or word of `texts` (the passages) that shares no word stem with `question`. If
+    there is none, `question` is returned unchanged. `template` is the name of the template of the new question, such as
+    "reasoning" for "How is ... connected with ..., and why?".
     """
     phrase = _unused_phrase(texts, beyond=question)
     return fill_template(template, question, subject(question), phrase) if phrase else question
@@ -134,7 +136,11 @@ def make_conversational(question: str) -> str:
 
 
 def make_unanswerable(question: str, texts: Sequence[str]) -> str:
-    """Return a question about a future year that no passage names."""
+    """Return a new question about the topics of a question in a future year, from 2101, that no text names.
+
+    An example is `What will become of "income tax" in 2101?`. The year is neither in `question` nor in `texts` (the
+    passages).
+    """
     numbers = numbers_of(" ".join([question, *texts]))
     year = next(str(year) for year in range(_FIRST_YEAR, _FIRST_YEAR + len(numbers) + 1) if str(year) not in numbers)
     return fill_template("unanswerable", question, subject(question), year)
@@ -368,9 +374,11 @@ def ask_off_topic(question: str, texts: Sequence[str]) -> str:
 
 
 def write_conversation(question: str, earlier: str) -> dict[str, Any]:
-    """Return a chat that names the question's first topic, and the question with a pronoun in place of the topic.
+    """Return a chat that names a question's topics, and the question with a pronoun in place of its first topic.
 
-    `earlier` is the wanted number of exchanges, such as "1". The chat has at most two exchanges, all different.
+    A topic is a phrase in quotation marks. Without one, the chat names the content words of `question`, and the result
+    is a fixed question such as "And what about it?". `earlier` is the wanted number of exchanges, such as "1"; there
+    are at most two. The dict has the keys "exchanges" (dicts with "question" and "answer") and "question".
     """
     first = next(iter(quoted_phrases(question)), "")
     topic = next((match.group() for match in _TOPIC.finditer(question) if first and first in match.group()), "")

@@ -131,7 +131,8 @@ class AdaptiveLimiter:
     Attributes:
         limit: largest number of slots; None for no limit.
         size: current number of slots.
-        lowest_size: smallest number of slots so far; equal to `limit` if rejections were few.
+        lowest_size: smallest `size` since `limit` was set. Rejections reduce `size` only if many of the latest calls
+            were rejected (usually a third); after fewer rejections, `lowest_size` is still equal to `limit`.
         pace: maximum number of calls per second; None for no such limit.
     """
 

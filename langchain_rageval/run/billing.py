@@ -29,8 +29,9 @@ class MeteredTry:
     """Context manager around one try of a model call: reserves budget, counts the cost and reports to the limiter.
 
     A failed try is charged too. Embedding requests are not reported to the limiter: they usually have a separate quota,
-    and few batches are sent at a time. Only the rejected call waits for Retry-After; otherwise one call rejected by
-    chance would stop a run whose other calls are answered.
+    and few batches are sent at a time. Any rejected call waits for the time in the header Retry-After. The other calls
+    do not wait unless the limiter has only one slot left: one call rejected by chance must not stop a run whose other
+    calls are answered.
 
     Args:
         run: the run that makes the call.

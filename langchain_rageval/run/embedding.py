@@ -205,9 +205,9 @@ class EmbeddingQueues:
             return [(one.embeddings, one.alike) for one in self._queues.values() if one.alike >= _LEAST_ALIKE]
 
     def leave(self, queue: EmbeddingQueue) -> None:
-        """Record that a caller no longer waits for a queue.
+        """Record that a caller no longer waits for a queue; if no caller is left, cancel its running worker tasks.
 
-        If the last caller leaves and workers are cancelled, the queue is removed; `queue_for` then creates a new one.
+        If a worker was cancelled, the queue is removed, and `queue_for` then creates a new one. Otherwise it is kept.
         """
         if queue.leave():
             with self._lock:

@@ -149,12 +149,14 @@ class Ledger:
         self._seen: dict[str, float] = {}
 
     def lease(self, worker: str, spent: Cost, wanted: Cost) -> Lease:
-        """Return the current lease of a process.
+        """Return the lease of a process: the cost that it may spend in all, and its number of concurrent calls.
+
+        If the budget left for all processes is less than `wanted`, the lease grants what is left and raises no error.
 
         Args:
             worker: name of the process.
             spent: cost that the process has spent so far.
-            wanted: cost that the process is about to spend.
+            wanted: cost that the process needs beyond the cost granted so far; `Cost()` (zero) asks for no more.
         """
         now = time.monotonic()
         self._seen[worker], self._spent[worker] = now, spent
@@ -201,8 +203,9 @@ class Governor:
 
     Attributes:
         budget: the value of the argument.
-        exhausted: True once the budget was too small for a task or a call. From then on every task with a cost is
-            rejected, so that the finished tasks are the first tasks of the list and not the cheap ones.
+        exhausted: True once the budget was too small for a task (such as one metric of one sample) or a model call.
+            From then on every task with a cost is rejected, also one that is cheap enough. The finished tasks are thus
+            the first in order, and not a selection of cheap ones.
         limiter: limits the number of model calls under way.
         share: share of the endpoint's rate limit that this process may use, from 0 to 1.
         is_impatient: True once an endpoint was down for longer than `patience`.
@@ -255,7 +258,13 @@ class Governor:
         return self.budget is None or self.budget.allows(cost, after)
 
     def settle(self, kind: Hashable, reserved: Cost, cost: Cost) -> None:
-        """Replace the reserved cost of a finished task by its actual cost."""
+        """Replace the reserved cost of a finished task by its actual cost.
+
+        Args:
+            kind: key of tasks with similar costs; the mean actual cost of a kind is the expected cost of its next task.
+            reserved: cost that `admit` returned for the task.
+            cost: actual cost of the task.
+        """
         if self.budget is not None:
             with self._lock:
                 self._reserved = self._reserved.plus(reserved, -1)
@@ -312,9 +321,10 @@ class Governor:
         return self._breakers.setdefault(id(endpoint), _Breaker())
 
     def begin_scores(self) -> None:
-        """Begin the count of failed scores, which ends the calls to an endpoint after many failed scores in a row.
+        """Begin the count of failed scores: 20 in a row with the same type of error end the calls to an endpoint.
 
-        The calls made so far, and their valid replies, do not affect the count, because they belong to no score.
+        After a valid reply of an endpoint, no failed score counts against the endpoint. Replies before this method is
+        called do not matter: they answered test questions, which are sent to the judges before the first sample.
         """
         for breaker in self._breakers.values():
             breaker.called = breaker.valid = False
@@ -391,7 +401,9 @@ class Governor:
         """Count a failed score for each of its endpoints that was called in the run and gave no valid reply.
 
         Returns:
-            True if the calls to one of the endpoints end with this failure.
+            True if the calls to one of the endpoints end with this failure, the 20th in a row with the same type of
+            error. Each further call to that endpoint then raises JudgeUnavailable. False if calls continue, or had
+            ended before.
         """
         breakers = {id(endpoint): self._breaker(endpoint) for endpoint in endpoints}
         with self._call_lock:
@@ -410,14 +422,15 @@ class Governor:
 
 
 class LeasingGovernor(Governor):
-    """Governor of one process of a run with several processes, which share a budget through a `Ledger`.
+    """Governor of one process of a run with several processes, among which a `Ledger` divides budget and concurrency.
 
     Args:
-        lease: function that returns the lease of this process, from the cost spent and the cost to be spent next.
+        lease: function that returns the lease of this process (its share of the budget and of the calls under way). The
+            arguments are the cost spent so far and the cost needed beyond the granted cost, as for `Ledger.lease`.
         budget: bounds on the cost of all processes.
         meter: usage meter of this process.
         limit: largest number of model calls at a time, over all processes.
-        patience: as for `Governor`.
+        patience: seconds to wait for an endpoint that is down; 0 does not wait. See `Governor`.
     """
 
     def __init__(
@@ -436,7 +449,11 @@ class LeasingGovernor(Governor):
         self._renew(Cost())
 
     def begin_call(self) -> None:
-        """Reserve budget for a model call; from time to time, renew the lease."""
+        """Reserve budget for a model call; raise BudgetExceeded if no call or no token is left.
+
+        The lease (share of this process in the budget of the run) is renewed first if it is older than 5 seconds, or
+        than a quarter of a `patience` between 0 and 20 seconds. The lease is also renewed if it is used up.
+        """
         if time.monotonic() - self._renewed > self._renewal:
             self._renew(Cost())
         super().begin_call()

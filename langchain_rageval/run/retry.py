@@ -40,12 +40,13 @@ class RetryPolicy:
     """Policy for retrying model calls after transport errors.
 
     A malformed reply is no transport error: the judge then repeats the question. A client's own retries (`max_retries`
-    of ChatOpenAI, 2 by default) happen within one try, and the timeout of the try includes them. This policy then makes
-    fewer tries, so that one call takes at most `attempts` requests. Models built by `load_judge` do not retry
-    themselves.
+    of ChatOpenAI, 2 by default) happen within one try of this policy, and the timeout of the try includes them. Models
+    built by `load_judge` do not retry themselves.
 
     Args:
-        attempts: maximum number of tries, including the first try.
+        attempts: maximum number of tries, including the first try. For a client with own retries, `attempts` is divided
+            by its requests per try: with `max_retries=2`, ten attempts are three tries of up to three HTTP requests. At
+            least one try is made.
         initial: seconds to wait before the second try; the wait doubles before each further try.
         max_wait: maximum number of seconds between two tries, even if the server requests more.
         jitter: True to wait a random 50 to 100% of the computed time, so that calls rejected together are not retried

@@ -93,7 +93,10 @@ class Run:
         return {**config, "configurable": {**config.get("configurable", {}), RUN_KEY: self}}
 
     def for_sample(self) -> Run:
-        """Return a run for one sample; results that its metrics share are kept until the new run is gone."""
+        """Return a copy of this run for the metrics of one sample.
+
+        Equal calls of these metrics are made once. Their results are kept in memory as long as the copy exists.
+        """
         return replace(self, single_flight=SingleFlight(self.single_flight))
 
     def metered(self) -> Run:
@@ -125,7 +128,14 @@ class Run:
     async def acall_with_timeout(
         self, function: Callable[[], T], model: Any = None, turn: ModelTurn | None = None
     ) -> T:
-        """Like `call_with_timeout`, but run the function in a thread and do not block the event loop."""
+        """Call a function in a thread within the timeout, without blocking the event loop.
+
+        A call that takes longer goes on in its thread, and its result is ignored. `model` is named in the error. `turn`
+        is the lock of a model in this process, held until such a call ends; None if calls are not limited.
+
+        Raises:
+            TimeoutError: if the function did not return in time.
+        """
         future = self.threads.submit(function)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self.timeout)

@@ -73,7 +73,11 @@ class DaemonThreads:
         return list(self.stream(jobs, at_once))
 
     def stream(self, jobs: Sequence[Callable[[], T]], at_once: int) -> Generator[T]:
-        """Like `spread`, but yield the results in order, each as soon as all earlier results are there."""
+        """Run jobs, at most `at_once` of them concurrently, and yield their results in the order of `jobs`.
+
+        Each result is yielded as soon as it and all earlier results are there. If a job failed, its error is raised in
+        the place of its result, and no further job is started.
+        """
         futures: list[Future[T]] = [Future() for _ in jobs]
         waiting = deque(zip(jobs, futures, strict=True))
 

@@ -323,14 +323,17 @@ class Recorder:
             self.spent = self.spent.plus(cost)
 
     def reply_to(self, request: RecordedRequest, send: Callable[[], StoredReply]) -> StoredReply:
-        """Return the reply to a request of a model's client; without a reply, collect the request for a batch.
+        """Return the stored reply to a request of a model's client; without one, send the request or collect it.
+
+        With `live=True`, requests are sent at once until the model has answered one. Later, a request is sent at once
+        only if two waves (rounds of batches) left it unanswered. All other requests are collected for a batch.
 
         Args:
             request: the request of the client.
             send: function that sends the request at once, through the model's own HTTP client.
 
         Raises:
-            Unanswered: if the reply is not known yet.
+            Unanswered: if the request was collected, so that the reply is not known before the next wave.
         """
         attempt = _ATTEMPT.get()
         attempt.recording.used.append(request.id)
@@ -444,10 +447,12 @@ class Recording:
     def attempt(self, draw: int = 0, rate_limiter: BaseRateLimiter | None = None) -> Iterator[CallAttempt]:
         """Return a context for one attempt at a model call, in which the recorder answers the model client's requests.
 
-        `draw` and `rate_limiter` become attributes of the `CallAttempt` that the context yields.
+        `draw` and `rate_limiter` become attributes of the `CallAttempt` that the context yields. The recorder raises
+        `Unanswered` inside the context if the reply comes only with the next batch; the score is then computed again
+        after that batch.
 
         Raises:
-            BudgetExceeded: instead of `Unanswered`, if the budget allows no further batch.
+            BudgetExceeded: in the place of `Unanswered`, if the budget allows no further batch.
         """
         attempt = CallAttempt(self, draw, rate_limiter)
         token = _ATTEMPT.set(attempt)
