@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 UnitVector = NDArray[np.float32]
 
 _LOG = logging.getLogger("langchain_rageval")
-_CHUNK_SIZE = 4000  # characters, about 1,000 tokens
+_LONGEST_PASSAGE = 4000  # characters, about 1,000 tokens
 _SEPARATORS = (
     r"\n(?=#{1,6} |={2,6} ?\S)",  # headings of Markdown and of wikis
     r"\n\s*\n",
@@ -116,7 +116,7 @@ class Docstore:
         self._are_passages = splitter is False
         self._unnamed = _UNNAMED if splitter is False else ""
         self._add(
-            _passages(self.documents, None if splitter is False else splitter or _default_splitter(), self._unnamed)
+            _passages(self.documents, None if splitter is False else splitter or default_splitter(), self._unnamed)
         )
 
     def __len__(self) -> int:
@@ -454,9 +454,10 @@ def _normalize(vector: Vector, text: str) -> UnitVector | None:
     return unit
 
 
-def _default_splitter() -> TextSplitter:
+def default_splitter(longest: int = _LONGEST_PASSAGE) -> TextSplitter:
+    """Return a splitter at headings, paragraphs, then sentences, into passages of at most `longest` characters."""
     from langchain_text_splitters import RecursiveCharacterTextSplitter
 
     return RecursiveCharacterTextSplitter(
-        list(_SEPARATORS), is_separator_regex=True, chunk_size=_CHUNK_SIZE, chunk_overlap=0
+        list(_SEPARATORS), is_separator_regex=True, chunk_size=longest, chunk_overlap=0
     )

@@ -18,6 +18,7 @@ import numpy as np
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSequence
 
 from langchain_rageval._internal.code_identity import short_digest
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.plotting import single_line
 from langchain_rageval.data.notes import Note
 from langchain_rageval.data.schema import Usage
@@ -321,7 +322,10 @@ class Generation:
         for reason, names in self.scheduler.left_out.items():
             yield f"Left out where no passage suits: {', '.join(names)} ({reason})."
         if n_rows < self.size:
-            reason = _INTERRUPTED if broken_off else self.stop_reason or "see yields"
+            passages = pluralize(len(self.scheduler.passages), "passage")
+            used_up = f"the key phrases of {passages} are used up: add documents, or a splitter= for shorter passages"
+            ended = used_up if self.scheduler.rejected[Reason.NO_KEYPHRASE] else "see yields"
+            reason = _INTERRUPTED if broken_off else self.stop_reason or ended
             yield f"{n_rows} of {self.size} rows were generated: {reason}."
 
     def _attempt_of(self, number: int, candidate: Candidate, run: Run, config: RunnableConfig) -> Attempt:

@@ -31,7 +31,7 @@ from langchain_rageval.run.retry import RetryPolicy
 from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions, check_options, fill_defaults
 from langchain_rageval.testset.adopt import Adoption, Redact, read_questions
 from langchain_rageval.testset.candidate import Candidate, CandidateStep
-from langchain_rageval.testset.docstore import Docstore, check_all_documents
+from langchain_rageval.testset.docstore import Docstore, check_all_documents, default_splitter
 from langchain_rageval.testset.evolutions import DISTRIBUTION, branches_of_tree, normalize_shares
 from langchain_rageval.testset.generation import Generation
 from langchain_rageval.testset.generator_steps import (
@@ -45,9 +45,12 @@ from langchain_rageval.testset.generator_steps import (
 from langchain_rageval.testset.plan import GenerationPlan, plan_generation
 from langchain_rageval.testset.refresh import Refresh, extended
 from langchain_rageval.testset.row import TestsetRow
-from langchain_rageval.testset.sampling import Focus
+from langchain_rageval.testset.sampling import Focus, passages_in_focus
 from langchain_rageval.testset.testset import Origin, Testset
 from langchain_rageval.testset.user_step import check_sync
+
+_ROWS_OF_A_PASSAGE = 3  # a writer names 3 to 5 key phrases of a passage, and each gives a row at most
+_SHORTEST_PASSAGE = 500  # characters
 
 
 class TestsetGenerator(GeneratorSettings):
@@ -78,7 +81,8 @@ class TestsetGenerator(GeneratorSettings):
         tree: True to ask about each fact (a reviewed simple question) once with each evolution of the distribution,
             whatever its share. The rows about one fact share `tree_id`, and `report.by_evolution()` compares them. The
             last tree may lack evolutions, since `size` counts rows.
-        splitter: as for `Docstore`.
+        splitter: as for `Docstore`; but by default passages are shorter, down to 500 characters, if there are fewer
+            than one for every three rows.
         vectorstore: as for `Docstore`; the passages are then not embedded again.
         passage_threshold: minimum grade of a passage, from 1 to 3.
         max_rewrites: maximum number of rewrites of a rejected question.
@@ -234,7 +238,8 @@ class TestsetGenerator(GeneratorSettings):
         Raises:
             ConfigError: if the documents hold no text.
         """
-        return plan_generation(self, self._filled_docstore(documents), *self._draw(size, seed))
+        size, seed = self._draw(size, seed)
+        return plan_generation(self, self._filled_docstore(documents, size), size, seed)
 
     def extend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
@@ -475,7 +480,8 @@ class TestsetGenerator(GeneratorSettings):
     def _new_generation(
         self, documents: Any, size: int | None, seed: int | None, present: Sequence[TestsetRow] = ()
     ) -> Generation:
-        return Generation(self, self._filled_docstore(documents), *self._draw(size, seed), present)
+        size, seed = self._draw(size, seed)
+        return Generation(self, self._filled_docstore(documents, size + len(present)), size, seed, present)
 
     def _new_extension(self, testset: Testset, size: int | None, documents: Any, seed: int | None) -> Generation:
         origin = _testset(testset)._origin
@@ -488,8 +494,8 @@ class TestsetGenerator(GeneratorSettings):
         return self._new_generation(known, size, seed, testset.rows)
 
     def _new_refresh(self, testset: Testset, documents: Any) -> Refresh:
-        store = self._filled_docstore(check_all_documents(documents))
-        generation = Generation(self, store, 0, self.seed, _testset(testset).rows, evolutions=[])
+        store = self._filled_docstore(check_all_documents(documents), len(_testset(testset)))
+        generation = Generation(self, store, 0, self.seed, testset.rows, evolutions=[])
         *answering, check = steps_after(self, store)[:3]  # find_passages, answer and check_answer
         return Refresh(testset, generation, answering, check)
 
@@ -510,14 +516,22 @@ class TestsetGenerator(GeneratorSettings):
         _check_draw(*chosen)
         return chosen
 
-    def _filled_docstore(self, documents: Any) -> Docstore:
+    def _filled_docstore(self, documents: Any, size: int = 0) -> Docstore:
+        """Return documents as passages, which are shorter if there are too few of them for `size` rows."""
         store = documents if isinstance(documents, Docstore) else self._new_docstore(documents)
         if not store.passages:
             raise ConfigError("the documents hold no text to ask about")
-        return store
+        if store is documents or self.splitter is not None or self.vectorstore is not None:
+            return store
+        drawn = passages_in_focus(store.passages, self.focus)
+        if _ROWS_OF_A_PASSAGE * len(drawn) >= size:
+            return store
+        longest = _ROWS_OF_A_PASSAGE * sum(len(passage.text) for passage in drawn) // size
+        return self._new_docstore(store.documents, default_splitter(max(longest, _SHORTEST_PASSAGE)))
 
-    def _new_docstore(self, documents: Any) -> Docstore:
-        return Docstore(documents, splitter=self.splitter, embeddings=self.embeddings, vectorstore=self.vectorstore)
+    def _new_docstore(self, documents: Any, splitter: Any = None) -> Docstore:
+        splitter = splitter or self.splitter
+        return Docstore(documents, splitter=splitter, embeddings=self.embeddings, vectorstore=self.vectorstore)
 
 
 def _run_of(generator: TestsetGenerator, config: RunnableConfig) -> dict[str, Any]:

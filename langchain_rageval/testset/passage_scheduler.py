@@ -90,6 +90,7 @@ class PassageScheduler:
         roots: mapping from the number of a row to the accepted simple question of the existing tree that the row joins.
 
     Attributes:
+        passages: the argument `passages`.
         rows: states of the rows, in order.
         attempts: number of candidates so far.
         rejected: mapping from the reason for a rejection to the number of such rejections.
@@ -114,7 +115,7 @@ class PassageScheduler:
         self.rejected: Counter[str] = Counter()
         self.left_out: dict[str, list[str]] = {}
         self.given_up: dict[Branch, int] = {}
-        self._passages = passages
+        self.passages = passages
         self._seed = seed
         self._has_similar = has_similar
         self._branches = branches
@@ -271,7 +272,7 @@ class PassageScheduler:
 
     def _is_possible(self, *branches: Branch) -> bool:
         """Return True if one passage has what all branches need."""
-        return any(all(self._suits(branch, passage) for branch in branches) for passage in self._passages)
+        return any(all(self._suits(branch, passage) for branch in branches) for passage in self.passages)
 
     def _leave_out(self, part: Branch) -> None:
         """Count an evolution that no passage suits, and note its name."""
@@ -283,7 +284,7 @@ class PassageScheduler:
     def _refill(self) -> None:
         """Make passages available again that can give another question; failed passages only if there are no others."""
         undrawn = {passage.id for passage in self._undrawn}
-        usable = [p for p in self._passages if p.id not in self._exhausted and p.id not in undrawn]
+        usable = [p for p in self.passages if p.id not in self._exhausted and p.id not in undrawn]
         self._undrawn.extend([p for p in usable if p.id not in self._failed] or usable)
 
     def _new_candidate(self, passage: Passage) -> Candidate:

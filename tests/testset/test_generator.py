@@ -167,6 +167,22 @@ async def test_more_rows_than_there_are_key_phrases_end_with_the_reason(made):
     testset = await made(generator(Writer()), documents(1), size=5)
     assert len(testset) == 3
     assert testset.yields["rejected"]["no key phrase left"] > 0
+    reason = "the key phrases of 1 passage are used up: add documents, or a splitter= for shorter passages"
+    assert testset.notes == [f"3 of 5 rows were generated: {reason}."]
+
+
+async def test_few_documents_are_split_into_shorter_passages_for_many_rows(made):
+    texts = [
+        " ".join(f"{number}-й пункт правил {name} описан здесь подробно." for number in range(30)) for name in "абв"
+    ]
+    given = generator(Writer(), dedupe=None, splitter=None)
+    few, many = [await made(given, texts, size=size) for size in (9, 20)]
+    assert {row.contexts[0] for row in few} == {*texts}
+    assert (len(many), many.complete) == (20, True)
+    assert all(len(row.contexts[0]) <= 3 * sum(map(len, texts)) // 20 for row in many)
+    assert given.refresh(many, texts).changes["kept"] == [row.id for row in many]
+    own = await made(generator(Writer(), splitter=False), texts, size=20)
+    assert {row.contexts[0] for row in own} == {*texts}
 
 
 async def test_multi_context_over_a_single_passage_falls_back(made):
