@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from langchain_rageval._internal.page import printable
+from langchain_rageval._internal.page import pluralize, printable
 from langchain_rageval.cli.inputs import (
     build_embeddings,
     build_judge,
@@ -164,7 +164,7 @@ def run_label(options: argparse.Namespace) -> int:
     report = Report.load(options.report, lazy=True)
     sheet = report.to_label(options.n, options.metric, seed=options.seed, baseline=baseline)
     out = console()
-    count = f"{len(sheet)} samples to label for {sheet.metric}, written to"
+    count = f"{pluralize(len(sheet), 'sample')} to label for {sheet.metric}, written to"
     if options.out or not options.html:
         path = options.out or "labels.csv"
         sheet.to_csv(path, delimiter=";" if options.semicolons else ",")

@@ -240,9 +240,9 @@ def _show_testset(testset: Testset, out: Console, *, written: str) -> None:
     for name, count in testset.counts.items():
         first = next(row for row in testset.rows if row.evolution == name)
         rows.append([name, str(count), shorten(first.question)])
-    title = f"{len(testset)} questions"
+    title = f"{pluralize(len(testset), 'question')}"
     out.print(table_of(("evolution", "rows", "example"), rows, title=title, left=("example",)))
-    out.print(f"{testset.yields['attempts']} attempts")
+    out.print(f"{pluralize(testset.yields['attempts'], 'attempt')}")
     examples = testset.rejection_examples
     for reason, count in testset.yields["rejected"].items():
         example = f" ({shorten(examples[reason])})" if reason in examples else ""
@@ -265,7 +265,7 @@ def run_review(options: argparse.Namespace) -> int:
     check_writable("--html", page, options.testset)
     testset = Testset.load(options.testset)
     testset.to_html(page, language=options.language)
-    rows = f"{len(testset)} row{'' if len(testset) == 1 else 's'}"
+    rows = pluralize(len(testset), "row")
     message = f"{rows} to review, written to {page}: open it in a browser; it saves {reviewed_name(page)}, a test set"
     console().print(escape(printable(message)), soft_wrap=True)
     open_if_possible(page, options)
@@ -278,7 +278,9 @@ def _merge_reviews(options: argparse.Namespace) -> int:
     check_writable("--out", path, options.testset)
     merged = Testset.load(options.testset).merge_reviews(Testset.load(options.other))
     merged.to_jsonl(path)
-    console().print(escape(printable(f"{merged.notes[-1]} Written to {path}: {len(merged)} rows")), soft_wrap=True)
+    console().print(
+        escape(printable(f"{merged.notes[-1]} Written to {path}: {pluralize(len(merged), 'row')}")), soft_wrap=True
+    )
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.loading import parse_record
 from langchain_rageval.data.notes import Note, code_of
 from langchain_rageval.data.schema import Row, Sample, Score, Usage
@@ -152,16 +153,15 @@ class Plan(PlannedCosts[PlannedMetric]):
     @property
     def title(self) -> str:
         """Heading of the plan: the number of samples in the run and in the dry run."""
-        plural = "" if self.samples == 1 else "s"
         source = "" if self.rehearsed == self.samples else f", estimated from {self.rehearsed} of them"
         asked = "" if self.asked == self.samples else f", of which about {self.asked:,} are asked about"
-        waves = "" if self.waves is None else f", in {self.waves} wave{'' if self.waves == 1 else 's'}"
-        return f"Plan for {self.samples:,} sample{plural}{asked}{waves}{source}"
+        waves = "" if self.waves is None else f", in {pluralize(self.waves, 'wave')}"
+        return f"Plan for {pluralize(self.samples, 'sample')}{asked}{waves}{source}"
 
     def __repr__(self) -> str:
         """Return the plan as text: a line for each metric, the total, and the notes."""
         lines = [
-            f"{m.metric} {m.calls:,} calls, {m.tokens:,} tokens, {m.embedded:,} texts to embed"
+            f"{m.metric} {pluralize(m.calls, 'call')}, {m.tokens:,} tokens, {pluralize(m.embedded, 'text')} to embed"
             + ("" if m.money is None else f", {format_money(m.money)} money")
             for m in self.lines
         ]
@@ -261,7 +261,7 @@ def plan(
         of_audit = _usages(audited, [row.audit for row in report.rows])
         if until is not None:
             asked = _expected_samples(report.rows, until, flat, count, set(audited), share)
-            notes.append(f"The stopping rule was simulated with the scores of {len(report.rows)} samples.")
+            notes.append(f"The stopping rule was simulated with the scores of {pluralize(len(report.rows), 'sample')}.")
     factor, again = asked / max(1, len(drawn)), anchors / max(1, len(drawn))
     waves = None if batch is None else _waves(drawn, [*flat, *strong], count, asked, stops=until is not None)
     if isinstance(until, Decided):

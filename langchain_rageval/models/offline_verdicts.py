@@ -8,6 +8,7 @@ from functools import partial
 from itertools import combinations, groupby, pairwise
 from typing import Any, TypeVar
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.text.language import detect_language
 from langchain_rageval.text.sentences import NUMBERED_MARK, assertions, is_evasive, is_question, split_sentences
 from langchain_rageval.text.words import numbers_of, stems_of, words_of
@@ -172,7 +173,7 @@ def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> 
     """Return whether an answer satisfies an aspect; False for an aspect that word overlap cannot show."""
     parts = split_sentences(answer)
     russian = detect_language(question) == "ru"
-    length = f"предложений: {len(parts)}" if russian else f"{len(parts)} sentences"
+    length = f"предложений: {len(parts)}" if russian else f"{pluralize(len(parts), 'sentence')}"
     if aspect == "conciseness":
         asked = max(1, len(split_sentences(question)))
         return {"reason": length, "verdict": len(parts) <= _MOST_SENTENCES * asked}
@@ -189,7 +190,7 @@ def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> 
 def assess_abstention(question: str, answer: str) -> dict[str, Any]:
     """Return whether an answer abstains, that is, contains no statement."""
     count = len(assertions(answer))
-    reason = f"утверждений: {count}" if detect_language(question) == "ru" else f"{count} statements"
+    reason = f"утверждений: {count}" if detect_language(question) == "ru" else f"{pluralize(count, 'statement')}"
     return {"reason": reason, "abstains": not count}
 
 

@@ -109,7 +109,7 @@ class MetricAudit(Renamed):
         details[0] += "" if self.units is None else f" in {pluralize(self.units, self.unit)}"
         details[0] += f", {self.failed} failed" if self.failed else ""
         details += [] if self.agreement is None else [f"{self.agreement:.0%} agree"]
-        details += [f"{self.saved.calls} calls saved"]
+        details += [f"{pluralize(self.saved.calls, 'call')} saved"]
         details += [] if self.decides else [f"decides nothing: {LEAST_AUDITED} samples are needed, or all"]
         own = "no score" if self.own_mean is None else f"{self.own_mean:.3f}"
         return f"{cells} by the strong judge, {own} by its own ({'; '.join(details)})"

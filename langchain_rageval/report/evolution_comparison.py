@@ -130,7 +130,7 @@ def compare_evolutions(rows: Iterable[Row]) -> EvolutionComparison:
     verdicts = dict(zip(compared, with_verdicts(list(compared.values()), 0.0), strict=True))
     evolutions = {evolution: Comparison([verdicts[evolution, name] for name in directions]) for evolution in pairs}
     rootless = sum(root is None for root in roots.values())
-    notes = [f"{loose} samples without a tree were left out."] if loose else []
+    notes = [f"Left out: {pluralize(loose, 'sample')} without a tree."] if loose else []
     notes += [f"{rootless} trees without a simple question were left out."] if rootless else []
     return EvolutionComparison(evolutions, len(roots) - rootless, notes)
 

@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval._version import __version__
 from langchain_rageval.data.instrument import Instrument, Provenance
 from langchain_rageval.data.notes import note_of, notes_as_json
@@ -71,7 +72,7 @@ class Decision:
         required = f", {self.required}" if self.required else ""
         interval = f" [{self.low:.3f}, {self.high:.3f}]"
         found = {"low": f": at least {self.low:.3f}", "high": f": at most {self.high:.3f}"}.get(self.known, interval)
-        return f"{self.verdict}{found}{required}, after {self.samples} samples"
+        return f"{self.verdict}{found}{required}, after {pluralize(self.samples, 'sample')}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the decision as data for JSON."""
@@ -281,7 +282,7 @@ class RowsOnDisk(Sequence[Row]):
 
     def __repr__(self) -> str:
         """Return the sequence as text: the number of rows and the path of the file."""
-        return f"<{len(self)} rows in {self._path}>"
+        return f"<{pluralize(len(self), 'row')} in {self._path}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Reduce to path, offsets and state; a copy opens the file again."""

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from langchain_rageval._internal.files import load_yaml
-from langchain_rageval._internal.page import PageLanguage, cut, shortened, write_review_page
+from langchain_rageval._internal.page import PageLanguage, cut, pluralize, shortened, write_review_page
 from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Finding, Row, Sample
 from langchain_rageval.data.tables import find_delimiter, next_row, read_lines
@@ -115,7 +115,7 @@ class LabelSheet(Sequence[Row]):
 
     def __repr__(self) -> str:
         """Return the sheet as text: the number of rows, the metric, and the notes."""
-        title = f"{len(self)} row{'' if len(self) == 1 else 's'} to label for {self.metric}"
+        title = f"{pluralize(len(self), 'row')} to label for {self.metric}"
         return "\n".join([title, *(f"Note: {note}" for note in self.notes)])
 
     def to_csv(self, path: str | Path, *, delimiter: str = ",", show_scores: bool = False) -> None:
@@ -222,7 +222,7 @@ def rows_to_label(rows: Sequence[Row], n: int, metric: str, seed: int) -> LabelS
     count, missing = len(drawn), sum(metric in row.scores for row in rows) - sum(value is not None for value in values)
     notes = [f"All {count} rows with a score are included; {n} were requested."] if count < n else []
     if missing:
-        notes.append(f"{missing} samples have no score of {metric} and cannot be drawn.")
+        notes.append(f"{pluralize(missing, 'sample')} without a score of {metric} cannot be drawn.")
     ids = SampleIds()
     names = [ids.distinct(row.sample).id for row in rows]
     return LabelSheet(metric, [_renamed(rows[place], names[place]) for place in drawn], notes)

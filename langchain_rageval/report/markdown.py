@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
-from langchain_rageval._internal.page import printable, shortened
+from langchain_rageval._internal.page import pluralize, printable, shortened
 from langchain_rageval.data.schema import Row
 from langchain_rageval.report.audit import summarise_audit
 from langchain_rageval.report.comparison import Comparison
@@ -117,7 +117,7 @@ def _causes(report: ReportData) -> Iterator[str]:
     diagnosis = diagnose_rows(report.rows)
     for cause, count in diagnosis.counts.items():
         if cause in diagnosis.remedies and cause != "cannot tell":
-            yield f"- **{cause}**, {count} samples. {_text(diagnosis.remedies[cause])}"
+            yield f"- **{cause}**, {pluralize(count, 'sample')}. {_text(diagnosis.remedies[cause])}"
 
 
 def _worst(report: ReportData, summary: Summary) -> Iterator[str]:

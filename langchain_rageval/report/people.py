@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.loading import SampleIds
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError
@@ -63,7 +64,7 @@ class Corrected:
 
     def __str__(self) -> str:
         """Return the estimate with its interval and the number of labels."""
-        return f"{self.estimate:+.3f} {self.interval} from {self.labels} labels"
+        return f"{self.estimate:+.3f} {self.interval} from {pluralize(self.labels, 'label')}"
 
 
 def corrected(

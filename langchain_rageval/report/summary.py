@@ -120,7 +120,9 @@ class MetricSummary:
         """Return the summary of the metric as one line."""
         mean = f"{self.mean:.3f} {self.interval}".rstrip() if self.mean is not None else "no score"
         counts = f"{self.counted} scored, {self.unscored} unscored, {self.failed} failed"
-        cost = f"{self.calls} calls" + ("" if self.money is None else f", {format_money(self.money)} money")
+        cost = f"{pluralize(self.calls, 'call')}" + (
+            "" if self.money is None else f", {format_money(self.money)} money"
+        )
         return f"{self.metric} {mean} ({counts}; {cost})"
 
     @property

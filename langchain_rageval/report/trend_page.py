@@ -12,7 +12,7 @@ from pathlib import Path
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.files import load_yaml
-from langchain_rageval._internal.page import PageLanguage, printable_lines, shortened
+from langchain_rageval._internal.page import PageLanguage, pluralize, printable_lines, shortened
 from langchain_rageval.data.notes import code_of
 from langchain_rageval.data.schema import Direction, Row
 from langchain_rageval.errors import BelowThreshold, ConfigError
@@ -61,7 +61,7 @@ class DriftAlarm:
         return (
             f"{self.metric} has drifted{by}: {self.mean:.3f} since {self.since:%Y-%m-%d %H:%M} UTC, "
             f"{self.baseline:.3f} in the baseline; raised on {self.raised:%Y-%m-%d %H:%M} UTC after "
-            f"{self.samples} samples"
+            f"{pluralize(self.samples, 'sample')}"
         )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.run.usage import UsageMeter, format_money
 
 _SECONDS_BETWEEN_LINES = 5.0
@@ -66,7 +67,7 @@ class Progress:
         usage = self._meter.usage
         tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         money = "" if usage.money is None else f"{format_money(usage.money)} money, "
-        return f"{usage.calls} calls, {tokens:,} tokens, {money}"
+        return f"{pluralize(usage.calls, 'call')}, {pluralize(tokens, 'token')}, {money}"
 
     def _time_left(self) -> str:
         if not self.rows or self.total is None or self.rows >= self.total:

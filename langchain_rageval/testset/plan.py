@@ -120,8 +120,9 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
     def __repr__(self) -> str:
         """Return the plan as text: a line for each step, the total with its upper bound, and the notes."""
         lines = [
-            f"{step.step} {step.calls:,} calls, {step.tokens:,} tokens{_money(step.money)}, {step.embedded:,} texts to "
-            f"embed, at most {step.most_calls:,} calls, {step.most_tokens:,} tokens{_money(step.most_money)}"
+            f"{step.step} {pluralize(step.calls, 'call')}, {step.tokens:,} tokens{_money(step.money)}, "
+            f"{pluralize(step.embedded, 'text')} to embed, "
+            f"at most {pluralize(step.most_calls, 'call')}, {step.most_tokens:,} tokens{_money(step.most_money)}"
             for step in (*self.values(), self.total)
         ]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])

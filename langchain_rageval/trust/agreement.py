@@ -139,7 +139,7 @@ def agreement(
     pairs = [(score, label, unit) for score, label, unit in scored if score is not None and label is not None]
     unscored = sum(label is not None for label in label_values) - len(pairs)
     if unscored:
-        notes.append(f"{unscored} of the labelled samples have no score and are left out.")
+        notes.append(f"Left out: {pluralize(unscored, 'labelled sample')} without a score.")
     paired_scores, paired_labels = [score for score, *_ in pairs], [label for _, label, _ in pairs]
     groups = [unit for *_, unit in pairs]
     clusters = groups if len(set(groups)) < len(groups) else None

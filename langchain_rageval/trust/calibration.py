@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.errors import ConfigError
 from langchain_rageval.report.people import LEAST_LABELS
 from langchain_rageval.report.tables import Shown, interval_text
@@ -51,8 +52,8 @@ class Calibration(Shown):
     def title(self) -> str:
         """Heading of the calibration: the numbers of labels and scores, and the confidence level."""
         return (
-            f"Estimated mean human label from {self.labelled} labels and {self.unlabelled} more scores, "
-            f"{self.level:.0%} intervals"
+            f"Estimated mean human label from {pluralize(self.labelled, 'label')} and "
+            f"{pluralize(self.unlabelled, 'more score')}, {self.level:.0%} intervals"
         )
 
     def cells(self) -> list[tuple[str, ...]]:
@@ -70,7 +71,7 @@ class Calibration(Shown):
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
         """Caveats for the reader: the number of samples that are left out."""
-        return [f"{self.left_out} samples without a score or a label are left out."] if self.left_out else []
+        return [f"Left out: {pluralize(self.left_out, 'sample')} without a score or a label."] if self.left_out else []
 
 
 def calibrate(

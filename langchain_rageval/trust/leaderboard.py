@@ -299,7 +299,7 @@ def leaderboard(report: Report | Sequence[Row], metric: str | None = None) -> Le
     standings = [_standing(model, own, metric) for model, own in by_model.items()]
     standings.sort(key=lambda s: (s.mean is None, -sign * (s.mean or 0.0)))
     notes = list(report.notes) if isinstance(report, Report) else []
-    notes += [f"{nameless} samples name no model and are left out."] if nameless else []
+    notes += [f"Left out: {pluralize(nameless, 'sample')} without the name of a model."] if nameless else []
     notes += [
         f"{one.model}: {missing} of {missing + one.scored} answers have no value; the mean is of the rest."
         for one in standings

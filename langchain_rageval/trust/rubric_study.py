@@ -9,6 +9,7 @@ from itertools import combinations
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, Unpack
 
+from langchain_rageval._internal.page import pluralize
 from langchain_rageval.data.schema import Row
 from langchain_rageval.errors import ConfigError, list_choices
 from langchain_rageval.evaluation.api import evaluate
@@ -179,8 +180,8 @@ class RubricStudy(Shown, Sequence[StudyRow]):
     def title(self) -> str:
         """Heading of the study: the numbers of judges, rubrics and answers."""
         counts = {name: len({getattr(row, name) for row in self}) for name in ("judge", "rubric")}
-        parts = (f"{count} {name}{'' if count == 1 else 's'}" for name, count in counts.items())
-        return f"Study of {' × '.join(parts)} over {len(self.report)} answers"
+        parts = (f"{pluralize(count, name)}" for name, count in counts.items())
+        return f"Study of {' × '.join(parts)} over {pluralize(len(self.report), 'answer')}"
 
     def cells(self) -> list[tuple[str, ...]]:
         """Return a table row for each judge and rubric."""

@@ -19,7 +19,7 @@ def test_a_sheet_is_drawn_filled_in_and_compared(rageval, report, tmp_path):
     code, told, _ = rageval("label", tmp_path / "report.jsonl", "--n", 10, "--out", sheet, "--semicolons")
     assert code == 0
     assert f"10 samples to label for faithfulness, written to {sheet}: fill in the column 'label'" in told
-    assert "1 samples have no score of faithfulness and cannot be drawn." in told
+    assert "1 sample without a score of faithfulness cannot be drawn." in told
     head, *lines = sheet.read_text(encoding="utf-8-sig").splitlines()
     said = [f"{line}{'да' if number > 2 else 'нет'}" for number, line in enumerate(lines)]
     sheet.write_text("\n".join([head, *said]), encoding="utf-8")

@@ -160,4 +160,4 @@ def test_the_plan_of_a_generation_has_the_money_of_its_tokens():
 def test_the_progress_shows_the_money():
     meter = UsageMeter(prices=PriceList.of((1.0, 2.0)))
     meter.add(calls=1, input_tokens=1_000_000, output_tokens=500_000, money=2.0)
-    assert Progress(4, meter, "rows").status_line() == "0/4 rows, 1 calls, 1,500,000 tokens, 2.0000 money, 0 failed"
+    assert Progress(4, meter, "rows").status_line() == "0/4 rows, 1 call, 1,500,000 tokens, 2.0000 money, 0 failed"

@@ -57,10 +57,7 @@ def test_pairs_without_a_score_are_left_out_and_few_trees_decide_nothing():
 def test_rows_without_a_tree_and_trees_without_a_simple_question_are_noted():
     rows = [*forest().rows, row(99, scored(1.0)), tree_row(100, "tree-x", "reasoning", scored(0.0))]
     found = Report(rows).by_evolution()
-    assert found.notes == [
-        "1 samples without a tree were left out.",
-        "1 trees without a simple question were left out.",
-    ]
+    assert found.notes == ["Left out: 1 sample without a tree.", "1 trees without a simple question were left out."]
     assert found["reasoning"]["faithfulness"].clusters == 8
 
 

@@ -58,7 +58,7 @@ def test_of_more_than_there_are_all_are_drawn_once_and_those_without_a_score_nev
     assert [row.sample.id for row in sheet] == ["q-0", "q-3"]
     assert sheet.notes == [
         "All 2 rows with a score are included; 10 were requested.",
-        "2 samples have no score of faithfulness and cannot be drawn.",
+        "2 samples without a score of faithfulness cannot be drawn.",
     ]
     assert repr(sheet).splitlines()[0] == "2 rows to label for faithfulness"
     assert (sheet[0], sheet[-1:]) == (report.rows[0], [report.rows[3]])

@@ -71,7 +71,7 @@ def test_scores_of_a_report_and_labels_are_matched_by_sample_id():
     assert found["accuracy"].value == 1.0
     assert found.notes == [
         "1 labels have ids without a score: 'elsewhere'.",
-        "2 of the labelled samples have no score and are left out.",
+        "Left out: 2 labelled samples without a score.",
     ]
 
 
@@ -195,7 +195,7 @@ def test_input_that_cannot_be_compared_raises(arguments, options, message):
 def test_it_shows_each_statistic_with_its_interval():
     found = agreement([1, 0, None], [1, 1, 1])
     assert repr(found).splitlines()[:2] == ["Agreement with binary labels on 2 pairs", f"accuracy {found['accuracy']}"]
-    assert repr(found).splitlines()[-1] == "Note: 1 of the labelled samples have no score and are left out."
+    assert repr(found).splitlines()[-1] == "Note: Left out: 1 labelled sample without a score."
     assert "<td>auc</td><td>–</td><td>–</td><td>every label is the same</td>" in found._repr_html_()
 
 

@@ -76,7 +76,7 @@ def test_samples_without_a_score_or_a_label_are_counted_and_left_out():
     found = calibrate([*labelled, (1, unscored()), (None, 1.0)], [*scores, unscored()])
     assert (found.labelled, found.unlabelled, found.left_out) == (150, 850, 3)
     assert found.mean == calibrate(labelled, unlabelled).mean
-    assert "3 samples without a score or a label are left out" in repr(found)
+    assert "Left out: 3 samples without a score or a label" in repr(found)
 
 
 @each(

@@ -127,6 +127,6 @@ def test_the_metric_is_the_rubric_or_the_only_one_or_named():
 def test_samples_without_a_model_are_left_out_and_counted():
     report = report_of(a=[1.0])
     nameless = report.rows[0].model_copy(update={"sample": Sample(question="?")})
-    assert leaderboard([*report.rows, nameless]).notes == ["1 samples name no model and are left out."]
+    assert leaderboard([*report.rows, nameless]).notes == ["Left out: 1 sample without the name of a model."]
     with pytest.raises(ConfigError, match="no sample names its model"):
         leaderboard([nameless])
