@@ -89,6 +89,7 @@ def selected_samples(options: argparse.Namespace) -> Sequence[Sample]:
             topics=options.topics,
             each_turn=options.each_turn,
             number_ids=skips,
+            scored=True,
             notice=notice_for(options),
         )
         samples = list(valid_samples(items, skips=skips, skipped=skipped))

@@ -39,6 +39,7 @@ Fields = dict[str, Any]
 _IDS = (CONVERSATION, "conversation_id", "thread_id", "session_id")
 _PAIR = ("question", "answer")
 _OF_ONE_TURN = frozenset({CONTEXT_SOURCES, TOOL_CALLS, EARLIER_MESSAGES})
+_OF_A_QUESTION = frozenset({"id", "question", "history", "metadata"})
 _LOG = logging.getLogger("langchain_rageval")
 _NO_CONVERSATION = (
     "expected a conversation: a list of messages, an object with messages or a chat history, or a transcript that "
@@ -104,6 +105,19 @@ def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Samp
         sample.model_copy(update={"metadata": {**sample.metadata, **place}})
         for sample, place in zip(samples, places, strict=True)
     ]
+
+
+def last_answer_in(record: Any, sample: Sample, fields: Mapping[str, str]) -> Sample:
+    """Return the sample of the last answer if a conversation ends with a mere message of the user, such as "Thanks".
+
+    Args:
+        record: the record of the conversation.
+        sample: the sample that `Sample.parse` read from the record; it is returned for any other record.
+        fields: as in `read_conversation`.
+    """
+    is_mere_question = sample.model_fields_set <= _OF_A_QUESTION and sample.history and not isinstance(record, Sample)
+    turns = _turns_of(record, fields) if is_mere_question and conversation_in(record) else []
+    return Sample.parse(turns[-1]) if turns else sample
 
 
 class _KnownTurns:
@@ -175,11 +189,13 @@ def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
     listed = conversation_in(conversation)
     messages = messages_in(listed)
     if listed and not messages:  # turns that are records, as in DeepEval's earlier versions
-        return [_with_shared(turn, metadata) for turn in _turns_of_records(listed)]
-    turns = _answered(messages or messages_in(list(_messages_of(record))))
-    if turns and "answer" in record:
-        turns[-1] = record
-    return [_with_shared(turn, metadata) for turn in turns]
+        turns = _turns_of_records(listed)
+    else:
+        turns = _answered(messages or messages_in(list(_messages_of(record))))
+        if turns and "answer" in record:
+            turns[-1] = record
+    shared = {"id": record["id"]} if "id" in record else {}
+    return [{**shared, **turn, "metadata": {**metadata, **turn.get("metadata", {})}} for turn in turns]
 
 
 def _answered(messages: Sequence[Any]) -> list[Fields]:
@@ -253,10 +269,6 @@ def _messages_of(fields: Fields) -> Iterator[Fields]:
     for role, name in (("user", "question"), ("assistant", "answer")):
         if fields.get(name) is not None:
             yield {"role": role, "text": fields[name]}
-
-
-def _with_shared(turn: Fields, metadata: Mapping[str, Any]) -> Fields:
-    return {**turn, "metadata": {**metadata, **turn.get("metadata", {})}}
 
 
 def last_turns(samples: Iterable[Sample]) -> list[Sample]:

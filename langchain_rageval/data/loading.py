@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from langchain_rageval.data.conversations import CONVERSATION, read_conversation
+from langchain_rageval.data.conversations import CONVERSATION, last_answer_in, read_conversation
 from langchain_rageval.data.field_names import check_fields, explain_fields, metadata_name
 from langchain_rageval.data.foreign_records import check_outputs_are_clear, decode_row
 from langchain_rageval.data.json_records import OWN_HEADS, line_records, records_of_json, records_of_lines
@@ -129,14 +129,16 @@ def describe_place(index: int, sample: Sample) -> str:
 
 
 def parse_record(record: Any, fields: Mapping[str, str] | None = None) -> Sample:
-    """Return the sample in a record of the user, like `Sample.parse`, but check the outputs of the record first.
+    """Return the sample to score in a record of the user, like `Sample.parse`; check the outputs first.
+
+    If a conversation ends with a mere message of the user, the sample is its last answer.
 
     Raises:
         SampleError: as by `Sample.parse`, or if the record has `inputs` and `outputs`, and it is unclear whether the
             outputs are the answer, as in a run of LangSmith, or the reference, as in a data set of LangSmith.
     """
     check_outputs_are_clear(record, (fields or {}).values())
-    return Sample.parse(record, fields)
+    return last_answer_in(record, Sample.parse(record, fields), fields or {})
 
 
 def original_ids(samples: Sequence[tuple[str, Hashable]]) -> list[str]:
@@ -194,7 +196,7 @@ def load_samples(
         topics: questions of a TREC run: a mapping of topic id to text, or a file with one line `id<TAB>text` per topic.
             By default the topic id is used as the question.
         each_turn: True to read each record as a conversation, with a sample for each of its answers, as `samples_of`
-            does; False for one sample per record, which for a conversation is its last turn.
+            does; False for one sample per record, which for a conversation is its last turn, also if it has no answer.
 
     Returns:
         Iterator over the samples in file order. Files are read line by line; `.json` files, workbooks and TREC runs at
@@ -239,6 +241,7 @@ def read_samples(
     topics: Topics | None = None,
     each_turn: bool = False,
     number_ids: bool = False,
+    scored: bool = False,
     notice: Notice = _LOG.info,
 ) -> Iterator[Sample | SampleError]:
     """Yield the samples in a file or in stdin, with a SampleError in the place of each record that is no valid sample.
@@ -251,6 +254,7 @@ def read_samples(
         each_turn: True for a sample per answer in the conversation of a record; False for one sample per record.
         number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
             yield an error.
+        scored: True to read the last answer of a conversation that ends with a question; False to read the question.
         notice: function that is called after the last record, with each message that lists which name was read as
             which field.
 
@@ -259,8 +263,9 @@ def read_samples(
     """
     fields = fields or {}
     check_fields(fields)
+    reading = _FieldReading(fields, each_turn, scored)
     if not isinstance(path, str | PathLike):
-        return _parsed(line_records(decode_lines(path, "stdin")), "stdin", fields, each_turn, number_ids, notice)
+        return _parsed(line_records(decode_lines(path, "stdin")), "stdin", reading, number_ids, notice)
     path = Path(path)
     judgments = None if qrels is None else Path(qrels)
     topics_file = Path(topics) if isinstance(topics, str | PathLike) else None
@@ -288,7 +293,7 @@ def read_samples(
     records = _FORMATS[suffix](path, _is_head(fields))
     if suffix in _TABLES:
         records = _decoded(records, fields)
-    return _parsed(records, path.name, fields, each_turn, number_ids, notice)
+    return _parsed(records, path.name, reading, number_ids, notice)
 
 
 def _decoded(records: Records, fields: Fields) -> Records:
@@ -323,10 +328,10 @@ def _is_head(fields: Fields) -> IsHead:
 
 
 def _parsed(
-    records: Records, name: str, fields: Fields, each_turn: bool, number_ids: bool, notice: Notice
+    records: Records, name: str, reading: _FieldReading, number_ids: bool, notice: Notice
 ) -> Iterator[Sample | SampleError]:
     """Yield a sample with a distinct id, or an error, for each record; the arguments are those of `read_samples`."""
-    ids, reading = SampleIds(), _FieldReading(fields, each_turn)
+    ids = SampleIds()
     for place, item in join_chunks(_samples_read(records, reading)):
         if isinstance(item, Exception):
             located = SampleError(f"{name}, {place}: {item}", getattr(item, "field", None))
@@ -422,10 +427,11 @@ def _joined(samples: Sequence[Any]) -> Any:
 class _FieldReading:
     """Samples of the records of a file, and which name each field was read from."""
 
-    def __init__(self, fields: Fields, each_turn: bool) -> None:
+    def __init__(self, fields: Fields, each_turn: bool, scored: bool) -> None:
         self.origins: dict[tuple[str, str], None] = {}
         self._fields = fields
         self._each_turn = each_turn
+        self._parse = parse_record if scored else Sample.parse
         self._named: dict[str, int] = {}  # conversation without an id of its own to the number of its repeats
         self._conversations = self._turns = 0
         self._others: dict[str, None] = {}
@@ -437,7 +443,7 @@ class _FieldReading:
         """Return the sample in a record, or one for each turn of its conversation."""
         record = {"messages": record} if isinstance(record, list) else record
         check_outputs_are_clear(record, self._fields.values())
-        samples = self._turns_of(record) if self._each_turn else [Sample.parse(record, self._fields)]
+        samples = self._turns_of(record) if self._each_turn else [self._parse(record, self._fields)]
         if samples:
             self._describe(record, samples[-1])
         for sample in samples:

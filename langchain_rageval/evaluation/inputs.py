@@ -215,13 +215,13 @@ def _check_collection(samples: Any) -> None:
 def _prepare_file(
     path: str | Path, metrics: Sequence[AnyMetric], strict: bool, fields: Mapping[str, str] | None
 ) -> Any:
-    for index, item in enumerate(read_samples(path, fields) if strict else ()):
+    for index, item in enumerate(read_samples(path, fields, scored=True) if strict else ()):
         if isinstance(item, SampleError):
             raise item
         check_complete_sample(metrics, index, item)
     if any(isinstance(stage, LabelGrader) for part in _direct_parts(metrics) for stage in stages_of(part)):
-        _check_ids(read_samples(path, fields), metrics)
-    return read_samples(path, fields)
+        _check_ids(read_samples(path, fields, scored=True), metrics)
+    return read_samples(path, fields, scored=True)
 
 
 def flatten_metrics(metrics: AnyMetric | Sequence[AnyMetric]) -> list[AnyMetric]:

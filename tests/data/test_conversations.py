@@ -12,7 +12,18 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
-from langchain_rageval import Sample, SampleError, Turn, last_turns, load_samples, samples_of
+from langchain_rageval import (
+    OfflineJudge,
+    Sample,
+    SampleError,
+    Turn,
+    conversation_metrics,
+    evaluate,
+    last_turns,
+    load_samples,
+    samples_of,
+)
+from langchain_rageval.data.loading import parse_record
 from langchain_rageval.data.schema import default_id
 
 MUNICH = [
@@ -153,6 +164,11 @@ def test_a_record_with_an_id_names_its_conversation_and_its_turns(key):
     samples = samples_of({"messages": dicts(MUNICH), key: "t-7"})
     assert [sample.id for sample in samples] == ["t-7:1", "t-7:2"]
     assert {sample.metadata["conversation"] for sample in samples} == {"t-7"}
+
+
+def test_the_id_of_a_record_names_the_conversation_of_its_records():
+    samples = samples_of({**FORMS["an earlier ConversationalTestCase"], "id": "c7"})
+    assert [sample.id for sample in samples] == ["c7:1", "c7:2"]
 
 
 def test_each_turn_has_the_contexts_that_its_own_messages_carry():
@@ -462,6 +478,22 @@ def test_a_file_gives_the_last_turn_or_every_turn_and_says_so(tmp_path, caplog):
     every = list(load_samples(file, each_turn=True))
     assert [sample.id for sample in every[:2]] == ["t1:1", "t1:2"]
     assert len(every) == 3
+
+
+def test_a_conversation_that_ends_with_a_mere_message_of_the_user_is_scored_by_its_last_answer(tmp_path):
+    chat = {"messages": [*dicts(MUNICH), {"role": "user", "content": "Спасибо"}], "id": "chat-2"}
+    (first, last) = samples_of(chat)
+    assert (first.id, last.id, last.metadata["conversation"]) == ("chat-2:1", "chat-2:2", "chat-2")
+    file = tmp_path / "chats.jsonl"
+    file.write_text(json.dumps(chat), encoding="utf-8")
+    for chats in (file, [chat]):
+        (row,) = evaluate(chats, conversation_metrics(OfflineJudge()), progress=False).rows
+        assert (row.sample.id, row.sample.answer, row.sample.history) == ("chat-2", "Он умер в 1195 году.", FIRST)
+        assert row.scores["conversation_consistency"].value == 1.0
+    assert [sample.question for sample in load_samples(file)] == ["Спасибо"]  # to be answered by a chain
+    for given in ({"reference": "Не за что."}, {"contexts": ["Берлин"]}, {"answer": "Не за что."}):
+        assert parse_record(chat | given).question == "Спасибо"
+    assert parse_record({"question": "Спасибо", "chat_history": dicts(MUNICH)}).question == "Спасибо"
 
 
 def test_equal_conversations_of_a_file_are_two_unless_they_share_an_id(tmp_path):
