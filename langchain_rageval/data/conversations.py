@@ -13,6 +13,7 @@ from langchain_rageval.data.field_names import as_sample_fields, conversation_in
 from langchain_rageval.data.messages import (
     CONTEXT_SOURCES,
     EARLIER_MESSAGES,
+    ROLES,
     TOOL_CALLS,
     MessageExchange,
     exchanges,
@@ -45,6 +46,11 @@ _NO_CONVERSATION = (
     "expected a conversation: a list of messages, an object with messages or a chat history, or a transcript that "
     "begins with a speaker such as 'User:'; got {}"
 )
+_NO_MESSAGES = (
+    "expected the messages of a conversation under a name such as 'messages', 'dialogue' or 'chat_history', the record "
+    "has {}: rename the one that holds them"
+)
+_KNOWN_ROLES = f"known roles: {', '.join(ROLES)}"
 _NO_QUESTION = "expected a conversation with a message of the user, got none: pass its messages, oldest first"
 
 
@@ -189,7 +195,11 @@ def _turns_of(conversation: Any, fields: Mapping[str, str]) -> list[Fields]:
     listed = conversation_in(conversation)
     messages = messages_in(listed)
     if listed and not messages:  # turns that are records, as in DeepEval's earlier versions
+        if roles := {str(role) for item in listed if (role := get(item, "role"))}:
+            raise SampleError(f"no message has a known role, got {', '.join(sorted(roles))}; {_KNOWN_ROLES}")
         turns = _turns_of_records(listed)
+    elif not messages and record.keys().isdisjoint({"question", "history"}):
+        raise SampleError(_NO_MESSAGES.format(sorted(map(str, [*(record.keys() - {"metadata"}), *record["metadata"]]))))
     else:
         turns = _answered(messages or messages_in(list(_messages_of(record))))
         if turns and "answer" in record:
@@ -208,7 +218,8 @@ def _answered(messages: Sequence[Any]) -> list[Fields]:
         _LOG.info("messages of the system are no turns of a conversation and are not judged: %d", systems)
     unknown = {str(get(message, "role") or get(message, "type")) for message in messages if role_of(message) is None}
     if unknown:
-        _LOG.warning("messages with an unknown role are left out of their conversation: %s", ", ".join(sorted(unknown)))
+        names = ", ".join(sorted(unknown))
+        _LOG.warning("messages with an unknown role are left out of their conversation: %s; %s", names, _KNOWN_ROLES)
     answered = []
     for exchange in found:
         question = unwrap_text(exchange.question)

@@ -37,12 +37,14 @@ TOOL_CALLS = "tool_calls"
 EARLIER_MESSAGES = "earlier_messages"
 """Name in the metadata of a sample: texts of the assistant between question and answer that are not the answer."""
 
-_ROLES = {
+ROLES = {
     **dict.fromkeys(("human", "user"), "human"),
     **dict.fromkeys(("ai", "assistant", "bot", "model", "chatbot"), "ai"),
     **dict.fromkeys(("tool", "function"), "tool"),
     **dict.fromkeys(("system", "developer"), "system"),
 }
+"""Names of the roles of messages, and what `role_of` returns for each."""
+
 _TURN_ROLES = {"human": "user", "ai": "assistant"}
 _CONTEXT_KEYS = ("retrieval_context", "retrieved_contexts", "contexts", "context", "documents", "source_documents")
 _TEXT_BLOCKS = ("text", "input_text", "output_text")
@@ -170,7 +172,7 @@ def without_score(item: Any) -> Any:
 
 def role_of(value: Any) -> str | None:
     """Return "human", "ai", "tool" or "system" if the value is a message with one of these roles, else None."""
-    return _ROLES.get(_role_name(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
+    return ROLES.get(_role_name(value).lower().removesuffix("messagechunk")) if _is_message(value) else None
 
 
 def media_of(message: Any) -> str:

@@ -306,7 +306,8 @@ def test_what_is_in_no_sample_is_reported(caplog):
     assert [sample.question for sample in samples] == ["Кто основал Мюнхен?"]
     assert [record.getMessage() for record in caplog.records] == [
         "messages of the system are no turns of a conversation and are not judged: 1",
-        "messages with an unknown role are left out of their conversation: moderator",
+        "messages with an unknown role are left out of their conversation: moderator; known roles: human, user, ai, "
+        "assistant, bot, model, chatbot, tool, function, system, developer",
         "a message of the user without a text, [image], gives no sample of its conversation",
         "a question without an answer gives no sample of its conversation: 'Спасибо'",
     ]
@@ -381,6 +382,24 @@ def test_what_is_no_conversation_is_an_error_that_names_the_forms(value, kind):
 
 
 NUMBER = [{"role": "user", "content": 5}, {"role": "assistant", "content": "a"}]
+
+
+@each(
+    ("record", "problem"),
+    [
+        (
+            {"id": "7", "msgs_v2": dicts(MUNICH)},
+            r"or 'chat_history', the record has \['id', 'msgs_v2'\]: rename the one",
+        ),
+        (
+            {"messages": [{"role": "boss", "content": "q"}]},
+            "no message has a known role, got boss; known roles: human, ",
+        ),
+    ],
+)
+def test_a_record_without_messages_is_an_error_that_names_what_it_has(record, problem):
+    with pytest.raises(SampleError, match=problem):
+        samples_of(record)
 
 
 @each("conversation", [[], "", [("assistant", "Hello!")], {"messages": []}, "just a text", [1, 2], NUMBER])
