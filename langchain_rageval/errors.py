@@ -178,7 +178,7 @@ def config_error_of(subject: str, error: ValidationError) -> ConfigError:
 def message_of(error: BaseException) -> str:
     """Return the message of an exception, or its class name if the message is empty or cannot be read.
 
-    For a failed connection, the address is appended, because HTTP clients leave the address out of the message.
+    For a failed connection or a wrong address (404), the address is appended, because HTTP clients leave it out.
     """
     try:
         return (str(error) or type(error).__name__) + _address_of(error)
@@ -187,12 +187,14 @@ def message_of(error: BaseException) -> str:
 
 
 def _address_of(error: BaseException) -> str:
-    """Return the address that a client could not connect to, in brackets; "" for other errors."""
-    if "Connect" not in type(error).__name__:
+    """Return the address that a client could not connect to or that does not exist, in brackets; "" for others."""
+    name, text = type(error).__name__, str(error)
+    if "Connect" not in name and "NotFound" not in name and "[SSL:" not in text:
         return ""
     try:
         url = error.request.url  # type: ignore[attr-defined]
-        return f" ({url.scheme}://{url.host}{f':{url.port}' if url.port else ''}{url.path})"
+        address = f"{url.scheme}://{url.host}{f':{url.port}' if url.port else ''}{url.path}"
+        return "" if address in text else f" ({address})"
     except (AttributeError, RuntimeError):  # httpx raises RuntimeError if there is no request
         return ""
 

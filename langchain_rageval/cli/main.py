@@ -46,7 +46,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         condition = f"if {' and '.join(meant)} {'is' if len(meant) == 1 else 'are'} meant to be so in this application"
         return _report_error(1, f"{error}; {condition}, add --allow {','.join(meant)}" if meant else str(error))
     except RagevalError as error:
-        return _report_error(2, str(error))
+        from langchain_rageval.cli.report_view import hint_for  # takes time that only failures may cost
+
+        return _report_error(2, f"{error}{hint_for(str(error))}")
     except KeyboardInterrupt:
         return _report_error(130, "interrupted")
     except Exception as error:

@@ -235,6 +235,9 @@ def format_mean(metric: MetricSummary) -> str:
 _HINTS = {
     r".*CERTIFICATE_VERIFY_FAILED": "name the file with the root certificate in GIGACHAT_CA_BUNDLE_FILE, for other "
     "models in SSL_CERT_FILE",
+    r".*ALERT_(\w*CERTIFICATE|UNKNOWN_CA|HANDSHAKE)": "the server asks for a client certificate: GIGACHAT_CERT_FILE "
+    "and GIGACHAT_KEY_FILE, and SSL_CERT_FILE for the root; in Python ssl_context= of GigaChat, http_client= of "
+    "ChatOpenAI",
     r"Connect.*/oauth\)": "the token comes from this address: is GIGACHAT_AUTH_URL right?",
     r"(Auth|BadRequest|Response).*\bscope\b": "does GIGACHAT_SCOPE belong to the key: GIGACHAT_API_PERS, "
     "GIGACHAT_API_B2B or GIGACHAT_API_CORP?",
@@ -243,9 +246,11 @@ _HINTS = {
     r"\w*Timeout": "the server may be overloaded: increase --timeout or reduce --max-concurrency",
     r"\w*Auth": "is the key in the environment right?",
     r"\w*(Permission|Forbidden)": "does this key have access to the model?",
-    r"\w*NotFound": "are the model's name and --base-url right?",
+    r"\w*NotFound": "are the model's name and --base-url right? It mostly ends with /v1",
 }
 """Hints by a pattern of the exception's name and message; the first that matches is shown."""
+
+_QUOTED = re.compile(r"(?:failure|failed|valid reply): (\w+: .*)", re.DOTALL)
 
 
 def check_not_all_failed(report: Report) -> None:
@@ -280,5 +285,12 @@ def warn_about_failures(report: Report) -> None:
 
 def _describe(failure: Failure) -> str:
     problem = f"{failure.error}: {failure.message}"
-    hint = next((hint for pattern, hint in _HINTS.items() if re.match(pattern, problem, re.DOTALL)), None)
-    return problem + (f" ({hint})" if hint else "")
+    return problem + hint_for(f"failure: {problem}")
+
+
+def hint_for(message: str) -> str:
+    """Return a hint, in brackets, for the failure of a model that a message quotes; "" for none or if it is there."""
+    quoted = _QUOTED.search(message)
+    hints = (hint for pattern, hint in _HINTS.items() if quoted and re.match(pattern, quoted[1], re.DOTALL))
+    hint = next(hints, "")
+    return "" if hint in message else f" ({hint})"

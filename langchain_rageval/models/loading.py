@@ -26,7 +26,7 @@ from langchain_rageval.models.offline_judge import OfflineJudge
 ChatModelBuilder = Callable[[str, str | None, dict[str, Any]], BaseChatModel]
 """Function from the name of a model, the address of its server and further settings to the model."""
 
-_GIGACHAT_KEYS = ("GIGACHAT_CREDENTIALS", "GIGACHAT_ACCESS_TOKEN", "GIGACHAT_USER", "GIGACHAT_KEY_FILE_PASSWORD")
+_GIGACHAT_KEYS = ("GIGACHAT_CREDENTIALS", "GIGACHAT_ACCESS_TOKEN", "GIGACHAT_USER", "GIGACHAT_CERT_FILE")
 _GIGACHAT_FILES = ("GIGACHAT_CA_BUNDLE_FILE", "GIGACHAT_CERT_FILE", "GIGACHAT_KEY_FILE")
 _OPTIONAL = ("max_retries", "temperature")
 _UNKNOWN_OPTION = re.compile(
@@ -94,7 +94,7 @@ def _server(provider: str, base_url: str | None) -> dict[str, Any]:
 def _require_key(provider: str, *names: str) -> None:
     """Raise ConfigError if none of some environment variables is set."""
     if not any(os.environ.get(name) for name in names):
-        raise ConfigError(f"{provider} needs a key in the environment: set {names[0]}")
+        raise ConfigError(f"{provider} needs a key in the environment: set {' or '.join(names)}")
 
 
 def _served(provider: str) -> ChatModelBuilder:

@@ -21,6 +21,10 @@ _LIMIT_HEADERS = ("x-ratelimit-limit-{}", "anthropic-ratelimit-{}-limit")
 _TRANSPORT = {"TransportError", "APIConnectionError", "APITimeoutError"}
 _TIMEOUTS = {"TimeoutError", "TimeoutException", "APITimeoutError"}
 _CONFIG_ERRORS = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError"}  # in the address or the key
+_TLS = re.compile(  # reasons of OpenSSL that another try does not change; an unexpected end of the data is none of them
+    r"CERTIFICATE_VERIFY_FAILED|ALERT_(?:\w*CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE|PROTOCOL_VERSION)"
+    "|WRONG_VERSION_NUMBER|UNSUPPORTED_PROTOCOL|UNRECOGNIZED_NAME"
+)
 _UNREACHABLE = (ConnectionRefusedError, gaierror)
 _TRIES_IF_UNREACHABLE = 3
 MAX_STALE_TRIES = 100  # idle connections that the clients of providers keep by default; each try discards one
@@ -94,7 +98,9 @@ def is_transient(error: Exception) -> bool:
     status = status_of(error)
     if status is not None:
         return (status in _TRANSIENT_STATUS and not _is_quota_exhausted(error)) or status >= 500
-    if any(base.__name__ in _CONFIG_ERRORS for cause in _causes(error) for base in type(cause).__mro__):
+    if is_permanent(error) or any(
+        base.__name__ in _CONFIG_ERRORS for cause in _causes(error) for base in type(cause).__mro__
+    ):
         return False
     if getattr(error, "is_retryable", False) or is_stale_connection(error):
         return True
@@ -114,8 +120,14 @@ def _is_quota_exhausted(error: BaseException) -> bool:
 
 
 def is_permanent(error: Exception) -> bool:
-    """Return True if every later call will fail too: a wrong key or model name, no access, or no credit."""
-    return status_of(error) in _PERMANENT_STATUS or (status_of(error) == 429 and _is_quota_exhausted(error))
+    """Return True if every later call will fail too.
+
+    The reason is a wrong key or model name, no access, no credit, or a certificate that one of both sides refuses.
+    """
+    status = status_of(error)
+    if status is None:
+        return any(_TLS.search(message_of(cause)) for cause in _causes(error))
+    return status in _PERMANENT_STATUS or (status == 429 and _is_quota_exhausted(error))
 
 
 def limits_in(headers: Mapping[str, Any]) -> tuple[float | None, float | None]:

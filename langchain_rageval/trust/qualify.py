@@ -283,9 +283,7 @@ def _run_all(
     first_results = {subject: answer(probe) for subject, probe in firsts.items()}
     for subject, result in first_results.items():
         if result.lost:
-            raise ConfigError(
-                f"the first call to the {subject} failed: {result.error} (check the address, the key and the name)"
-            )
+            raise ConfigError(f"the first call to the {subject} failed: {result.error}")
     others = [probe for probe in probes if probe not in firsts.values()]
     return [*first_results.values(), *run.threads.spread([partial(answer, probe) for probe in others], at_once)]
 

@@ -92,6 +92,10 @@ def test_a_report_says_why_scores_are_missing(rageval, tmp_path):
             ("ConnectError", "[SSL: CERTIFICATE_VERIFY_FAILED] (https://host/v1)"),
             "in GIGACHAT_CA_BUNDLE_FILE, for other",
         ),
+        (
+            ("ReadError", "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] (https://host/v1)"),
+            "GIGACHAT_CERT_FILE and GIGACHAT_KEY_FILE, and SSL",
+        ),
         (("AuthenticationError", "401 https://host: scope from db"), "does GIGACHAT_SCOPE belong to the key: "),
         (("AuthenticationError", "401 https://host/api/v2/oauth"), "is the key in the environment right?"),
         (("APIConnectionError", "Connection error."), "is --base-url right?"),

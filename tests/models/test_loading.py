@@ -204,7 +204,9 @@ class TestLoadJudge:
         monkeypatch.setattr("langchain_rageval.models.loading.find_spec", lambda name: name)
         for name in ("YC_API_KEY", "YC_IAM_TOKEN", "YC_FOLDER_ID"):
             monkeypatch.delenv(name, raising=False)
-        with pytest.raises(ConfigError, match=r"^yandexgpt needs a key in the environment: set YC_API_KEY$"):
+        with pytest.raises(
+            ConfigError, match=r"^yandexgpt needs a key in the environment: set YC_API_KEY or YC_IAM_TOKEN$"
+        ):
             load_judge("yandexgpt:yandexgpt")
         monkeypatch.setenv("YC_API_KEY", "yc-very-secret")
         expected = "^yandexgpt needs the folder of the cloud in the environment: set YC_FOLDER_ID$"

@@ -14,7 +14,7 @@ from langchain_core.exceptions import ModelRateLimitError, ModelTimeoutError
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_rageval.errors import ConfigError
+from langchain_rageval.errors import ConfigError, message_of
 from langchain_rageval.run.drivers import adrive
 from langchain_rageval.run.requests import Call
 from langchain_rageval.run.retry import (
@@ -123,6 +123,26 @@ def test_transport_errors_are_retried_and_errors_of_a_program_are_not(error):
 def test_an_unreachable_server_is_tried_three_times(error):
     assert is_unreachable(error)
     assert [CALM.wait(error, tried) is not None for tried in (1, 2, 3, 4)] == [True, True, False, False]
+
+
+TLS = (
+    "CERTIFICATE_VERIFY_FAILED",
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+    "TLSV1_ALERT_UNKNOWN_CA",
+    "WRONG_VERSION_NUMBER",
+)
+
+
+@each("reason", TLS)
+def test_a_refused_certificate_is_permanent_and_a_connection_that_breaks_off_is_not(reason):
+    error = httpx.ReadError(f"[SSL: {reason}] certificate (_ssl.c:2580)", request=REQUEST)
+    for refused in (error, caused(openai.APIConnectionError(request=REQUEST), error)):
+        assert is_permanent(refused)
+        assert CALM.wait(refused, 1) is None
+    assert str(REQUEST.url) in message_of(error)
+    broken = httpx.ReadError("[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred in violation of protocol")
+    assert not is_permanent(broken)
+    assert CALM.wait(broken, 1) is not None
 
 
 def test_causes_in_a_circle_end():

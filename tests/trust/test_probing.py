@@ -126,7 +126,17 @@ def test_a_judge_with_a_probe_asks_for_nothing_that_it_knows(tmp_path):
 def test_an_endpoint_that_gives_no_valid_reply_is_an_error_with_its_cause():
     with Engine(faults=Faults.rates(seed=1, unauthorized=1.0)) as server, pytest.raises(ConfigError) as caught:
         probe_judge(model(server))
-    assert str(caught.value).startswith("the judge gave no valid reply: OpenAIAuthenticationError: ")
+    assert str(caught.value).startswith("no request got a valid reply: OpenAIAuthenticationError: ")
+
+
+def test_the_command_gives_the_hint_and_the_address_of_a_server_that_it_cannot_reach(capsys):
+    with Engine() as server:
+        address = server.url
+    for command in (["probe"], ["qualify", "--quick", "--language", "ru"]):
+        assert cli([*command, "--judge", "vllm:m", "--base-url", f"{address}/v1"]) == 2
+        shown = capsys.readouterr().err
+        assert f"({address}/v1/chat/completions)" in shown
+        assert shown.count("(is the server running, and is --base-url right?)") == 1
 
 
 @each("content", ["{", "[]", '{"rageval_probe": {}}', '{"rageval_report": {}}'])
