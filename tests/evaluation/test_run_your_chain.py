@@ -1,5 +1,6 @@
 """docs/how-to/run-your-chain.md: its code and its commands run as they stand."""
 
+import json
 import re
 import shlex
 import sys
@@ -23,11 +24,12 @@ def blocks(language):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with the module and the test set of the guide."""
+    """A working directory with the module, the questions and the test set of the guide."""
     app, *_ = blocks("python")
     (tmp_path / "app.py").write_text(app, encoding="utf-8")
     row = TestsetRow(id="q1", question=QUESTION, contexts=[PREMIUM], reference=PREMIUM, evolution="simple")
     Testset([row]).to_jsonl(tmp_path / "testset.jsonl")
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"id": "q1", "question": QUESTION}), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
