@@ -159,7 +159,7 @@ def finish(
         name = Path(options.file).stem or "rageval"
         write_junit(junit, gates, name=name, finished=report.finished if report else "", error=problem)
     if report is not None and outcome.is_shown:
-        _show(report, options, gates)
+        _show(report, options, gates, () if comparison is None else comparison.notes)
         warn_about_failures(report)
     if error is not None:
         raise error
@@ -300,13 +300,13 @@ def parse_gates(options: argparse.Namespace) -> dict[str, float]:
     return gates
 
 
-def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate]) -> None:
-    """Print the summary and the gates as tables or as JSON."""
+def _show(report: Report, options: argparse.Namespace, gates: Sequence[Gate], notes: Sequence[str]) -> None:
+    """Print the summary, the gates and the notes of the comparison; or summary and gates as JSON."""
 
     def show() -> None:
         out, files = console(stderr=options.out == PIPE), (options.out, options.html)
         show_report(report, out, written=" and ".join(path for path in files if path and path != PIPE))
-        show_gates(gates, out)
+        show_gates(gates, out, notes)
 
     show_or_write(options, lambda: report_object(report, gates), show)
 

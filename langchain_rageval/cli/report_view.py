@@ -107,14 +107,15 @@ def show_report(report: Report, out: Console, *, written: str | None = None) -> 
     show_path("Report", written, out)
 
 
-def show_gates(gates: Sequence[Gate], out: Console) -> None:
-    """Print each gate with its verdict and its reason."""
+def show_gates(gates: Sequence[Gate], out: Console, notes: Sequence[str] = ()) -> None:
+    """Print each gate with its verdict and its reason, and the notes of a comparison."""
     for gate in gates:
         colour = {"passed": "green", "failed": "red", "undecided": "yellow"}[gate.verdict]
         requirement = f"{gate.metric} {gate.requirement}".strip()
         out.print(f"[{colour}]{gate.verdict}[/{colour}] {escape(printable(requirement))}", soft_wrap=True)
         if gate.reason:
             print_indented(out, "", escape(printable(gate.reason)), indent=2)
+    show_notes(notes, out)
 
 
 def show_diagnosis(report: Report, out: Console) -> None:

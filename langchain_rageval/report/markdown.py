@@ -49,13 +49,14 @@ def markdown_of(
     lines += [*(f"- {_text(reason)}" for reason in reasons), ""] if reasons else []
     if report is not None and len(report.rows):
         summary = summarise(report.rows)
+        notes = [*missing_scores(report.rows), *report.notes, *(() if comparison is None else comparison.notes)]
         lines += [
             *_metrics(summary, gates, comparison),
             "",
             *_section("Audit by a strong judge", _audit(report)),
             *_section("What to check", _causes(report)),
             *_section("Worst samples", _worst(report, summary)),
-            *_section("Notes", (f"- {_text(note)}" for note in [*missing_scores(report.rows), *report.notes])),
+            *_section("Notes", (f"- {_text(note)}" for note in notes)),
         ]
     return "\n".join(lines).rstrip() + "\n"
 

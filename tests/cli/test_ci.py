@@ -295,8 +295,11 @@ def test_a_healthy_system_is_green_or_the_message_names_the_way_out(rageval, tmp
         files[name].write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in samples), encoding="utf-8")
     rageval("evaluate", files["before"], *OFFLINE, *BOTH, "--out", files["main"], "--quiet")
     ci = ["ci", files["after"], *OFFLINE, "--baseline", files["main"], "--quiet", *words]
-    exit_code, _, err = rageval(*ci)
+    exit_code, out, err = rageval(*ci)
     assert exit_code == (0 if code is None else 1)
+    assert ("Only the baseline has context_recall." in out) == (
+        story in ("a metric is left out by name", "a metric is forgotten")
+    )
     if code is not None:
         assert f"[{code}]" in err
         assert f"; if {code} is meant to be so in this application, add {' '.join(way_out)}\n" in err
