@@ -119,6 +119,13 @@ def test_a_run_ends_when_it_is_known_how_it_compares_with_a_baseline(by, margin,
     assert decision.samples == len(report.rows) < 1000
 
 
+def test_a_gain_of_all_samples_is_better_than_the_baseline_before_the_end():
+    baseline = evaluate(samples([0.0] * 60), value, progress=False)
+    report = evaluate(samples([1.0] * 60), value, until=Decided.against(baseline), progress=False)
+    assert report.decisions["value"].verdict == "better"
+    assert len(report.rows) < 60
+
+
 def test_a_baseline_of_another_judge_is_refused():
     texts = [Sample(question=f"{n}?", answer="It is 5 km.", contexts=["It is 5 km."]) for n in range(3)]
     baseline = evaluate(texts, faithfulness(OfflineJudge()), progress=False)

@@ -75,6 +75,13 @@ def test_ranks_from_0_give_the_ndcg_of_an_article_that_uses_ranks_as_relevance(h
     assert round(ndcg_at(5, grader).invoke(Sample(question="?", contexts=names)).value, 2) == expected
 
 
+@each(("how", "reason"), [("rank", "rank among the cross-encoder's scores"), ("rank_from_0", "…, from 0")])
+def test_the_reason_says_from_which_number_ranks_count(how, reason):
+    metric = mean_grade_at(1, cross_encoder_grader(scoring({"a": 1.0}), how))
+    finding = metric.invoke(Sample(question="?", contexts=["a"])).findings[0]
+    assert finding.reason == reason.replace("…", "rank among the cross-encoder's scores")
+
+
 @pytest.mark.parametrize("how", ["rank", "sigmoid"])
 def test_a_blank_chunk_is_below_all_others_and_never_read(how):
     ce = scoring({"a": -1.0, "b": 1.0})

@@ -146,6 +146,24 @@ def test_where_lower_is_better_a_rise_is_a_drift():
     assert list(trend(turned(stream([0.5] * 10)), turned(BASELINE)).alarms) == ["noise"]
 
 
+def test_an_alarm_does_not_depend_on_the_scale_of_the_values():
+    def graded(report):
+        return Report(
+            [
+                one.model_copy(update={"scores": {"grade": scored(1 + 4 * value_of(one), "grade", range=(1, 5))}})
+                for one in report.rows
+            ]
+        )
+
+    def value_of(one):
+        return one.scores["faithfulness"].value
+
+    live = stream([0.9] * 5 + [0.5] * 5)
+    plain, scaled = trend(live, BASELINE).alarms["faithfulness"], trend(graded(live), graded(BASELINE)).alarms["grade"]
+    assert (scaled.raised, scaled.since, scaled.samples) == (plain.raised, plain.since, plain.samples)
+    assert trend(graded(stream([0.9] * 10)), graded(BASELINE)).alarms == {}
+
+
 def mixed(easy, seed, days=10):
     """Return a run of easy and hard questions, which score 0.95 and 0.55."""
     rng, rows = random.Random(seed), []

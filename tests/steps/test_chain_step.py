@@ -29,6 +29,7 @@ from langchain_rageval import (
 )
 from langchain_rageval.evaluation.dry_run import dry_run_context
 from langchain_rageval.run.run import Run
+from langchain_rageval.steps.stage import Stage
 
 SAMPLE = Sample(question="How?", answer="Thank you {name}!", contexts=["First."])
 SAMPLES = [{"question": f"{number}?", "answer": "Yes."} for number in range(6)]
@@ -236,3 +237,27 @@ def test_its_identity_is_that_of_the_chain_and_its_inputs():
     assert len(set(identities)) == 5
     assert identity(PROMPT) == identities[0]
     assert identity(RunnableLambda(lambda _: UNREADABLE.value)) == "unknown"
+
+
+class Doubled(Stage):
+    """Stage without a model that doubles the output of a chain."""
+
+    @property
+    def instrument(self):
+        return {"step": "doubled"}
+
+    def work(self, state):
+        yield from ()
+        return state | {"out": 2 * state["out"]}
+
+
+def test_a_chain_before_another_stage_is_not_invoked_again_to_rescore():
+    asked = []
+    chain = RunnableLambda(lambda inputs: asked.append(inputs) or 0.25)
+    steps = Step.from_chain(chain, reads=("answer",), key="out") | Doubled(name="doubled")
+    metric = Metric("mine", aspect="style", reads={"answer"}, steps=steps, reduce=out_of)
+    report = evaluate(SAMPLES[:1], metric, progress=False)
+    assert report.rows[0].scores["mine"].value == 0.5
+    with pytest.raises(ConfigError):
+        report.rescore(metric)
+    assert len(asked) == 1

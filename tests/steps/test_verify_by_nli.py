@@ -120,6 +120,11 @@ def test_support_outweighs_contradiction_elsewhere():
     assert scored(NliVerifier(Nli(three), labels=LABELS), "Горит.").findings[0].verdict == "supported"
 
 
+def test_labels_may_be_a_list():
+    encoder = Nli(None)
+    assert NliVerifier(encoder, labels=[*LABELS]) == NliVerifier(encoder, labels=tuple(LABELS))
+
+
 @given(st.lists(st.floats(-800, 800), min_size=3, max_size=3), st.permutations(LABELS))
 def test_three_logits_are_read_by_their_labels_in_any_order(logits, labels):
     verifier = NliVerifier(Nli(None), labels=labels, scale="softmax")

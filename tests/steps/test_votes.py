@@ -116,6 +116,14 @@ def test_each_order_of_the_votes_decides_a_field_of_any_type_alike(kind, votes, 
         assert (UNDECIDED if counted.is_undecided else joined) == decided
 
 
+@each(("votes", "is_undecided", "decided"), [("--12", True, None), ("---1", False, None), ("-122", False, 2)])
+def test_a_value_that_half_of_the_votes_lack_is_undecided(votes, is_undecided, decided):
+    answer = create_model("Answer", grade=(int | None, None))
+    counted = AnswerVotes()
+    joined = counted.answer([answer(grade=None if vote == "-" else int(vote)) for vote in votes])
+    assert (counted.is_undecided, joined.grade) == (is_undecided, decided)
+
+
 def test_optional_and_annotated_fields_decide_and_optional_texts_do_not():
     class Answer(BaseModel):
         label: Annotated[Literal["a", "b"] | None, Field(description="d")]

@@ -63,6 +63,7 @@ def test_an_amount_is_no_bridge_and_neither_is_the_topic_of_the_corpus():
     many = [f"Мюнхен, запись {n} о разном." for n in range(8)]
     assert bridged(store_of(MUNICH, *many), "Мюнхен") == []
     assert bridged(store_of(MUNICH, "В 1158 году была засуха."), "1158 году") == []
+    assert bridged(store_of("3D-печать дома.", GYPSUM, "Цех, где есть 3D-печать."), "3D-печать") == []
 
 
 def test_a_near_duplicate_and_an_overlapping_passage_are_left_out():

@@ -127,8 +127,9 @@ class Own(TextSplitter):
         (lambda text: ["ab", "cd\ufffd"], [(0, 2), (15, 17)]),
         (lambda text: ["Summary."], [(0, 20)]),
         (lambda text: ["cd ef", "ab ab"], [(15, 20), (0, 5)]),
+        (lambda text: ["ab", "b ab"], [(0, 2), (1, 5)]),
     ],
-    ids=["equal", "straight on", "white space", "cut character", "rewritten", "another order"],
+    ids=["equal", "straight on", "white space", "cut character", "rewritten", "another order", "a letter later"],
 )
 def test_a_span_is_where_the_words_stand_or_the_whole_document(split, spans):
     store = Docstore("ab ab ab ab ab cd ef", splitter=Own(split))

@@ -365,6 +365,7 @@ def test_an_interrupted_run_gives_what_there_is():
         ({"distribution": {"simple": 0}}, "the share of simple must be a number above 0"),
         ({"distribution": {"simple": float("nan")}}, "above 0"),
         ({"size": 0}, "size must be a whole number of at least 1"),
+        ({"size": 2.5}, "size must be a whole number of at least 1"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"dedupe": 2}, "dedupe must be a cosine"),
         ({"max_rewrites": -1}, "max_rewrites"),
