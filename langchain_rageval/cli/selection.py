@@ -329,7 +329,8 @@ def import_object(place: str, option: str) -> Any:
     try:
         return attrgetter(name)(import_module(path.stem if path.suffix == ".py" else module))
     except Exception as error:
-        raise ConfigError(f"{option} {place} cannot be imported: {type(error).__name__}: {error}") from error
+        near = did_you_mean(error.name, dir(error.obj)) if isinstance(error, AttributeError) else ""
+        raise ConfigError(f"{option} {place} cannot be imported: {type(error).__name__}: {error}{near}") from error
 
 
 def search_in_folder(folder: Path) -> None:

@@ -76,10 +76,11 @@ def run_generate(options: argparse.Namespace) -> int:
             raise ConfigError(f"--{name} is about the questions that --adopt names: add --adopt FILE")
     chosen = _questions_to_adopt(options) if options.adopt else None
     redact = import_object(options.redact, "--redact") if options.redact else None
-    critic = _model(options, options.critic or options.writer, options.critic_temperature)
+    writer = options.writer or "offline"
+    critic = _model(options, options.critic or writer, options.critic_temperature)
     generator = _generator(
         options,
-        _model(options, options.writer, options.writer_temperature),
+        _model(options, writer, options.writer_temperature),
         critic,
         load_embeddings(options.embeddings or "offline", base_url=options.embeddings_base_url or options.base_url),
         max_concurrency=options.max_concurrency,
@@ -312,6 +313,10 @@ def run_plan(options: argparse.Namespace) -> int:
     Only a pilot (`--pilot N`, a run with N samples) calls the models. With `--journal`, the address of a vLLM judge is
     needed to find the scores of this judge in the journal.
     """
+    if options.generate:
+        options.judge = options.writer or options.judge
+    elif options.writer or options.critic:
+        raise ConfigError("--writer and --critic are for the plan of a test set: add --generate, or use --judge")
     needs_address = options.journal and options.judge.startswith("vllm:")
     with nullcontext() if options.pilot or needs_address else no_server(options):
         return _show_costs(options)
@@ -350,8 +355,11 @@ def _show_costs(options: argparse.Namespace) -> int:
 
 def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
     check_documents(options.file)
-    judge = load_judge(options.judge, base_url=options.base_url, temperature=options.temperature, mode=options.mode)
-    generator = _generator(options, judge, judge, HashingEmbeddings())  # no text is embedded
+    writer, critic = (
+        load_judge(name, base_url=options.base_url, temperature=options.temperature, mode=options.mode)
+        for name in (options.judge, options.critic or options.judge)
+    )
+    generator = _generator(options, writer, critic, HashingEmbeddings())  # no text is embedded
     return generator.plan(list(load_documents(options.file)))
 
 

@@ -494,8 +494,8 @@ def _to_branch(key: Any) -> Branch:
     branch = branch_of_names(str(key))
     if not isinstance(key, str) or branch is None:
         raise ConfigError(
-            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by +, or pass a Runnable "
-            f"such as persona('who asks'){did_you_mean(key, EVOLUTIONS)}"
+            f"there is no evolution {key!r}; choose from {', '.join(EVOLUTIONS)}, joined by +, or in Python pass "
+            f"a Runnable such as evolution('name', 'instruction'){did_you_mean(key, EVOLUTIONS)}"
         )
     return branch
 

@@ -283,8 +283,12 @@ class Testset:
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
         except (ValidationError, ValueError, KeyError, TypeError) as error:
-            problem = f"{path} is not a test set that Testset.to_jsonl wrote: {error}"
-            raise ConfigError(f"{problem}; {_OWN_QUESTIONS.format(f'load_samples({str(path)!r})')}") from None
+            detail = f"its first line has no {error}" if isinstance(error, KeyError) else error
+            problem = (
+                f"{path} is not a test set that Testset.to_jsonl wrote: {detail}; make one of its questions with "
+                f"`rageval generate DOCUMENTS --adopt {path}`, or"
+            )
+            raise ConfigError(f"{problem} {_OWN_QUESTIONS.format(f'load_samples({str(path)!r})')}") from None
         run = (header["yields"], header["notes"], header["complete"], header["broken_off"])
         later = {name: header[name] for name in ("changes", "number") if name in header}  # absent before 0.3
         if packed := header.get("sentences"):

@@ -81,7 +81,7 @@ def test_an_entry_point_of_a_package_is_listed_and_used(rageval, written, tmp_pa
         (
             "helpers.own.tone:tune",
             "helpers.own.tone:tune cannot be imported: AttributeError: module 'helpers.own.tone' has no attribute "
-            "'tune'",
+            "'tune'; did you mean 'tone'?",
         ),
         ("helpers.samples:SAMPLE", "helpers.samples:SAMPLE is not a metric but dict"),
         (

@@ -267,6 +267,19 @@ def test_the_plan_of_a_generation_shows_the_price(rageval, tmp_path):
     assert "money" not in rageval(*words)[1]
 
 
+def test_the_plan_of_a_generation_takes_the_models_of_the_generation(rageval, samples, tmp_path):
+    (tmp_path / "munich.txt").write_text(" ".join(CONTEXTS), encoding="utf-8")
+    words = ["plan", tmp_path / "munich.txt", "--generate", "--size", 1, "--distribution", "simple=1", "--json"]
+    models, prices = ["--writer", "openai:w", "--critic", "openai:c"], ["--price", "w=0,1000000", "--price", "c=0,1"]
+    of_one, of_both = [json.loads(rageval(*words, *models[:n], *prices)[1])["total"]["money"] for n in (2, 4)]
+    assert of_one > of_both > 0
+    assert rageval("plan", samples, *models) == (
+        2,
+        "",
+        "rageval: --writer and --critic are for the plan of a test set: add --generate, or use --judge\n",
+    )
+
+
 def test_a_plan_of_documents_that_are_not_there_is_refused(rageval, tmp_path):
     code, out, err = rageval("plan", tmp_path / "nowhere", "--generate")
     assert (code, out) == (2, "")

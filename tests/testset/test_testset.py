@@ -65,10 +65,14 @@ def test_a_test_set_loaded_from_its_file_is_equal(tmp_path):
 def test_a_file_that_is_not_a_test_set_is_rejected(tmp_path, content):
     (tmp_path / "t.jsonl").write_text(content)
     path = tmp_path / "t.jsonl"
-    remedy = f"; ask a chain questions of your own with answered_by(chain).invoke(load_samples({str(path)!r}))"
+    remedy = (
+        f"; make one of its questions with `rageval generate DOCUMENTS --adopt {path}`, or ask a chain questions of "
+        f"your own with answered_by(chain).invoke(load_samples({str(path)!r}))"
+    )
     with pytest.raises(ConfigError, match=r"t\.jsonl is not a test set that Testset.to_jsonl wrote: ") as refused:
         Testset.load(path)
     assert str(refused.value).endswith(remedy)
+    assert ("its first line has no 'rageval_testset'" in str(refused.value)) == ("report" in content)
 
 
 def test_other_rows_than_those_of_a_generator_are_refused():
