@@ -412,7 +412,9 @@ class TestsetGenerator(GeneratorSettings):
         allowed = self.allow_empty if allow_empty is None else allow_empty
         if testset.rows or testset.broken_off or allowed:
             return testset
-        raise EmptyTestsetError(f"{testset!r}\nallow_empty=True returns the empty test set instead", testset)
+        raise EmptyTestsetError(
+            f"no question was accepted; allow_empty=True returns the empty test set:\n{testset!r}", testset
+        )
 
     def _finish(self, generation: Generation, config: RunnableConfig) -> Testset:
         broken_off = False
