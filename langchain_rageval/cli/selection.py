@@ -329,7 +329,10 @@ def import_object(place: str, option: str) -> Any:
     try:
         return attrgetter(name)(import_module(path.stem if path.suffix == ".py" else module))
     except Exception as error:
-        near = did_you_mean(error.name, dir(error.obj)) if isinstance(error, AttributeError) else ""
+        near = ""
+        if isinstance(error, AttributeError):
+            names = getattr(error.obj, "__dict__", {})
+            near = did_you_mean(error.name, [own for own, value in names.items() if not isinstance(value, type)])
         raise ConfigError(f"{option} {place} cannot be imported: {type(error).__name__}: {error}{near}") from error
 
 

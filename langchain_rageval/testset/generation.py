@@ -323,7 +323,8 @@ class Generation:
             yield f"Left out where no passage suits: {', '.join(names)} ({reason})."
         if n_rows < self.size:
             passages = pluralize(len(self.scheduler.passages), "passage")
-            used_up = f"the key phrases of {passages} are used up: add documents, or a splitter= for shorter passages"
+            remedy = "add documents, or pass TestsetGenerator(splitter=...) for shorter passages"
+            used_up = f"the key phrases of {passages} are used up: {remedy}"
             ended = used_up if self.scheduler.rejected[Reason.NO_KEYPHRASE] else "see yields"
             reason = _INTERRUPTED if broken_off else self.stop_reason or ended
             yield f"{n_rows} of {self.size} rows were generated: {reason}."

@@ -167,8 +167,8 @@ async def test_more_rows_than_there_are_key_phrases_end_with_the_reason(made):
     testset = await made(generator(Writer()), documents(1), size=5)
     assert len(testset) == 3
     assert testset.yields["rejected"]["no key phrase left"] > 0
-    reason = "the key phrases of 1 passage are used up: add documents, or a splitter= for shorter passages"
-    assert testset.notes == [f"3 of 5 rows were generated: {reason}."]
+    remedy = "add documents, or pass TestsetGenerator(splitter=...) for shorter passages"
+    assert testset.notes == [f"3 of 5 rows were generated: the key phrases of 1 passage are used up: {remedy}."]
 
 
 async def test_few_documents_are_split_into_shorter_passages_for_many_rows(made):
