@@ -441,7 +441,9 @@ def read_report(path: str | Path) -> tuple[RowsOnDisk, Head]:
             state = _state(file)
     except (OSError, UnicodeDecodeError) as error:
         problem = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{path} cannot be read: {problem}; name a file of --out or Report.to_jsonl") from None
+        raise ConfigError(
+            f"{path} cannot be read: {problem}; name a file of --out, Report.to_jsonl or a sink"
+        ) from None
     return RowsOnDisk(Path(path), _ordered(indexes, offsets), state), head
 
 

@@ -79,11 +79,11 @@ class Progress:
 class PlainProgress(Progress):
     """Progress display that prints a line at most every 5 seconds.
 
-    A last line is printed at the end if any line was printed before.
+    A last line is printed at the end if any line was printed before, unless nothing has changed since.
     """
 
     _last_time = 0.0
-    _has_printed = False
+    _last_line = ""
 
     def refresh(self) -> None:
         """Print a progress line if the last line is at least 5 seconds old."""
@@ -95,13 +95,14 @@ class PlainProgress(Progress):
 
     def finish(self) -> None:
         """Print a last progress line if any line was printed before."""
-        if self._has_printed:
+        if self._last_line:
             self._print()
 
     def _print(self) -> None:
-        self._has_printed = True
-        sys.stderr.write(f"rageval: {self.status_line()}\n")
-        sys.stderr.flush()
+        if (line := self.status_line()) != self._last_line:
+            self._last_line = line
+            sys.stderr.write(f"rageval: {line}\n")
+            sys.stderr.flush()
 
 
 class LiveProgress(Progress):

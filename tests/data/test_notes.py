@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import re
+from pathlib import Path
 from string import Formatter
 
 import pytest
@@ -32,6 +33,12 @@ def test_every_code_has_a_translation_with_no_other_fields():
         assert re.search("[а-яё]", template["ru"]) or not re.search("[a-z]{2}", re.sub(r"{.*?}", "", template["en"])), (
             code
         )
+
+
+def test_every_code_is_written_once():
+    texts = [(Path(notes.__file__).parent / name).read_text(encoding="utf-8") for name in notes._FILES]
+    codes = [code for text in texts for code in re.findall(r"^([a-z][\w -]*):", text, re.MULTILINE)]
+    assert sorted(codes) == sorted(TEMPLATES)
 
 
 SHIFTS = [

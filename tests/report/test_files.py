@@ -199,5 +199,5 @@ def test_a_broken_file_is_refused_with_the_line_that_is_wrong(tmp_path, content,
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
     (tmp_path / "latin.jsonl").write_bytes('{"é": 1}'.encode("latin-1"))
     for place in (tmp_path / "nowhere.jsonl", tmp_path, tmp_path / "latin.jsonl"):
-        with pytest.raises(ConfigError, match=r"cannot be read: .*; name a file of --out or Report\.to_jsonl$"):
+        with pytest.raises(ConfigError, match=r"cannot be read: .*; name a file of --out, Report\.to_jsonl or a sink$"):
             Report.load(place)
