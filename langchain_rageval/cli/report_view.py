@@ -236,9 +236,9 @@ def format_mean(metric: MetricSummary) -> str:
 _HINTS = {
     r".*CERTIFICATE_VERIFY_FAILED": "name the file with the root certificate in GIGACHAT_CA_BUNDLE_FILE, for other "
     "models in SSL_CERT_FILE",
-    r".*ALERT_(\w*CERTIFICATE|UNKNOWN_CA|HANDSHAKE)": "the server asks for a client certificate: GIGACHAT_CERT_FILE "
-    "and GIGACHAT_KEY_FILE, and SSL_CERT_FILE for the root; in Python ssl_context= of GigaChat, http_client= of "
-    "ChatOpenAI",
+    r".*ALERT_(\w*CERTIFICATE|UNKNOWN_CA|HANDSHAKE)": "the server asks for a client certificate: in Python, "
+    "ssl_context= of GigaChat or http_client= of ChatOpenAI; without GIGACHAT_CREDENTIALS also GIGACHAT_CERT_FILE and "
+    "GIGACHAT_KEY_FILE, with the root certificate in SSL_CERT_FILE",
     r"Connect.*/oauth\)": "the token comes from this address: is GIGACHAT_AUTH_URL right?",
     r"(Auth|BadRequest|Response).*\bscope\b": "does GIGACHAT_SCOPE belong to the key: GIGACHAT_API_PERS, "
     "GIGACHAT_API_B2B or GIGACHAT_API_CORP?",

@@ -39,7 +39,7 @@ def conversation_metrics(judge: JudgeLike, *, name: str = "conversation") -> Sui
     - `conversation_resolution`: share of the user's needs that are met by the end, without needs that were withdrawn.
 
     Score only the last sample of each conversation, which contains the whole conversation.
-    `samples_of(conversation)[-1]` is this sample, and `load_samples` reads it. `last_turns` of
+    `samples_of(conversation)[-1]` is this sample, and `evaluate` reads it from a file. `last_turns` of
     `langchain_rageval.data.conversations` selects the last samples from the samples of many conversations.
 
     Args:

@@ -94,7 +94,7 @@ def test_a_report_says_why_scores_are_missing(rageval, tmp_path):
         ),
         (
             ("ReadError", "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] (https://host/v1)"),
-            "GIGACHAT_CERT_FILE and GIGACHAT_KEY_FILE, and SSL",
+            "in Python, ssl_context= of GigaChat",
         ),
         (("AuthenticationError", "401 https://host: scope from db"), "does GIGACHAT_SCOPE belong to the key: "),
         (("AuthenticationError", "401 https://host/api/v2/oauth"), "is the key in the environment right?"),
