@@ -1,1 +1,1 @@
-"""Prompts (one YAML file per step and language), answer schemas, and the layout of requests."""
+"""Modules that load prompts (one YAML file per step and language), define answer schemas, and lay out requests."""

@@ -32,7 +32,10 @@ class HashableModel(BaseModel):
         return hash(self.fingerprint)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Return a copy without the cached fingerprint, because `update` may change it."""
+        """Return a copy with the field values in `update`.
+
+        The cached fingerprint (hash of the content) is not copied; the copy computes its own fingerprint.
+        """
         copied = super().model_copy(update=update, deep=deep)
         copied.__dict__.pop("fingerprint", None)
         return copied
@@ -128,15 +131,19 @@ class Criterion(HashableModel):
 
 
 def criterion_key(name: str) -> str:
-    """Return a criterion's name in a form for comparison: lower case, no extra white space. Judges may change both."""
+    """Return a criterion's name in lower case and without extra white space, to find it in a judge's reply.
+
+    Judges sometimes write the name with other letter case or white space.
+    """
     return " ".join(name.split()).casefold()
 
 
 def criterion_inputs(criterion: Criterion, scale: Scale, *, with_examples: bool) -> dict[str, Any]:
-    """Return a criterion as the mapping that is sent to the judge.
+    """Return a criterion as the mapping that is sent to the judge, with the keys below.
 
-    Grades are in ascending order. The lowest and the highest grade are always listed, with "" if they have no
-    description.
+    `criterion` is the name, and `description` the description. `grades` maps each grade, as text and in ascending
+    order, to its description. The lowest and the highest grade are always listed, with "" if they have no description.
+    `examples` lists the graded answers, if `with_examples` is True and the criterion has any.
     """
     grades = dict.fromkeys(scale, "") | criterion.grades
     inputs: dict[str, Any] = {"criterion": criterion.name, "description": criterion.description}
@@ -161,7 +168,11 @@ def default_criteria(scale: Scale = DEFAULT_SCALE) -> dict[str, tuple[Criterion,
 
 
 def on_scale(criteria: Iterable[Criterion], scale: Scale) -> tuple[Criterion, ...]:
-    """Convert criteria from the scale 0 to 3 to another scale; grades that are no whole numbers there are dropped."""
+    """Return criteria that were written for the scale 0 to 3, with their grades converted to another scale.
+
+    Each described grade keeps its relative position: 0, 1, 2, 3 become 0, 2, 4, 6 on the scale 0 to 6. A grade whose
+    new position is not a whole number is dropped, with its description and examples.
+    """
     return tuple(_rescale(criterion, DEFAULT_SCALE, scale) for criterion in criteria)
 
 

@@ -1,4 +1,4 @@
-"""Layout of requests: numbered contexts, messages, and functions that extract inputs and schema from a message."""
+"""Write requests to a judge as chat messages with numbered contexts, and read inputs and schema from such messages."""
 
 from __future__ import annotations
 
@@ -45,12 +45,16 @@ _ESCAPED = re.compile(rf"(?<!\\)\\{{1,2}}u00(?:(3[cC])(?={_AFTER_ANGLE})|5[bB](?
 
 
 def escape_control_tokens(text: str) -> str:
-    """Return a text or JSON document; a JSON escape replaces the first character of control tokens (`<|im_start|>`)."""
+    """Return a text in which a JSON escape sequence replaces the first character of each control token.
+
+    Control tokens, such as `<|im_start|>`, have a meaning in the chat templates of models. The text may be plain text
+    or a JSON document. `restore_control_tokens` reverses the change.
+    """
     return _TOKEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def restore_control_tokens(text: str) -> str:
-    """Return a text or JSON document with the control tokens restored that `escape_control_tokens` changed."""
+    """Return a text with each control token, such as `<|im_start|>`, as before `escape_control_tokens` changed it."""
     return _ESCAPED.sub(lambda match: "<" if match[1] else "[", text) if "\\u00" in text else text
 
 
@@ -119,7 +123,10 @@ class NumberedContexts:
         return list(dict.fromkeys(number for number in numbers if number in self.sentences))
 
     def is_citation(self, citation: str) -> bool:
-        """Return True if a text is one or several existing sentence numbers and not a range."""
+        """Return True if a judge's citation names one or several sentences, and these contexts contain all of them.
+
+        A range ("1.2-1.5"), an exclusion ("not 1.2") and a text with words between its numbers return False.
+        """
         numbers = _listed_numbers(citation)
         return bool(numbers) and all(number in self.sentences for number in numbers)
 
@@ -232,7 +239,7 @@ class RequestContent:
 
     Attributes:
         step: name of the step.
-        prompts: prompt set of the language.
+        prompts: prompt set that holds the headings, the system message and the prompts of all steps.
         prompt: prompt of the step.
         inputs: content of the JSON object that is sent.
         contexts: numbered contexts; None for a step that reads no contexts.
@@ -275,7 +282,7 @@ def lay_out(
         request: content of the request.
         layout: "contexts_first" puts the contexts before the task, so that a server with prefix caching processes the
             contexts once for all steps. "instruction_first" puts the task first. "shared_instructions" puts the
-            instructions of all steps listed in `SHARED` into the system message, the same for the whole run.
+            instructions of four common steps (`SHARED`) into the system message, which is equal in all requests.
         with_schema: include the answer's schema in the human message. If the examples of a packaged step show every
             field and label, only the title and the names of the fields are included.
         fold_system: put the system message at the start of the human message, for templates without a system role.

@@ -42,8 +42,9 @@ _Dumper.add_representer(str, _Dumper.text)
 class Example(HashableModel):
     """A solved example of a step: inputs and the correct output.
 
-    The `contexts` of an example are shown as lettered sentences ([A.1]), the other inputs as JSON. If the outputs of
-    the step's examples name chunks by an integer `context`, the sentences are numbered ([1.1]) and indented instead.
+    The judge reads inputs and output as JSON. In the input `contexts`, each sentence follows its number: a letter for
+    the chunk and the place of the sentence ([A.1]). If an output among the prompt's examples has a field `context` with
+    the number of a chunk, the chunk has a number instead of a letter ([1.1]).
     """
 
     input: dict[str, Any]

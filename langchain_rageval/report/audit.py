@@ -115,7 +115,11 @@ class MetricAudit(Renamed):
         return f"{cells} by the strong judge, {own} by its own ({'; '.join(details)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the audit as data for JSON."""
+        """Return the audit as a dict for JSON, with the names of attributes as keys.
+
+        `metric`, `direction` and `unit` are omitted. `usage` and `saved` become the keys `calls`, `tokens`,
+        `calls_saved` and `tokens_saved`. The items of `parted` have the keys `index`, `id`, `value` and `strong`.
+        """
         names = ("mean", "low", "high", "own_mean", "agreement", "audited", "samples", "failed", "decides", "units")
         cost = {"calls": self.usage.calls, "tokens": self.usage.tokens}
         saved = {"calls_saved": self.saved.calls, "tokens_saved": self.saved.tokens}

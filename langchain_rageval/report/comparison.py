@@ -53,10 +53,10 @@ class Comparison(Analysis[MetricComparison]):
             compared.
         judge_shift: mapping of a metric to the shift of its judge: the mean change of the judge's scores on rows whose
             texts are equal in both runs, and on rows of the baseline that the judge scored again.
-        moved: mapping of a metric to one or two other verdicts. It would get these if the lower, or the upper, end of
-            the interval of its `judge_shift` were subtracted from its difference. A metric whose verdict would not
-            change is not in the mapping. A metric in the mapping has the verdict "undecided" in this comparison, or
-            "lost coverage" if it lost coverage.
+        moved: mapping of a metric to one or two verdicts that the metric gets after a correction for `judge_shift`.
+            The correction subtracts an end of the shift's interval from the difference, once the lower and once the
+            upper end. A metric whose verdict does not change is not in the mapping. A metric in the mapping has the
+            verdict "undecided" in this comparison, or "lost coverage" if it lost coverage.
         labelled: name of the metric that people labelled; "" without labels.
     """
 
@@ -410,7 +410,11 @@ _LOSSES = [number / 1000 for number in range(1, 1001)]
 def minimum_difference(
     data: ReportData, metric: str, power: float, alpha: float, correlation: float, baseline: ReportData | None
 ) -> float:
-    """Return the smallest detectable difference; see `Report.minimum_detectable_difference`."""
+    """Return the smallest true difference of a metric, in its units, that a comparison with a later run detects.
+
+    `power` is the probability of detection, `alpha` the level of the test, and `correlation` the expected correlation
+    of both runs' values, unless there is a `baseline`. See `Report.minimum_detectable_difference`.
+    """
     check_metric(data, metric)
     if not (0 < power < 1 and 0 < alpha < 1 and -1 <= correlation < 1):
         raise ConfigError(

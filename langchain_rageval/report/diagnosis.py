@@ -131,7 +131,7 @@ class Diagnosis(Shown, Sequence[DiagnosedRow]):
 
 
 def diagnose_rows(rows: Iterable[Row]) -> Diagnosis:
-    """Return the diagnosis of the rows; see `Report.diagnose`."""
+    """Find the cause of each row's wrong answer in the verdicts that the metrics stored; see `Report.diagnose`."""
     return Diagnosis(_diagnose(row) for row in rows)
 
 
@@ -209,7 +209,7 @@ class Facts:
 
     @classmethod
     def of(cls, row: Row) -> Facts:
-        """Collect the statements of a row from its scores without a failure.
+        """Collect the statements of a row from those of its scores that did not fail.
 
         There are three kinds: the answer's statements with verdicts against the contexts, the references' statements
         with verdicts against the contexts, and the comparison of both (TP, FP, FN). Each kind is taken from the first

@@ -102,7 +102,11 @@ class EvolutionComparison(Analysis[Comparison]):
 
 
 def compare_evolutions(rows: Iterable[Row]) -> EvolutionComparison:
-    """Return the comparison of the evolutions; see `Report.by_evolution`."""
+    """Compare each evolution (question type, such as "reasoning") with the simple questions about the same facts.
+
+    The rows must be of a test set with trees (a simple question and its evolved questions about one fact); otherwise
+    ConfigError is raised. See `Report.by_evolution`.
+    """
     trees, loose = _by_tree(rows)
     if not trees:
         raise ConfigError(

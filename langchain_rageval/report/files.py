@@ -1,4 +1,7 @@
-"""Files of reports in JSON lines: a head with notes and state of the run, then a line for each row. Also DataFrames."""
+"""Write and read reports as files in JSON lines, and return their rows as DataFrames.
+
+The first line of a file is the head with notes and state of the run; a line for each row follows.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class Decision:
         return f"{self.verdict}{found}{required}, after {pluralize(self.samples, 'sample')}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the decision as data for JSON."""
+        """Return the decision as a dict for JSON, with the attributes of the decision as keys."""
         return asdict(self)
 
 
@@ -142,7 +145,11 @@ def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 def head_of(data: ReportData) -> Mapping[str, Any]:
-    """Return the head of a report's file: the facts about the run in the first line, such as notes and version."""
+    """Return the head of a report's file: a mapping with the facts about the run, for the first line of the file.
+
+    The keys are attributes of `ReportData`, except that `instruments` holds the `provenance`. `notes`, `complete`,
+    `left_out` and `instruments` are always there; other facts only if they are known and not empty.
+    """
     known = {key: value for key in ("version", "name", "finished") if (value := getattr(data, key))}
     run = {"notes": data.notes, "complete": data.complete, "left_out": data.left_out}
     decisions = {name: decision.to_dict() for name, decision in data.decisions.items()}

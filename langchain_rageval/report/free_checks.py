@@ -1,7 +1,7 @@
 """Checks of a run's rows for broken or repeated answers, unread contexts and verdicts without citations.
 
 The checks call no model. A broken answer is an HTML page, a stack trace or a message about an outage. Contexts count as
-unread if they were recorded as the retriever's output because no recorded prompt to a model contained them.
+unread if no recorded prompt to a model contained them; they are then known only from the retriever's output.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ _LONGEST_APOLOGY = 60  # words; a longer answer says more than that the service 
 
 
 def is_blank(sample: Sample) -> bool:
-    """Return True if the answer of a sample is missing or blank, unless `metadata.answerable` is False."""
+    """Return True if the answer of a sample is missing or blank, and the question is not marked as unanswerable.
+
+    Returns False for every sample whose `metadata.answerable` is False: a blank answer is then no fault.
+    """
     return not (sample.answer or "").strip() and sample.metadata.get("answerable") is not False
 
 

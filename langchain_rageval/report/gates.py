@@ -49,7 +49,7 @@ class Gate:
         return cls(metric, requirement, verdict, text, [reason.code for reason in reasons])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the gate as data for JSON."""
+        """Return the gate as a dict for JSON: `metric`, `requirement`, `verdict`, `reason` and `codes` (a list)."""
         return {**vars(self), "codes": list(self.codes)}
 
 
@@ -181,10 +181,13 @@ class Limits:
 
 
 def threshold_gates(data: ReportData, thresholds: Mapping[str, float], limits: Limits) -> list[Gate]:
-    """Return a gate for each threshold; see `Report.gates`.
+    """Return a gate for each threshold: whether the mean of the metric reaches the threshold; see `Report.gates`.
+
+    `thresholds` maps names of metrics to the lowest accepted mean, or to the highest if lower is better.
 
     Raises:
-        ConfigError: if the report has no such metric, or a number is out of range.
+        ConfigError: if the report has no such metric, a threshold is not a number, or a share in `limits` is not from 0
+            to 1.
     """
     _check_numbers(thresholds, limits)
     left_out = {name for _, name in data.left_out}
@@ -343,15 +346,18 @@ def check_gates(gates: Sequence[Gate], threshold: float | None = None) -> None:
 def decided_gates(
     decisions: Mapping[str, Decision], thresholds: Collection[str], requirement: str, allow: Collection[str]
 ) -> dict[str, Gate]:
-    """Return gates by metric name: one for each decision of a stopping rule (`until=`) about a baseline.
+    """Return, by metric name, the gates for the decisions about a baseline that a run with a stopping rule made.
+
+    A run with a stopping rule (`until=`) makes decisions about thresholds and about a baseline. Only the decisions
+    about the baseline give gates here: "better" and "no worse" pass, "worse" fails, "undecided" stays undecided.
 
     Args:
-        decisions: mapping of keys to decisions. The key is the metric's name. If the metric also has a threshold, this
-            key holds the decision about the threshold; the decision about the baseline then has the metric's name with
-            `AGAINST_BASELINE` appended as its key. The keys of the result are metric names without this ending.
-        thresholds: names of the metrics with a threshold. The decisions about thresholds give no gate here.
-        requirement: the requirement as text.
-        allow: codes of reasons to ignore, because they are intended.
+        decisions: decisions by key. The key of a decision about the baseline is the name of the metric; or, if the
+            metric also has a threshold, the name followed by `AGAINST_BASELINE`. The plain name is then the key of the
+            decision about the threshold.
+        thresholds: names of the metrics with a threshold.
+        requirement: the requirement against the baseline as text, for the gates.
+        allow: codes of reasons to ignore. If it contains "decision", every gate passes.
     """
     gates = {}
     for key, decision in decisions.items():

@@ -29,8 +29,10 @@ _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 def standalone_findings(row: Row) -> list[Finding]:
     """Return the versions of a row's question that judges wrote to be understood without the history of the chat.
 
-    Each version is a finding: `text` is the question, and `verdict` is "rewritten", "unchanged" or "refused". Equal
-    versions of several metrics are returned once. The list is empty if no judge was asked to rewrite the question.
+    Each version is a finding: `text` is the question, and `verdict` is "rewritten", "unchanged" or "refused". With
+    "refused", the package did not use the judge's version, because it was blank or added facts; `text` is then the
+    original question. Equal versions of several metrics are returned once. The list is empty if no judge was asked to
+    rewrite the question.
     """
     found = [finding for score in row.scores.values() for finding in score.findings if finding.kind == _KIND]
     return list({(finding.text, finding.verdict): finding for finding in found}.values())

@@ -1,4 +1,8 @@
-"""Comparison of one metric in two runs: difference, interval and verdict, and the shift of its judge between them."""
+"""Compare one metric in two runs, and measure how far its judge has changed between the runs.
+
+A comparison has a difference, an interval and a verdict. The shift of the judge is the mean change of the judge's
+scores on equal texts.
+"""
 
 from __future__ import annotations
 
@@ -207,12 +211,19 @@ def compare_metric(
 
 
 def value_in(row: Row, name: str) -> float | None:
-    """Return the value of a metric in a row; see `value_of`."""
+    """Return the value of a metric in a row; None if the row has no value.
+
+    A blank answer without a value gets the worst value, except for metrics of contexts and rankings; see `value_of`.
+    """
     return value_of(row.sample, row.scores.get(name))
 
 
 def with_verdicts(compared: Sequence[MetricComparison], margin: float) -> list[MetricComparison]:
-    """Add verdicts to comparisons, and Holm-adjust their p-values over the metrics with enough pairs."""
+    """Return comparisons with verdicts, and with p-values that are Holm-adjusted over the metrics.
+
+    A metric with fewer than six pairs or clusters keeps its verdict and is not part of the adjustment. `margin` is the
+    largest loss that still counts as "no worse".
+    """
     coverage = holm([metric.coverage_p for metric in compared])
     compared = [replace(one, coverage_fell=p < COVERAGE_ALPHA) for one, p in zip(compared, coverage, strict=True)]
     tested = [metric.p_unadjusted for metric in compared if metric.p_unadjusted is not None and _has_enough(metric)]
@@ -230,7 +241,8 @@ def _has_enough(metric: MetricComparison) -> bool:
 def with_verdict(metric: MetricComparison, p_value: float | None, margin: float) -> MetricComparison:
     """Return the comparison of a metric with an adjusted p-value and the resulting verdict.
 
-    If `p_value` is None, the comparison keeps its verdict and its unadjusted p-value.
+    `p_value` is the adjusted p-value. If it is None, the verdict stays, and the result's `p_value` is the unadjusted
+    one. `margin` is the largest loss that still counts as "no worse".
     """
     if p_value is None:
         return replace(metric, p_value=metric.p_unadjusted)
@@ -362,6 +374,9 @@ def moved_verdicts(
 
 
 def rows_to_ask_again(rows: Sequence[Row], n: int, seed: int = 0) -> list[Row]:
-    """Draw `n` rows at random; the result keeps the order of the rows."""
+    """Draw `n` rows at random, whose samples a judge then scores again, to measure how far the judge has changed.
+
+    The result keeps the order of the rows. If there are fewer than `n` rows, all are returned.
+    """
     places = sorted(Random(seed).sample(range(len(rows)), min(n, len(rows))))
     return [rows[place] for place in places]

@@ -63,7 +63,7 @@ class PageNotes:
         return without_addresses(translate(note, self.language))
 
     def important(self, notes: Iterable[str]) -> list[str]:
-        """Return translations of the notes that scores must not be read without, such as on an interrupted run.
+        """Return translations of the notes that a reader needs to interpret the scores, such as on an interrupted run.
 
         These are the notes with `Note.is_important`, and all notes that are plain texts.
         """
@@ -186,7 +186,11 @@ class Page:
 
     @cached_property
     def instruments(self) -> dict[str, list[str]]:
-        """Mapping of metric names to texts on their configurations: the first in full, then differences from it."""
+        """Mapping of metric names to texts on the configurations (judge, prompts, options) that gave their scores.
+
+        The first text describes the first configuration in full. Each further text lists the differences of another
+        configuration from the first one. Metrics without a readable configuration are omitted.
+        """
         known = {
             name: [one for one in found if one.found_by or one.counted_by]
             for name, found in instruments_of(self.report).items()
@@ -214,7 +218,10 @@ class Page:
 
     @property
     def headline(self) -> str:
-        """Result of the run in one sentence."""
+        """Headline of the page: the number of samples in which the diagnosis found a problem.
+
+        If no metric can show a cause of wrong answers, the headline only states how many samples were scored.
+        """
         if not len(self.report):
             return str(self.words["headlines"]["empty"])
         if not self.causes:

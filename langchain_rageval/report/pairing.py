@@ -1,4 +1,4 @@
-"""Pairing of two runs: rows of the same sample, common metrics, and whether the judges' configurations are equal."""
+"""Pair the rows of two runs that belong to one sample, find common metrics, and compare the judges' configurations."""
 
 from __future__ import annotations
 
@@ -122,7 +122,11 @@ def metrics_in_common(
 
 
 def judges_of_scores(metric: str, sides: Sequence[Sequence[Score]], provenance: Sequence[Provenance]) -> str:
-    """Return the names of the judges of two runs as one text; the judges of the candidate come first."""
+    """Return the names of the judges that gave the scores of a metric as one text, each name once.
+
+    `sides` holds the scores of each run, candidate first, and `provenance` the configurations of each run, which
+    contain the names. Commas separate the names; the text is "" if no name is recorded.
+    """
     known = zip(sides, provenance, strict=True)
     digests = ((side, one) for scores, side in known for one in dict.fromkeys(score.instrument for score in scores))
     return ", ".join(dict.fromkeys(name for side, one in digests for name in side.instrument(metric, one).judges))
@@ -138,6 +142,7 @@ def check_instruments(
     """Return notes on metrics whose judge configurations differ between two runs, or are unknown.
 
     `ours` and `theirs` are the scores of candidate and baseline by metric, and `shared` names the metrics of both.
+    `provenance` holds the readable configurations (judge, prompts, options) of candidate and baseline.
 
     Raises:
         ConfigError: if configurations differ and `allowed` (True to accept differences) is False, or the reports

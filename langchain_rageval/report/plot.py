@@ -73,7 +73,11 @@ _TALL = 0.8
 
 
 def plot_report(data: ReportData, baseline: ReportData | None, comparison: Comparison | None) -> Figure:
-    """Return the figure of a report; see `Report.plot`."""
+    """Return a figure with the mean and interval of each metric, and the distribution of its values; see `Report.plot`.
+
+    With a baseline, the figure also shows the means of the baseline; with a comparison, the differences and verdicts.
+    ConfigError is raised if the report has no scores.
+    """
     summary = summarise(data.rows)
     if not summary:
         raise ConfigError("there is nothing to plot: the report has no scores")

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class GateOptions(TypedDict, total=False):
-    """Options of `Report.gates` and `Report.check`."""
+    """Types of the keyword arguments of `Report.check`; `Report.gates` describes the arguments with the same names."""
 
     max_unscored: float
     baseline: Report | None
@@ -406,7 +406,8 @@ class Report(ReportData):
     ) -> float:
         """Return the smallest true difference of a metric that `compare` detects with the same number of samples.
 
-        The difference is between this run and a later run over the same samples, which are taken as independent.
+        The difference is between this run and a later run over the same samples. The samples are taken as independent
+        of one another.
 
         Args:
             metric: a metric of this report.

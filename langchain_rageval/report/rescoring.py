@@ -16,7 +16,10 @@ Run = TypeVar("Run", bound=ReportData)
 
 
 def rescore_rows(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:
-    """Yield copies of the rows with a metric replaced or added; see `Report.rescore`."""
+    """Yield the rows with a metric's scores computed again from stored verdicts, without model calls.
+
+    Scores of a metric with the same name are replaced; otherwise the metric is added. See `Report.rescore`.
+    """
     if not isinstance(metric, Metric):
         raise ConfigError(
             f"rescore takes a metric such as faithfulness(judge), got {type(metric).__name__}; "

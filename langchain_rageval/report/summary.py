@@ -26,7 +26,7 @@ def missing_scores(rows: Iterable[Row]) -> list[str]:
     """Return lines of text that explain missing scores, one line for each cause.
 
     Failures come first, then unscored samples; at most three causes each, the most frequent first. Failures with the
-    same error in the same step have the same cause; the line quotes the first message.
+    same error in the same step of a metric have the same cause; the line quotes the first message.
     """
     counts: dict[str, dict[str, Counter[str]]] = {"Failed": {}, "Unscored": {}}  # by outcome and cause, of metrics
     first: dict[str, str] = {}
@@ -224,7 +224,7 @@ class Summary(Analysis[MetricSummary]):
 
 
 def summarise(rows: Iterable[Row], cluster: By | None = AUTO) -> Summary:
-    """Return the summary of all rows; see `Report.summary`."""
+    """Return the mean, 95% interval, counts and cost of each metric over all rows; see `Report.summary`."""
     return summarise_slices(rows, lambda _sample: _ALL, cluster).get(_ALL, Summary())
 
 
@@ -258,8 +258,8 @@ class Tally:
     """Running totals of one metric; of each score, stores only the value and the sample's position in the run.
 
     Args:
-        name: key of the metric in `Row.scores`, which the summary shows. In the scores of a custom metric,
-            `Score.metric` may be another name; it is not used.
+        name: name of the metric in the summary. It is the key of the metric in `Row.scores`; the name in
+            `Score.metric`, which differs in the scores of some custom metrics, is not used.
         first: the first score; its `aspect` (such as "grounding") and `direction` apply to all scores.
     """
 
@@ -341,7 +341,11 @@ ROUNDING = 1e-9
 def scaled_interval(
     values: Sequence[float], bounds: tuple[float, float], groups: Sequence[Hashable] | None
 ) -> tuple[float, float]:
-    """Return the 95% interval of the mean of values within a range; `groups` are as in `bounded_mean_interval`."""
+    """Return the 95% confidence interval (low, high) of the mean of values; see `bounded_mean_interval`.
+
+    `bounds` are the lowest and the highest possible value. `groups` names the cluster of each value; None if all values
+    are independent.
+    """
     lowest, width = bounds[0], bounds[1] - bounds[0]
     shares = values if bounds == (0, 1) else [(value - lowest) / width for value in values]
     low, high = bounded_mean_interval(shares, clusters=groups)

@@ -33,12 +33,12 @@ def _line(tag: str, texts: Sequence[str]) -> str:
 
 
 def number_text(number: float | None, form: str = ".3f") -> str:
-    """Return a number as text for a cell of a table; a dash for None."""
+    """Return a number as text, by the format specification `form`, for a cell of a table; a dash for None."""
     return "–" if number is None else format(number, form)
 
 
 def interval_text(low: float | None, high: float | None, form: str = ".3f") -> str:
-    """Return an interval as text; "" if there is none."""
+    """Return an interval as text, such as "[0.250, 0.750]"; "" if an end is None. `form` is the format of both ends."""
     return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
 
 
@@ -123,5 +123,5 @@ class Analysis(Shown, Mapping[str, Item]):
         return len(self._results)
 
     def lines(self) -> Iterable[str]:
-        """Return a line for each result."""
+        """Return the lines of the analysis as text: `str` of each result, in order."""
         return map(str, self.values())

@@ -250,7 +250,7 @@ class TrendChart:
 
     @property
     def lines(self) -> Sequence[tuple[TrendPoint, TrendPoint]]:
-        """Pairs of neighbouring points to join by a line."""
+        """All pairs of consecutive points in `points`; the page joins each pair by a line."""
         return list(pairwise(self.points))
 
 
@@ -389,7 +389,10 @@ class TrendPage(Page):
 
     @property
     def headline(self) -> str:
-        """Result of the trend in one sentence."""
+        """Headline of the page: the names of the metrics with an alarm, or the sentence that no drift was found.
+
+        Without a baseline, the headline is "Means over time" in the language of the page.
+        """
         texts = self.words["trend_headlines"]
         if self.trend.alarms:
             return str(texts["drifted"].format(metrics=", ".join(self.trend.alarms)))

@@ -113,11 +113,11 @@ def statistic(name: str, scores: Sequence[float], labels: Sequence[float]) -> fl
     Args:
         name: name of the statistic. "kappa", Cohen's agreement beyond chance (1960, doi:10.1177/001316446002000104),
             and "weighted_kappa" with quadratic weights of disagreements (1968, doi:10.1037/h0026256); "krippendorff"
-            and "krippendorff_ordinal", his alpha ("Computing Krippendorff's Alpha-Reliability", 2011); "spearman"
-            (1904, doi:10.2307/1412159) and "kendall" (tau-b: 1945, doi:10.1093/biomet/33.3.239), correlations of ranks,
-            and "pearson" (1895, doi:10.1098/rspl.1895.0041); "auc", the probability that a positive sample scores
-            higher than a negative sample, with a tie counted as one half; it needs two distinct labels (Hanley and
-            McNeil 1982, doi:10.1148/radiology.143.1.7063747).
+            and "krippendorff_ordinal", Krippendorff's alpha ("Computing Krippendorff's Alpha-Reliability", 2011);
+            "spearman" (1904, doi:10.2307/1412159) and "kendall" (tau-b: 1945, doi:10.1093/biomet/33.3.239),
+            correlations of ranks, and "pearson" (1895, doi:10.1098/rspl.1895.0041); "auc", the probability that a
+            positive sample scores higher than a negative sample, with a tie counted as one half; it needs two distinct
+            labels (Hanley and McNeil 1982, doi:10.1148/radiology.143.1.7063747).
         scores: score of each pair; shape (n,).
         labels: label of each pair, in the same order; shape (n,).
 

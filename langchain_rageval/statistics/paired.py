@@ -226,7 +226,8 @@ def detectable_difference(
         power: probability that the test detects the difference, between 0 and 1.
         alpha: significance level of the two-sided test, between 0 and 1.
         span: the largest possible difference of one pair.
-        largest_deviation: largest expected distance of a single difference from the mean difference.
+        largest_deviation: largest expected distance of a single difference from the mean difference. A larger
+            distance widens the interval of `paired_difference`, so the result is larger.
 
     Returns:
         The smallest significant observed difference plus z(power) · spread / √pairs, in the unit of `spread`. Infinite
@@ -305,8 +306,8 @@ def unpaired_difference(strata: Sequence[Stratum], level: float = 0.95, *, shift
     The interval combines the intervals of the two means (`bounded_mean_interval`). The distance of its lower end from
     the difference is sqrt(a² + b²): a is the distance of the candidate's mean from the lower end of its interval, and b
     the distance of the baseline's mean from the upper end of its interval. The upper end uses the opposite ends.
-    With slices of weight w, it is the square root of the sum of w²(a² + b²). On binary values without slices it is
-    Newcombe's hybrid score interval. The p-value inverts this interval.
+    With slices of weight w, each distance is the square root of the sum of w²(a² + b²). On binary values without
+    slices, the result is Newcombe's hybrid score interval. The p-value inverts this interval.
 
     Args:
         strata: values of both runs for each slice; at least one slice, whose weights sum to 1. A single slice gives an

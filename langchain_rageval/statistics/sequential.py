@@ -129,7 +129,7 @@ class ConfidenceSequence:
         return max([self._unscaled(low), *too_low]), min([self._unscaled(high), *too_high])
 
     def exceeds(self, mean: float, error: float | None = None) -> bool:
-        """Return True if the data show that the mean of the set is at least `mean`.
+        """Return True if the values so far show that the mean of the whole set is at least `mean`, otherwise False.
 
         Args:
             mean: one of the means in `watched`.
@@ -210,7 +210,9 @@ def _change_in(values: NDArray[np.float64], error: float) -> int | None:
 
 
 def spread_of_groups(groups: Sequence[Sequence[float]], parts: int = 1) -> float:
-    """Return the standard deviation of the group means beyond chance; 0.0 if it is not significant (p > 0.001).
+    """Estimate the standard deviation of the true means of groups; 0.0 if it is not significant (p > 0.001).
+
+    The part of the spread that chance within the groups explains is subtracted.
 
     Args:
         groups: independent values of each group, such as the values of each day. The values are centred: their mean is
