@@ -1,4 +1,4 @@
-"""Adapters of metrics to evaluators of other tools, to nodes of a graph, and to Runnables that filter or route."""
+"""Adapters turn metrics into evaluators of LangSmith, openevals and MLflow, LangGraph nodes, filters and routers."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ class Adapters(ScorerGroup, RunEvaluator):
     def as_mlflow(self) -> MlflowScorer:
         """Return a scorer for `mlflow.genai.evaluate(data, scorers=[metric.as_mlflow()])`.
 
-        The question, the answer and the references are read from inputs, outputs and expectations. Contexts are also
-        read from the retriever spans of the trace. Each score is an MLflow assessment, and its rationale is the score's
-        comment. If the judge fails, the assessment holds an error.
+        The question, the answer and the references are read from inputs, outputs and expectations. If these contain no
+        contexts, the contexts are read from the retriever spans of the trace. Each score is an MLflow assessment, and
+        its rationale is the score's comment. If the judge fails, the assessment holds an error.
 
         Raises:
             ConfigError: if MLflow is not installed.
@@ -108,7 +108,11 @@ class Adapters(ScorerGroup, RunEvaluator):
     def evaluate_run(
         self, run: TracedRun, example: Example | None = None, evaluator_run_id: UUID | None = None
     ) -> EvaluationResult | EvaluationResults:
-        """Score a run of a LangSmith experiment; contexts are also read from the retriever runs within that run."""
+        """Score a run of a LangSmith experiment, and return an EvaluationResult, or several from a suite.
+
+        Contexts are read from the run's outputs; if these have none, from the retriever runs within that run. If a
+        field is missing or the judge fails, no exception is raised: the score is None, and the comment says why.
+        """
         try:
             sample = Sample.parse(read_run(run, example))
             with untraced():
@@ -120,7 +124,11 @@ class Adapters(ScorerGroup, RunEvaluator):
     async def aevaluate_run(
         self, run: TracedRun, example: Example | None = None, evaluator_run_id: UUID | None = None
     ) -> EvaluationResult | EvaluationResults:
-        """Score a run of a LangSmith experiment on the caller's event loop; otherwise like `evaluate_run`."""
+        """Score a run of a LangSmith experiment by async calls, on the caller's event loop.
+
+        Returns an EvaluationResult, or several from a suite. If a field is missing or the judge fails, no exception is
+        raised: the score is None, and the comment says why.
+        """
         try:
             sample = Sample.parse(read_run(run, example))
             with untraced():
@@ -138,11 +146,12 @@ class Adapters(ScorerGroup, RunEvaluator):
 
 
 def untraced() -> AbstractContextManager[None]:
-    """Return a context manager that turns LangSmith's tracing off, unless an environment variable turns it on.
+    """Return a context manager that turns LangSmith's tracing of an evaluator off, unless the user wants the traces.
 
-    Inside an experiment, LangSmith traces every call of an evaluator. It uploads the traces even with
-    `upload_results=False`. If `LANGSMITH_TRACING` or `LANGCHAIN_TRACING_V2` is "true", the context manager changes
-    nothing, except in an experiment with `upload_results=False`: there it still turns tracing off.
+    Inside an experiment, LangSmith traces every call of an evaluator, and uploads the traces even with
+    `upload_results=False`. In an experiment with `upload_results=False`, tracing is always turned off. Elsewhere, it
+    stays unchanged if the environment variable `LANGSMITH_TRACING` or `LANGCHAIN_TRACING_V2` is "true", else it is
+    turned off.
     """
     requested = any(
         os.environ.get(name, "").lower() == "true" for name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2")

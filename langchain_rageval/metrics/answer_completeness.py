@@ -97,10 +97,10 @@ def answer_completeness(judge: JudgeLike, *, name: str = "answer_completeness") 
     """Score the share of the parts of the question with which the answer deals, whether rightly or wrongly.
 
     Args:
-        judge: called once per sample, to list the parts of the question and a verdict on each; once per vote with
-            `draws` or as a jury. Parts with the same number are compared. A part counts if more than half of the votes
-            list it; the majority of these votes decides whether it is covered. If these votes are tied, the sample is
-            unscored.
+        judge: called once per sample, to list the parts of the question and a verdict on each. A judge with several
+            votes, `Judge(model, draws=3)` or a `jury` of judges, is called once per vote. Parts with the same number
+            are compared. A part counts if more than half of the votes list it; the majority of these votes decides
+            whether it is covered. If these votes are tied, the sample is unscored.
         name: key of the score.
 
     Returns:

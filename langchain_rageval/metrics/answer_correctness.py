@@ -119,7 +119,7 @@ class StatementCounts:
     """Numbers of statements of the answer and of one reference, by verdict.
 
     Attributes:
-        tp: statements of the answer that the reference supports, and those that contain reference statements.
+        tp: statements of the answer that the reference supports, and "extra" ones that contain reference statements.
         fp: statements of the answer that the reference does not support; with `extra="count"`, also statements that say
             more than the reference.
         covered: statements of the reference that the answer contains.
@@ -135,9 +135,10 @@ class StatementCounts:
     def of(cls, findings: Sequence[Finding], extra: Extra = "count") -> StatementCounts:
         """Count the statements by their verdicts in the findings of one reference.
 
-        An "extra" statement says something that the reference neither states nor contradicts. It adds one to `fp` if
-        `extra` is "count", not if it is "ignore". In both cases it adds one to `tp` if it contains (cites) reference
-        statements.
+        Each answer statement with the verdict "TP" adds one to `tp`, with "FP" one to `fp`; each reference statement
+        with "TP" adds one to `covered`, with "FN" one to `fn`. An "extra" answer statement says something that the
+        reference neither states nor contradicts. It adds one to `tp` if it cites reference statements (contains
+        them). In addition it adds one to `fp` if the option `extra` is "count", but not if it is "ignore".
         """
         counts = Counter((finding.kind, finding.verdict) for finding in findings)
         containing = sum(finding.verdict == "extra" and bool(finding.cites) for finding in findings)
@@ -150,7 +151,11 @@ class StatementCounts:
         )
 
     def f_score(self, beta: float, formula: FScoreFormula) -> float:
-        """Return the F score; 0.0 if there is no true positive."""
+        """Return the F score, from 0 to 1; 0.0 if `tp` is 0.
+
+        `beta` is the weight of recall relative to precision. `formula` is "counts", (1+β²)TP / ((1+β²)TP + β²FN + FP),
+        or "precision_recall", (1+β²)PR / (β²P + R).
+        """
         if not self.tp:
             return 0.0
         weight = beta**2

@@ -124,7 +124,11 @@ def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> S
 
 
 def resolve_against(sample: Sample, against: Against) -> AgainstText:
-    """Return the name of the text that decides whether a chunk is useful: "question" if the chosen text is blank."""
+    """Return the name of the text that decides whether a chunk is useful.
+
+    This is the text that `against` names, or "question" if that text is blank. With "auto" it is "reference", else
+    "answer", else "question": the first of these that is not blank.
+    """
     if against in ("auto", "reference") and any(reference.strip() for reference in sample.references):
         return "reference"
     if against in ("auto", "answer") and (sample.answer or "").strip():

@@ -76,7 +76,10 @@ class Grader(Stage[State]):
         return grades, grades if judged is None else judged
 
     def could_have_made(self, finding: Finding) -> bool:
-        """Return True if this grader may have produced a stored finding."""
+        """Return True if this grader may have produced a stored finding: the finding's reason is `meaning`.
+
+        Always True if `meaning` is "". If False, a score with this finding cannot be rescored with this grader.
+        """
         return not self.meaning or finding.reason == self.meaning
 
     def work(self, state: State) -> Operation[State]:
@@ -320,8 +323,9 @@ class SpanGrader(Grader):
     ) -> tuple[list[float], list[float]]:
         """Return the grades of the retrieved chunks without repeats, and the grades of all passages and other chunks.
 
-        A chunk contains a passage if their overlap is at least `threshold`. For a threshold below 0.001, as NDCG passes
-        it, the grader's own threshold of 0.5 counts. Passages that one chunk contains together count as one passage.
+        A chunk contains a passage if their overlap is at least `threshold`. If `threshold` is below 0.001, the overlap
+        must be at least 0.5 instead. (NDCG has no threshold and passes the smallest float above 0.) Passages that one
+        chunk contains together count as one passage.
 
         Returns:
             Two lists of grades from 0 to 1. First: the grade of each chunk in `order`, but 0 if an earlier chunk
@@ -442,7 +446,7 @@ class LlmGrader(Grader):
         return grades
 
     def could_have_made(self, finding: Finding) -> bool:
-        """Return True if a finding's verdict is a whole number on the scale."""
+        """Return True if a stored finding's verdict is a whole number on this grader's scale, else False."""
         return finding.verdict.lstrip("-").isdecimal() and self.lowest <= int(finding.verdict) <= self.highest
 
 

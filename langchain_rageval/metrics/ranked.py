@@ -103,7 +103,8 @@ def ranking_metric(
             "relevant" or "threshold".
         name: key of the score, by default such as "ndcg@5", or "retrieved_ndcg@5".
         of: list that is measured, "contexts" or "retrieved".
-        options: further options that could change the value.
+        options: further options that could change the value, such as `{"gain": "exp2"}`; they are added to the
+            configuration that identifies the metric.
         range: lowest and highest possible value.
 
     Raises:
@@ -210,7 +211,10 @@ def chunk_findings(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def best_and_mean_findings(ranked: RankedList) -> list[Finding]:
-    """Return findings with the best and the mean grade of the first k chunks; without chunks, the lowest grade."""
+    """Return two findings: the first holds the best grade of the first k chunks, the second their mean grade.
+
+    If there are no chunks, both hold the grader's lowest grade.
+    """
     first = ranked.first_grades or [ranked.lowest]
     numbers = {BEST_GRADE: max(first), MEAN_GRADE: sum(first) / len(first)}
     return [
@@ -233,7 +237,11 @@ def _state_from_findings(sample: Sample, score: Score, *, grader: Grader, of: Of
 
 
 def grades_from_findings(sample: Sample, score: Score, grader: Grader) -> list[Finding] | None:
-    """Return the grader's findings in a score, in their order, or None if another grader made them."""
+    """Return the findings of a score that a grader made, in their order, or None if they are not by this grader.
+
+    They are not by it if the number of graded chunks differs from the number of retrieved chunks, if a grade or reason
+    is not one that the grader gives (`Grader.could_have_made`), or if there are findings of other kinds.
+    """
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
     chunks = chunk_findings(findings)
     if any(finding.kind not in ("context", "agreement") for finding in findings) or len(chunks) != _retrieved(sample):
@@ -273,8 +281,8 @@ def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
 
     `basis` selects what the reason states last. "ideal": whether the ideal order is of all judged chunks, with their
     number, or of the retrieved chunks only. "relevant": the number of relevant chunks, and the lowest grade of a
-    relevant chunk. "threshold": this grade alone. "none": nothing. If none of the k chunks is relevant, the reason
-    states this instead.
+    relevant chunk. "threshold": this grade alone. "none": nothing. If none of the k chunks is relevant, the reason says
+    so, and states nothing else after the two grades, whatever `basis` is.
     """
     first = ranked.first_grades
     shown: dict[str, Any] = {
@@ -429,7 +437,10 @@ def map_at(
 
 
 def map_of(ranked: RankedList) -> float:
-    """Return the average precision of the first k chunks; the divisor is the number of all relevant chunks."""
+    """Return the average precision of the first k chunks; the divisor is the number of all relevant chunks.
+
+    0 if no chunk is relevant.
+    """
     return average_precision(ranked.firsts, ranked.relevant, ranked.k, ranked.threshold)
 
 

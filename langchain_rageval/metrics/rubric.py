@@ -1,7 +1,8 @@
 """Rubric: the weighted mean of a judge's grades of the answer, one grade for each of several criteria.
 
 From 0 to 1, higher is better. Source: Databricks' study of judges for RAG (Leng et al. 2023, "Best Practices for LLM
-Evaluation of RAG Applications"). The weights 0.6, 0.2 and 0.2 and the scale from 0 to 3 are from the study.
+Evaluation of RAG Applications"). The weights (correctness 0.6, completeness 0.2, readability 0.2) and the scale from 0
+to 3 are from the study.
 """
 
 from __future__ import annotations
@@ -118,7 +119,10 @@ def rubric(
 
 
 def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) -> Value:
-    """Return the weighted mean of the grades, scaled to 0 (all grades lowest) to 1 (all grades highest)."""
+    """Return the weighted mean of the answer's grades by all criteria: 0 if all are the lowest, 1 if all the highest.
+
+    `weights` maps the name of each criterion to its weight; `scale` is the lowest and the highest grade.
+    """
     sample: Sample = state["sample"]
     findings: list[Finding] = state["rubric_grades"]
     grades = {finding.text: int(finding.verdict) for finding in findings if finding.kind == "criterion"}
@@ -131,9 +135,10 @@ def weighted_grade(state: State, *, weights: Mapping[str, float], scale: Scale) 
 
 
 def expected_grade(state: State, *, weights: Mapping[str, float], scale: Scale) -> Value:
-    """Return the weighted mean of the expected grades, computed from the probabilities of the grades.
+    """Return the weighted mean of the expected grades of the answer: 0 if all are the lowest, 1 if all the highest.
 
-    A grade without probabilities counts as certain.
+    The expected grade by a criterion is Σ probability · grade, by the judge's probabilities of the grades. A grade
+    without probabilities counts as certain. `weights` maps the name of each criterion to its weight.
     """
     findings: list[Finding] = state["rubric_grades"]
     expected = {

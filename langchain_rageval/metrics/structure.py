@@ -213,7 +213,10 @@ async def ascore_sample(
     *,
     untraced: bool = False,
 ) -> dict[str, Score]:
-    """Score a sample through the metric's `ainvoke`; otherwise like `score_sample`."""
+    """Score a sample through the metric's `ainvoke`; an exception becomes a failed score under each of its names.
+
+    The arguments are those of `score_sample`, which calls `invoke` instead. Returns a mapping of names to scores.
+    """
     own = run.metered()
     try:
         if untraced and isinstance(metric, Traced):
@@ -243,7 +246,11 @@ def collect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None 
 
 
 async def acollect_scores(metric: AnyScorer, input: Any, config: RunnableConfig | None = None) -> dict[str, Score]:
-    """Score an input by each metric of a suite on the caller's event loop; otherwise like `collect_scores`."""
+    """Score an input by each metric of a suite, concurrently on the caller's event loop.
+
+    The arguments are those of `collect_scores`, which uses threads instead. Returns the scores by name; a metric that
+    raised an exception has a failed score. Raises SampleError if the input lacks a field that a metric reads.
+    """
     parts, run = metrics_in(metric), Run.of(config or {}).for_sample()
     sample = parse_complete_sample(parts, input)
     return merge_scores(await agather(ascore_sample(part, sample, run, config) for part in parts))
@@ -264,7 +271,7 @@ def parse_complete_sample(metrics: Sequence[Scorer], input: Any) -> Sample:
 
 
 def merge_scores(parts: Sequence[Mapping[str, Score]]) -> dict[str, Score]:
-    """Return the scores of several mappings as one mapping."""
+    """Return the scores of several mappings as one mapping; if mappings share a name, the last one's score is kept."""
     return {name: score for part in parts for name, score in part.items()}
 
 
@@ -373,7 +380,8 @@ def with_instruments(
     The Runnable `metric` may be a chain that ends with a metric: the steps before the metric are then covered too. If
     `metric` contains no `Metric`, a score with an instrument keeps it, and a score without one gets the instrument of
     the whole Runnable. `instruments` holds the configuration by score name, as `instruments_in(metric)` returns it. If
-    `metric` is a metric without steps or settings around it, the scores are unchanged.
+    `metric` is a metric or suite alone, not within a chain or `with_config(configurable=...)`, the scores are
+    unchanged.
     """
     has_metric = bool(metrics_in(metric))
     if has_metric and not (any(runnables_in_front(metric)) or _configurable(metric)):
@@ -385,7 +393,10 @@ def with_instruments(
 
 
 def runnables_in_front(metric: AnyScorer) -> Iterator[Runnable[Any, Any]]:
-    """Yield the Runnables that precede the metrics in a Runnable and change their input."""
+    """Yield the Runnables that precede the metrics in a chain and make the metrics' input from the chain's input.
+
+    Yields nothing for a metric or suite alone.
+    """
     if isinstance(metric, ScorerGroup):
         return
     if isinstance(metric, RunnableSequence):

@@ -1,4 +1,7 @@
-"""Value, the result of a metric, and helpers of metrics that compare statements or measure similarity."""
+"""Define Value, the result of a reducer (function that computes a score), and functions that several metrics share.
+
+The functions compute shares of supported statements, store similarities as findings, and write reasons of scores.
+"""
 
 from __future__ import annotations
 

@@ -47,12 +47,15 @@ def numbered_turns(sample: Sample) -> list[NumberedTurn]:
 
 
 def request_turns(turns: Sequence[NumberedTurn]) -> list[dict[str, Any]]:
-    """Return turns as JSON-like items of a request. Each item keeps its turn's number in the conversation."""
+    """Return turns as items of a request, such as `{"turn": 1, "role": "user", "text": "Hi"}`.
+
+    "turn" is the number of the turn in the whole conversation.
+    """
     return [{"turn": turn.number, "role": turn.role, "text": turn.text} for turn in turns]
 
 
 def turn_windows(turns: Sequence[NumberedTurn], max_tokens: int | None) -> list[list[NumberedTurn]]:
-    """Split a conversation between turns into windows of at most `max_tokens` (characters / 4).
+    """Split a conversation between turns into windows of at most `max_tokens`; four characters count as one token.
 
     A turn that is longer than `max_tokens` gets its own window. With None, there is one window.
     """
@@ -67,7 +70,11 @@ _ROLES = {"statements": "assistant", "facts": "user", "needs": "user"}
 
 
 class ListTurnFacts(JudgeStep):
-    """Step that adds `turn_facts`: statements of the assistant, and facts and needs of the user, with their turns."""
+    """Step that adds `turn_facts`, a TurnFacts with the lists `statements`, `facts` and `needs`.
+
+    `statements` are the assistant's, `facts` and `needs` the user's. Each element has a `text` and the number of its
+    `turn` in the conversation.
+    """
 
     def work(self, state: State) -> Operation[State]:
         """Ask the judge (the first of a jury) for the statements, facts and needs, and add them as `turn_facts`.
@@ -136,7 +143,7 @@ class CheckTurns(ItemStep):
     its verdict. If there are several windows, those that end at or before the turn of the request's earliest item are
     therefore not sent. If windows give an item different verdicts, the strongest counts. Over votes the majority
     decides; without a majority, the last of `labels` counts. If a verdict of `needs_turn` names no turn, the judge is
-    asked again, once.
+    asked again, once; a valid second verdict replaces the first, even if it names no turn either.
 
     Attributes:
         of: name of the items, both in `TurnFacts` and in the request.

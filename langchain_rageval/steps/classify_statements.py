@@ -1,11 +1,12 @@
 """Classify the statements of the answer against the statements of each reference: TP, FP, extra or FN.
 
 The judge reads the question and the numbered statements of the answer and of one reference. A statement of the answer
-is "FP" if the reference says something else, and "extra" if the statement says more than the reference. The step reads
-`answer_statements` and `statements_by_reference` from the state. It adds `classifications`, one list of Finding for
-each reference in order. The list holds the findings on the answer statements, those on the reference statements and,
-if there are several votes, the agreement rate of each statement. Makes no call for a reference if the reference or the
-answer has no statements.
+is "TP" if the reference says it in full, "FP" if the reference contradicts it, else "extra": the reference says only a
+part of it or nothing about it. A statement of the reference is "TP" if the answer says it in full, else "FN". The step
+reads `answer_statements` and `statements_by_reference` from the state. It adds `classifications`, one list of Finding
+for each reference in order. The list holds the findings on the answer statements, those on the reference statements
+and, if there are several votes, the agreement rate of each statement. Makes no call for a reference if the reference or
+the answer has no statements.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ _REPEATED = "repeated"
 class ClassifyStatements(ItemStep):
     """Step that adds `classifications`, a list with one list of Finding for each reference in order.
 
-    An answer statement is "TP" if the reference says it in full, "extra" if it says more than the reference, and "FP"
-    if the reference says something else. An "extra" cites the numbers of the reference statements that it contains.
+    An answer statement is "TP" if the reference says it in full, "FP" if the reference contradicts it, else "extra":
+    the reference says only a part of it, or nothing about it. An "extra" cites the numbers of the reference statements
+    that it contains.
 
     A reference statement is "TP" if the answer statements together say all of it, else "FN". Each side is labelled for
     itself: an answer statement that says only a part of a reference statement is "TP", and the reference statement is
@@ -130,9 +132,11 @@ class ClassifyStatements(ItemStep):
 
 
 def classify_statements(judge: JudgeLike) -> JudgeStep:
-    """Return the step that compares the answer's statements with those of each reference (`extract_statements`).
+    """Return the step that compares the answer's statements with the statements of each reference.
 
-    An answer statement becomes "TP", "extra" or "FP", a reference statement "TP" or "FN": see `ClassifyStatements`.
+    It reads the statements that `extract_statements` added to the state. An answer statement gets the verdict "TP" (the
+    reference says it in full), "FP" (the reference contradicts it) or "extra" (neither). A reference statement gets
+    "TP" (the answer says it in full) or "FN".
     """
     return ClassifyStatements(prompt="classify_statements", judge=Judge.of(judge), answer=Classification)
 

@@ -43,7 +43,7 @@ class ExtractEntities(JudgeStep):
 
 
 def extract_entities(judge: JudgeLike) -> JudgeStep:
-    """Return the step that extracts the entities of the references."""
+    """Return the step that extracts the entities of the references, and adds them as `reference_entities`."""
     return ExtractEntities(prompt="extract_entities", judge=Judge.of(judge), answer=Entities)
 
 
@@ -102,5 +102,8 @@ class FindEntities(ItemStep):
 
 
 def find_entities(judge: JudgeLike) -> JudgeStep:
-    """Return the step that searches the contexts for the entities of `extract_entities`."""
+    """Return the step that searches the contexts for the references' entities, and adds `entity_verdicts`.
+
+    The step reads these entities from `reference_entities` in the state, to which `extract_entities` adds them.
+    """
     return FindEntities(prompt="find_entities", judge=Judge.of(judge), answer=FoundEntities)

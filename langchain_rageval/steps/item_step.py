@@ -76,7 +76,8 @@ def request_items(name: str, items: Items) -> list[dict[str, Any]]:
     """Return items as data of a request, numbered from 1, whatever their own numbers are.
 
     `name` is the key of the number, as in `{"statement": 1, "text": "..."}` for the name "statement". Judges tend to
-    number their verdicts from 1. These numbers then match the items, even in a slice or a repeated question.
+    number their verdicts from 1. These numbers then match the items, even if a request holds only some of all items:
+    one of several slices, or the items that lacked a verdict when the judge was asked first.
     """
     return [
         {name: place, **({"turn": item.turn} if item.turn else {}), "text": item.text}
@@ -127,9 +128,10 @@ class ItemStep(JudgeStep):
     Items are sent in slices of at most the judge's `max_statements`, contexts in windows of at most its
     `max_context_tokens`. `Item.labels` lists the labels that an item can get, the strongest first. Over slices and
     windows, the strongest label counts. Over votes, the label with more than half of the votes counts. If no label has
-    more than half, the verdict is the last of `Item.labels`; but if the judge's answer is one verdict instead of a list
-    (`list_field` is ""), it is `NO_MAJORITY`. The judge is asked again about items without exactly one valid label. A
-    subclass defines the attributes below and the question.
+    more than half, the verdict is the last of `Item.labels`. But if the judge's answer is one verdict instead of a list
+    (`list_field` is ""), the verdict is `NO_MAJORITY`, and the metric leaves the sample unscored. The judge is asked
+    again about items without exactly one valid label; if no attempt is left, JudgeOutputError is raised. A subclass
+    defines the attributes below and the question.
 
     Attributes:
         items_name: plural name of the items, in the request and in errors.
@@ -137,7 +139,8 @@ class ItemStep(JudgeStep):
         list_field: name of the list of verdicts in the judge's answer; "" if the answer is the verdict on one item.
         label_field: field of a verdict that holds the judge's label.
         label_names: maps the judge's labels in lower case to labels of the findings, if they differ.
-        is_proved: True if each label but the last needs a citation; without one, the judge is asked again, once.
+        is_proved: True if each label but the last needs a citation; without one, the judge is asked again, once, and a
+            valid second verdict replaces the first.
         joins_reasons: True if the reasons of equal labels of an item in one vote are combined; else the first counts.
     """
 
@@ -152,12 +155,14 @@ class ItemStep(JudgeStep):
     def rule_on(self, sample: Sample, items: Items, shown: Any = None) -> Operation[list[Finding]]:
         """Return the judge's findings on items; makes one request per part and vote (one repetition by one judge).
 
-        A part is a slice of the items with a window of the contexts, both of limited size. No request without parts.
+        A part is a slice of the items with a window of the contexts, both of limited size. Without items or contexts
+        no request is made, and each item gets the last of its labels.
 
         Args:
             sample: the sample.
             items: the items.
-            shown: contexts, of which each request shows a window; or what a subclass shows instead.
+            shown: contexts (`NumberedContexts`), of which each request shows a window. Subclasses that override
+                `_parts` may take something else, such as the turns of a conversation, or None.
         """
         voters = voters_of(self.judge) if self._parts(sample, items, shown, self.judge.members[0]) else []
         votes: list[Rulings] = yield Gather([self._vote(voter, sample, items, shown) for voter in voters])

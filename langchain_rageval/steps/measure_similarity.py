@@ -1,4 +1,4 @@
-"""Similarity of texts by embeddings, a cross-encoder, or letters and words; reranking of contexts."""
+"""Stages that measure the similarity of texts (by embeddings, a cross-encoder or a function) and rerank contexts."""
 
 from __future__ import annotations
 
@@ -63,6 +63,9 @@ def compare_texts(measure: TextMeasure, pairs: TextSelector, *, source: str) -> 
 
 def rate_pairs(cross_encoder: BaseCrossEncoder, pairs: Sequence[tuple[str, str]]) -> Operation[NDArray[np.float64]]:
     """Return the cross-encoder's scores of pairs of texts, in order. Equal calls in a run are made only once.
+
+    The shape is not checked: (n,) if the cross-encoder gives one score for each of n pairs, (n, 3) if it gives three.
+    Without pairs the array is empty, and no call is made.
 
     Raises:
         ModelOutputError: if the scores are not finite numbers.

@@ -107,7 +107,12 @@ REWRITTEN, UNCHANGED, REFUSED = "rewritten", "unchanged", "refused"
 
 
 class RewriteQuestion(JudgeStep):
-    """Step that makes the question in `sample` understandable without the history; adds `standalone_question`."""
+    """Step that replaces the question in `sample` by one that is understandable without the history.
+
+    It also adds `standalone_question` (an object with this question and the judge's reason) and `question_findings`, a
+    list of one Finding: "rewritten", "unchanged" or "refused". A blank rewriting, or one that adds names or numbers, is
+    refused: the question then stays unchanged. Without a history the step adds nothing.
+    """
 
     def work(self, state: State) -> Operation[State]:
         """Replace the question in the state's sample by the rewritten question; no request without history."""
@@ -137,12 +142,15 @@ def rewrite_question(judge: JudgeLike) -> JudgeStep:
 
 
 def history_data(history: Sequence[Turn]) -> list[dict[str, Any]]:
-    """Return turns as JSON-like data for a request."""
+    """Return turns as data for a request, such as `{"role": "user", "text": "Hi"}` for each turn."""
     return [turn.model_dump() for turn in history]
 
 
 def recent_turns(history: Sequence[Turn], most_tokens: int | None) -> list[Turn]:
-    """Return the last turns that fit into `most_tokens`, at least the last turn; with None, all turns."""
+    """Return the last turns that fit into `most_tokens`, at least the last turn; with None, all turns.
+
+    Four characters count as one token.
+    """
     if most_tokens is None:
         return list(history)
     left = most_tokens * CHARACTERS_PER_TOKEN

@@ -41,7 +41,8 @@ _OPTION_TYPES = (str, int, float, frozenset, FunctionType, partial)
 class Stage(Traced[S, S]):
     """Runnable that adds results to the state (mapping of the sample and all results so far).
 
-    `invoke` and `ainvoke` run the same generator, `work`.
+    `invoke` and `ainvoke` run the same generator, `work`. The class variable `reads_question` is False in a subclass
+    that uses the question only to choose the language of the prompt.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, defer_build=True)
@@ -89,7 +90,10 @@ class Stage(Traced[S, S]):
         return type(self).judged_by is not Stage.judged_by
 
     def judged_by(self, judge: Judge) -> Stage[S]:
-        """Return a copy with a judge in place of its judges or verifying cross-encoder; if none, this stage."""
+        """Return a copy in which a judge replaces the stage's judges or verifying cross-encoder.
+
+        Returns the stage itself if it has neither, or does not allow another judge (`is_replaceable` is False).
+        """
         return self
 
     @property
@@ -145,7 +149,10 @@ class Stage(Traced[S, S]):
 
 
 def describe_step(step: Runnable[Any, Any]) -> Any:
-    """Return the configuration of a step, which is a stage or any other Runnable, as data.
+    """Return the configuration of a step as a mapping of JSON-like values.
+
+    For a `Stage` it is the attribute `description`. For any other Runnable it has the keys "step" (the name) and
+    "runnable" (the description of the Runnable).
 
     Raises:
         NotDescribable: if a part cannot be identified; the message names the step and the remedy.
@@ -218,7 +225,11 @@ class SharedSteps(Stage[State]):
         return can_be_rejudged(self.stages)
 
     def judged_by(self, judge: Judge) -> SharedSteps:
-        """Return a copy whose stages ask another judge; only copies for the same judge share results."""
+        """Return a copy whose stages ask another judge.
+
+        Metrics with copies for the same Judge object share the results of the stages. Results of other judges, and of
+        the original stages, are not reused.
+        """
         stages = tuple(stage.judged_by(judge) for stage in self.stages)
         return self.model_copy(update={"stages": stages, "key": (self.key, id(judge))})
 
@@ -228,7 +239,10 @@ class SharedSteps(Stage[State]):
         return sequence.get_graph(config)
 
     def work(self, state: State) -> Operation[State]:
-        """Run the `work` of all stages in sequence; only `invoke` and `ainvoke` reuse results of other metrics."""
+        """Run the `work` of all stages in sequence, without reuse of earlier results.
+
+        `invoke` and `ainvoke` do reuse them: they run the stages only if no metric has run them for the sample before.
+        """
         for stage in self.stages:
             state = yield from stage.work(state)
         return state

@@ -1,4 +1,4 @@
-"""Checks of extracted statements, without a model: repeats, placeholders, copied examples, unmentioned content.
+"""Check extracted statements without a model: find repeats, placeholders, copied examples and unmentioned content.
 
 The content units of a text are the stems of its content words, and its numbers. In scripts without spaces between
 words, single characters take the place of stems.

@@ -60,7 +60,7 @@ class ChainStep(Stage[State]):
 
     @property
     def models(self) -> Sequence[Any]:
-        """Models in the chain, as far as its graph shows them."""
+        """Language models in the chain. A model that a function creates only when it is called is missing."""
         return list(models_in(self.chain))
 
     @property
@@ -74,12 +74,18 @@ class ChainStep(Stage[State]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration that affects the output: the chain (prompts, models, parsers) and what builds its inputs."""
+        """Configuration of this stage that affects its output: "step" (the name), "chain" and "inputs".
+
+        "chain" describes the chain's prompts, models and parsers, "inputs" the function that builds its inputs.
+        """
         return {"step": self.get_name(), "chain": describe(self.chain), "inputs": describe(self.inputs)}
 
 
 def models_in(runnable: Runnable[Any, Any]) -> Iterator[BaseLanguageModel[Any]]:
-    """Yield the language models in a Runnable, as far as its graph shows them."""
+    """Yield the language models that the graph of a Runnable (`get_graph()`) shows.
+
+    A model that a function creates only when it is called is missing. Yields nothing if there is no graph.
+    """
     for inner in inner_models(runnable):
         if isinstance(inner, BaseLanguageModel):
             yield inner
@@ -192,9 +198,10 @@ class Step:
     numbered sentences. If `contexts` exceeds the judge's `max_context_tokens`, the judge is asked about each part, and
     `windows` combines the answers. Without `windows` only the first part is sent, and a finding says so.
 
-    A judge with `draws`, or a jury, is asked once for each vote, and the votes decide each field separately: see
-    `AnswerVotes`. If a field has no strict majority, the sample is unscored, and findings hold the votes. If the class
-    has only fields of type str, the judge is asked once.
+    A judge with `draws`, or a jury, is asked once for each vote, and the votes decide each field separately. Numbers
+    are decided by `reducer`. A truth value, label or other value needs a strict majority of the votes; without one, the
+    sample is unscored, and findings hold the votes. Texts are from one of the votes. If the class has only fields of
+    type str, the judge is asked once.
 
     Args:
         answer: pydantic class of the answer. Its name is the title of the schema; its docstring is sent to the judge.
@@ -208,8 +215,9 @@ class Step:
         offline: function from the inputs to an answer, for dry runs and an `OfflineJudge`. If omitted, they invent an
             answer that fits the schema.
         windows: function from the list of answers about the parts of long contexts, in order, to one answer.
-        reducer: how votes decide numbers: "majority", "median" or "mean"; by default the lower median of whole numbers
-            and the mean of other numbers. Or a function from the list of answers to one answer.
+        reducer: how votes decide numbers: "median" (the lower one) or "mean"; by default the median of whole numbers
+            and the mean of other numbers. "majority" decides numbers by strict majority, like other values. Or a
+            function from the list of answers to one answer, which then needs no majority.
 
     Raises:
         ConfigError: if an option is invalid, or the output of an example does not fit the answer class.
@@ -397,7 +405,10 @@ class SampleStep(JudgeStep):
 
 
 def keep_answers(steps: Sequence[Runnable[Any, Any]], state: State) -> dict[str, Any]:
-    """Return the answers of the user's steps as JSON values; `{}` if one is missing or a step is not the user's."""
+    """Return the answers of the user's steps as JSON values, by the keys that the answers have in the state.
+
+    Returns `{}` if the state lacks one of the answers, if an answer is invalid, or if a step is not the user's.
+    """
     kept = {}
     for key, adapter in _answer_types(steps).items():
         try:

@@ -33,7 +33,8 @@ class VerifyStatements(ItemStep):
     outweighs absent; the evidence is combined. A statement that only two windows together support counts as absent.
     Over votes the majority decides; without a majority the verdict is "absent".
 
-    If a verdict "supported" or "contradicted" cites no existing sentence number, the judge is asked again, once.
+    If a verdict "supported" or "contradicted" cites no existing sentence number, the judge is asked again, once. A
+    valid second verdict replaces the first, even if it cites none either.
     """
 
     items_name = "statements"
@@ -67,11 +68,12 @@ class VerifyStatements(ItemStep):
 
 
 class VerifyByChunk(VerifyStatements):
-    """Step that adds `<of>_verdicts` as VerifyStatements does, but verifies against each chunk separately.
+    """Step that adds the list `<of>_verdicts`, and verifies the statements against each chunk separately.
 
-    If chunks give different verdicts, supported outweighs contradicted, and contradicted outweighs absent. Citations of
-    all chunks with the final verdict are kept. A verdict without citations cites all sentences of its chunk, because
-    the judge saw nothing else. The lowest agreement rate over the chunks is kept.
+    The list holds a Finding per statement in order, then the agreement rates of the votes. If chunks give different
+    verdicts, supported outweighs contradicted, and contradicted outweighs absent. Citations of all chunks with the
+    final verdict are kept. A verdict without citations cites all sentences of its chunk, because the judge saw nothing
+    else. The lowest agreement rate over the chunks is kept.
     """
 
     def rule_on(self, sample: Sample, items: Items, shown: Any = None) -> Operation[list[Finding]]:
@@ -325,8 +327,9 @@ def verify_statements(
     Args:
         judge: judge to ask if there is no verifier.
         of: source of the statements, "answer" or "reference".
-        verifier: cross-encoder to use instead of the judge. It must return one number from 0 to 1 per pair; wrap any
-            other cross-encoder in an `NliVerifier`. Both score one sentence or chunk at a time. None uses the judge.
+        verifier: cross-encoder to use instead of the judge. It must return one number from 0 to 1 for each pair of a
+            context sentence, or a whole chunk, and a statement; wrap any other cross-encoder in an `NliVerifier`. None
+            uses the judge.
         by_chunk: show the judge one chunk at a time.
 
     Raises:

@@ -80,9 +80,10 @@ class AnswerVotes:
     """Combines several answers of one class into one answer, field by field.
 
     Truth values, labels and other values that are not numbers need a strict majority. Of whole numbers the lower median
-    counts, of other numbers the mean. In lists of objects, objects with the same identifier are compared. It is their
-    whole number such as `number`, `id` or `statement`, else a label of such a name, else their first text that is not a
-    reason. Without an identifier, or if one occurs twice, objects with the same place are compared. In lists of truth
+    counts, of other numbers the mean. In lists of objects, objects with the same identifier are compared. An object's
+    identifier is its first field with a whole number that is named `number`, `id`, `statement` or similar; else its
+    label with such a name; else its first text that is not a reason. If the objects have no identifier, or two of a
+    list have the same one, objects with the same place in the lists are compared. In lists of truth
     values, and in tuples and mappings, values with the same place or key are compared. In other lists, votes decide for
     each element whether the list contains it. An element that more than half of the votes lack is omitted. Texts are
     from the vote that has the most fields in common with the result, the first if there are several.
@@ -91,7 +92,7 @@ class AnswerVotes:
         reducer: how numbers are decided, in place of the rule above; or a function from all answers to one answer.
 
     Attributes:
-        is_undecided: True if a field has no strict majority.
+        is_undecided: True if a value that needs a strict majority has none, or half of the votes leave a field empty.
     """
 
     def __init__(self, reducer: Reducer | None = None) -> None:
@@ -197,8 +198,10 @@ class AnswerVotes:
 def checked_answer(answer: Any, kind: type[BaseModel], function: str) -> BaseModel:
     """Return the answer that a user's function made from several answers, after a check of its class.
 
+    `kind` is the class that the answer must have. `function` names the function in the error message.
+
     Raises:
-        ConfigError: if it is not an answer of the class.
+        ConfigError: if `answer` is not an instance of `kind`.
     """
     if isinstance(answer, kind):
         return answer

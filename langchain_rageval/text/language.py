@@ -1,4 +1,4 @@
-"""Language of a text, detected by script and function words; language of an HTML page, from the questions on it."""
+"""Detect the language of a text by its script and function words, and choose the language of an HTML page."""
 
 from __future__ import annotations
 

@@ -38,7 +38,10 @@ def normalize_text(text: str) -> str:
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return the words and numbers of a normalized text in order; in scripts such as Chinese, each character is one."""
+    """Return the words and numbers of a normalized text in order.
+
+    In scripts without spaces between words, such as Chinese, each character counts as a word.
+    """
     return TOKEN.findall(text)
 
 
@@ -114,10 +117,10 @@ def common_share(one: str, other: str) -> float:
 
     `shared_share` is the share of the shorter text, from 0 to 1, that the longer text also contains. The descriptions
     of two products, for example, follow one pattern. Shared words are words that both texts contain in the same order.
-    Between two shared words, each text may have other words: the smaller of their two numbers counts as the number of
-    replaced words. Before the first and after the last shared word, at most one word counts as replaced. Two texts
-    follow one pattern if replaced words are more than a tenth of the shared and replaced words. A `shared_share` of 1
-    is always returned.
+    Between two shared words, each text may have other words, say 2 and 5; the smaller number, 2, is the number of words
+    that are replaced there. Before the first and after the last shared word, at most one word is replaced. Two texts
+    follow one pattern if more than a tenth of their words, shared and replaced, are replaced. A `shared_share` of 1 is
+    always returned.
     """
     share = shared_share(one, other)
     return share if share in (0.0, 1.0) or _replaced_share(one, other) <= _MOST_REPLACED else 0.0
