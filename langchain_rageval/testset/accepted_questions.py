@@ -109,11 +109,13 @@ def _as_asked(candidate: Candidate | TestsetRow) -> tuple[str, ...]:
 class NewQuestion(Traced[Candidate, Candidate]):
     """Step, not shown in traces, that rejects a new question equal to a question accepted in an earlier round.
 
+    A round makes one attempt (a new candidate) for each row without an accepted question. After the round,
+    `Generation.accept` rejects near-duplicates and repetitions within the round, in the order of the rows, so that the
+    order in which attempts finish has no effect.
+
     Attributes:
         accepted: accepted questions of the run.
-        among: number of questions that were accepted before the current round. A round makes one attempt (a new
-            candidate) for each row without an accepted question. `Generation.accept` compares the questions of one
-            round, in the order of the rows, so that the order in which attempts finish has no effect.
+        among: number of questions that were accepted before the current round.
     """
 
     in_traces: ClassVar[bool] = False

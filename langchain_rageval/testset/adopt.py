@@ -171,7 +171,7 @@ class Adoption:
         return candidates
 
     def testset(self) -> Testset:
-        """Return a test set with the accepted questions as rows and the rejected candidates."""
+        """Return a test set with the accepted questions as `rows` and the rejected candidates as `rejected`."""
         generation, rejected = self.generation, [one for one in self.results if one.rejected]
         accepted = [one for one in self.results if not one.rejected]
         reasons = [str(one.rejected) for one in rejected]

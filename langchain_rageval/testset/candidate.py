@@ -60,7 +60,10 @@ ADOPTED = "adopted"
 
 
 class Reason:
-    """Reasons for the rejection of a candidate, as they appear in `Testset.yields` and in journals."""
+    """Texts of the reasons for the rejection of a candidate, such as "not evolved".
+
+    They appear in `Candidate.rejected`, in `Testset.yields` and in journals.
+    """
 
     PASSAGE_REJECTED = "passage rejected"
     NO_KEYPHRASE = "no key phrase left"
@@ -102,9 +105,10 @@ class Trial(InputModel):
 
 
 class Objection(NamedTuple):
-    """Problem with the `text` that the writer (a chat model) generated, and the `reason` to reject this text.
+    """Problem with the `text` that the writer (a chat model) generated, such as a question with two question marks.
 
-    `problem` is the explanation that the writer reads when the text is requested again.
+    `problem` is the explanation that the writer reads when the text is requested again. `reason` is the reason with
+    which the candidate is rejected if no request gives a usable text.
     """
 
     reason: str
@@ -202,9 +206,10 @@ class Candidate(InputModel):
         return self.replace(history=[*self.history, trial])
 
     def with_question(self, question: str, kind: str) -> Self:
-        """Return a copy of the candidate with a new question, and with a new trial in its history.
+        """Return a copy of the candidate with a new question, and with one more trial (attempt) in its history.
 
-        The trial (attempt) has the name `kind` of its step and counts as accepted until a step rejects it.
+        `kind` is the name of the step that wrote the question, and becomes the `kind` of the trial. The trial counts as
+        accepted until a step rejects the question.
         """
         return self.replace(question=question.strip()).with_trial(kind)
 
@@ -235,10 +240,11 @@ class Candidate(InputModel):
         return (self.rejected or "").startswith(Reason.FAILED)
 
     def refuse(self, kind: str, objection: Objection) -> Self:
-        """Return a copy of the candidate that is rejected because of an objection to a text that the writer generated.
+        """Return a copy of the candidate that is rejected because a text that the writer generated is unusable.
 
-        The reason of the objection becomes `rejected`. The history has one more trial (attempt), which is not accepted:
-        its `kind` is the given name of the step, and its `feedback` states the problem. `question` is unchanged.
+        The text is a question or an answer. The reason of the objection becomes `rejected`. The history has one more
+        trial (attempt), which is not accepted: its `kind` is the given name of the step, and its `feedback` states the
+        problem. A refused question is in this trial only; `question` stays the same.
         """
         if objection.reason == Reason.QUESTION_REJECTED:
             refused = self.replace(question=objection.text).with_trial(kind, accepted=False, feedback=objection.problem)
@@ -282,15 +288,21 @@ class CandidateStep(Stage[Candidate]):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of this step that affects the returned candidates; journals identify the step by it."""
+        """Mapping with the name of this step ("step") and the configuration of its request to a model ("asks").
+
+        A journal (store of finished steps) reuses a stored result only if this configuration is the same.
+        """
         return {"step": self.get_name(), "asks": self.model_step and self.model_step.description}
 
     @classmethod
     def of(cls, prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None, **options: Any) -> Self:
         """Return the step that sends a packaged prompt, or the user's own prompt, to a writer or critic.
 
-        `prompt` is the name of the packaged prompt. The step has the same name, unless `options` holds a `name`.
-        `options` are fields of the step class, such as `threshold`.
+        Args:
+            prompt: name of the packaged prompt; also names the step, unless `options` holds a `name`.
+            judge: writer or critic to call.
+            own_prompt: prompt of the user that replaces the packaged prompt; None for the packaged prompt.
+            **options: fields of the step class, such as `threshold`.
         """
         return cls(**{"name": prompt, **options}, model_step=prompt_step(prompt, judge, own_prompt))
 
@@ -365,7 +377,7 @@ def _example_objection(answer: Any, request: RequestContent) -> Objection | None
 
 
 def prompt_step(prompt: str, judge: JudgeLike, own_prompt: Prompt | None = None) -> JudgeStep:
-    """Build the step for a packaged prompt.
+    """Build the step that sends a packaged prompt to a model and returns the typed answer.
 
     Args:
         prompt: name of the packaged prompt; also names the step and selects the answer schema.
@@ -392,7 +404,10 @@ class StepUsage:
             self._by_step[step] = self._by_step.get(step, Usage()) + usage
 
     def ordered(self, steps: Iterable[str]) -> dict[str, Usage]:
-        """Return a mapping from step names to usages, without unused steps: `steps` in their order, then the others."""
+        """Return a mapping from step names to usages, in the order of `steps`; other steps follow, sorted by name.
+
+        Steps without calls, tokens and embedded texts are left out.
+        """
         with self._lock:
             names = dict.fromkeys([*steps, *sorted(self._by_step)])
             usages = {name: self._by_step.get(name, Usage()) for name in names}

@@ -226,7 +226,7 @@ class Docstore:
 
     @property
     def found_at_most(self) -> int:
-        """Maximum number of passages that `nearest_passages` returns if all passages have the average length."""
+        """Estimate of the greatest number of passages that `nearest_passages` returns, from their average length."""
         usual = max(1, sum(map(len, self._by_text)) // max(1, len(self)))
         return min(len(self), max(_LEAST_FOUND, min(_MOST_FOUND, _FOUND_TEXT // usual)))
 
@@ -235,7 +235,10 @@ class Docstore:
         return self._by_text.get(text)
 
     def texts(self) -> Iterator[tuple[str, int, str]]:
-        """Yield source, offset of the first character and text of each document, before it is split."""
+        """Yield name (`source`), offset of the first character, and text of each document, before it is split.
+
+        The offset is 0, unless the documents are passages already: it is then the place of the passage in its document.
+        """
         for document in self.documents:
             start = _whole(document)[0][1] if self._are_passages else 0
             yield _source_of(document, self._unnamed), start, document.page_content

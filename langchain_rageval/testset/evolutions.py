@@ -54,7 +54,7 @@ class EvolutionBranch(CandidateStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of the steps of this branch: everything that affects which candidates they return.
+        """Mapping with the name of this branch ("step") and the configurations of its steps ("parts").
 
         A journal (store of finished steps) reuses a stored result only if this configuration is the same.
         """
@@ -160,7 +160,7 @@ class Evolution(Composable, Traced[Candidate, Candidate]):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Tuple with the kind of this evolution; empty for `simple`."""
+        """Tuple with the `Kind` (settings) of this evolution; empty for `simple`."""
         return () if self.kind is None else (self.kind,)
 
     def __call__(
@@ -227,7 +227,7 @@ class EvolutionSequence(Composable, RunnableSequence[Candidate, Candidate]):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Kinds of the evolutions in the sequence, in order."""
+        """The `Kind` (settings) of each evolution in the sequence, in order; user steps have none."""
         return tuple(kind for part in self.steps for kind in kinds_of(part))
 
     def __call__(
@@ -267,13 +267,19 @@ def parts_of(branch: Branch) -> list[Evolution | UserStep]:
 
 
 def kinds_of(part: Runnable[Any, Any]) -> tuple[Kind, ...]:
-    """Return the kind of each evolution in a branch or step, also inside of wrappers such as `with_retry`."""
+    """Return the `Kind` (settings) of each evolution in a branch or step; empty if there is no evolution.
+
+    Evolutions inside of wrappers, such as those by `with_retry`, are found too.
+    """
     part = inner_runnable(part.step if isinstance(part, UserStep) else part)
     return part.kinds if isinstance(part, Evolution | EvolutionSequence) else ()
 
 
 def adds_passage(branch: Branch) -> bool:
-    """Return True if an evolution of a branch adds passages before it rewrites the question."""
+    """Return True if an evolution of a branch first adds passages that share an entity with the drawn passage.
+
+    `multi_context` is such an evolution; `thematic`, which adds passages that share words, is not.
+    """
     return any(kind.adds_passage for kind in kinds_of(branch))
 
 

@@ -39,9 +39,10 @@ class Bridge:
 
 
 def may_have_bridge(store: Docstore, passage: Passage) -> bool:
-    """Return True if a passage shares a rare word with another one, so that both may name one entity (a `Bridge`).
+    """Return True if a passage shares a rare word with another passage; False if it does not.
 
-    False excludes a bridge. A word is rare if at most three, or at most a fifth, of all passages contain its stem.
+    Only a passage that shares a rare word can have a `Bridge` (another passage that names the same entity). A word is
+    rare if at most three, or at most a fifth, of all passages contain its stem.
     """
     return store.phrase_index.shares_stem(passage.text, _most_passages(store))
 
@@ -150,7 +151,7 @@ class Kind:
 
     @property
     def own_prompt(self) -> Prompt | None:
-        """Prompt with the user's instruction; None if there is a packaged prompt."""
+        """Prompt with the user's `instruction` for the writer; None if the evolution has a packaged prompt."""
         return None if self.prompt else Prompt(instruction=self.instruction)
 
     def label(self, metadata: Mapping[str, Any], drawn: Mapping[str, str]) -> dict[str, Any]:
@@ -178,12 +179,12 @@ class QuestionEvolver(CandidateStep):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Models, one for each kind of request: the writer, and again the writer if there is an `entity_step`."""
+        """List of the models that the step calls: the writer and, with an `entity_step`, the model of that step."""
         return [*super().judges, *(self.entity_step.judges if self.entity_step else ())]
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of this step that affects the returned candidates.
+        """Mapping with the configurations of this step, of the evolution ("kind") and of `entity_step` ("entities").
 
         A journal (store of finished steps) reuses a stored result only if this configuration is the same.
         """

@@ -30,7 +30,10 @@ class PassageFilter(CandidateStep):
     threshold: float
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic to grade the passage, and reject a low grade: one call; none if the passage has a grade."""
+        """Ask the critic to grade the passage, in one call; reject the candidate if the grade is below `threshold`.
+
+        If the candidate has a grade from an earlier attempt, that grade is compared with `threshold`, without a call.
+        """
         if state.grade is not None:
             return state if state.grade >= self.threshold else state.reject(Reason.PASSAGE_REJECTED)
         answer = yield from self._ask(state, {"passage": state.drawn_text}, _objection)
@@ -81,7 +84,7 @@ class QuestionFilter(CandidateStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of reviews and rewriting, as far as it affects the returned candidates.
+        """Mapping with the configuration of reviews ("step", "asks", for follow-ups "turns") and of "rewrites".
 
         A journal (store of finished steps) reuses a stored result only if this configuration is the same.
         """
@@ -89,7 +92,11 @@ class QuestionFilter(CandidateStep):
         return {**super().instrument, "rewrites": rewrites, "turns": self.turns_step.description}
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Accept, rewrite or reject the question after a review by the critic: one call, two more for each rewrite."""
+        """Accept, rewrite or reject the question after a review by the critic: one call, two more for each rewrite.
+
+        A question is accepted if it is clear on its own and the passages answer it or, if `answerable` is False, do
+        not. A follow-up (question with earlier turns) is not rewritten.
+        """
         if state.chat_history:
             return (yield from self._review_follow_up(state))
         for rewrites_left in reversed(range(self.max_rewrites + 1 if self.rewrite_step else 1)):

@@ -150,10 +150,10 @@ class Generation:
     def continue_from(
         self, present: Sequence[TestsetRow], evolutions: Sequence[Branch], roots: Mapping[int, Candidate]
     ) -> None:
-        """Plan new rows after existing rows, one new row for each evolution.
+        """Plan new rows that follow existing rows of a test set, one new row for each evolution.
 
         Args:
-            present: existing rows.
+            present: existing rows, whose questions the new rows must not repeat.
             evolutions: evolution of each new row.
             roots: mapping from the number of a new row (from 0) to a candidate with the accepted simple question of a
                 tree (questions about one fact). The question of the new row is evolved from this question.
@@ -186,11 +186,11 @@ class Generation:
             self.journal.close()
 
     def vectors(self, questions: Sequence[str], *, passages: bool = False) -> Operation[dict[str, Any]]:
-        """Embed questions in one batch; with `passages=True`, also the passages that are not embedded yet.
+        """Embed questions in one batch; with `passages=True`, first embed the passages that are not embedded yet.
 
         Returns:
             Mapping from each question to its unit vector; to None if its vector is zero or not finite. All values are
-            None if the generator has `dedupe=None`.
+            None if the generator has `dedupe=None`. The vectors of passages are kept in `store`.
         """
         if passages:
             yield from embed_passages(self.store)
@@ -203,7 +203,11 @@ class Generation:
 
     @property
     def adds_similar(self) -> bool:
-        """True if the passages must be embedded, because an evolution adds similar passages or searches the corpus."""
+        """True if all passages must be embedded, for evolutions that need similar passages or a search of the corpus.
+
+        This is so if an evolution writes unanswerable questions and `store` has embeddings, or if an evolution adds
+        passages and no two passages share a rare word.
+        """
         branches = {row.evolution for row in self.scheduler.rows}
         searched = self.store.embeddings is not None and any(map(is_searched, branches))
         return searched or (any(map(adds_passage, branches)) and not self._bridged)
@@ -214,12 +218,19 @@ class Generation:
         return [row.standalone_question for row in self.present]
 
     def start(self, vectors: Mapping[str, Any]) -> None:
-        """Add the questions of the existing rows to the accepted questions; `vectors` holds the vector of each."""
+        """Add the questions of the existing rows to the accepted questions, which new questions must not repeat.
+
+        `vectors` maps each of `present_questions` to its unit vector or None.
+        """
         for row in self.present:
             self._accepted.add(row, vectors[row.standalone_question])
 
     def next_round(self) -> dict[int, Candidate]:
-        """Return a mapping from row numbers to new candidates (questions to generate); empty if the run is over."""
+        """Return a mapping from row numbers to the candidates to try in the next round; empty if the run is over.
+
+        The run is over if no row can be tried, or if `stop_reason` is set: the budget is spent, the last attempts all
+        failed, or too many questions were rejected or repeated.
+        """
         failed = all(one.has_failed for one in self._last_results)
         self._failures = self._failures + len(self._last_results) if failed else 0
         if any(one.rejected == Reason.BUDGET_SPENT for one in self._last_results):
@@ -251,10 +262,10 @@ class Generation:
         return [one.standalone_question for one in attempts.values() if not one.rejected and one.question.strip()]
 
     def accept(self, attempts: Mapping[int, Candidate], vectors: Mapping[str, Any]) -> list[TestsetRow]:
-        """Record the finished candidates of a round, after rejecting blank and duplicate questions.
+        """Record the candidates of a round; reject those with blank or duplicate questions that no step has rejected.
 
         Args:
-            attempts: mapping from row numbers to finished candidates, in the order of the rows.
+            attempts: mapping from row numbers to the candidates after all steps, in the order of the rows.
             vectors: mapping from each question that `questions_of` returns for these attempts to its vector.
 
         Returns:
@@ -304,9 +315,9 @@ class Generation:
         return Testset(rows, yields, notes, len(rows) == self.size, broken_off, self.rejected, self.usages())
 
     def notes(self, n_rows: int, broken_off: bool = False) -> Generator[str]:
-        """Yield remarks for the reader of a test set, such as the first failure and the reason why rows are missing.
+        """Yield remarks for `Testset.notes`, such as the first failure and the reason why rows are missing.
 
-        `n_rows` is the number of generated rows. `broken_off` is True if Ctrl-C ended the run.
+        `n_rows` is the number of generated rows, to compare with `size`. `broken_off` is True if Ctrl-C ended the run.
         """
         models = [inner for judge in self.settings.judges for inner in inner_models(judge.model)]
         model_notes = [getattr(model, "testset_note", None) for model in models]
@@ -341,7 +352,11 @@ class Generation:
         return Attempt(self._chain(number, candidate), candidate, kind, guess, run, config)
 
     def checks(self, step: CandidateStep, candidates: Iterable[Candidate], calls: int) -> list[Prepare]:
-        """Return one attempt of the step for each candidate; `calls` is the expected number of calls of one attempt."""
+        """Return one function for each candidate; it prepares an attempt: to invoke the step on the candidate.
+
+        `settle` and `results` run the attempts. `calls` is the expected number of model calls of one attempt, by which
+        the cost is estimated.
+        """
 
         def prepare(candidate: Candidate) -> Attempt:
             guess = _expected_cost(candidate.passages, calls)
@@ -350,9 +365,10 @@ class Generation:
         return [partial(prepare, candidate) for candidate in candidates]
 
     def results(self, attempts: Iterable[Prepare]) -> Generator[Candidate]:
-        """Run attempts in worker threads and yield the results in order, each as soon as it is available.
+        """Run attempts in worker threads and yield the resulting candidates in the order of the attempts.
 
-        A candidate whose attempt does not fit the budget is rejected.
+        A result is yielded as soon as this result and all earlier ones are available. If the expected cost of an
+        attempt does not fit the rest of the budget, the result is the candidate, rejected, without a call.
         """
         return self.run.threads.stream([partial(self._make, prepare) for prepare in attempts], self._n_workers)
 
@@ -374,7 +390,10 @@ class Generation:
         return _WORKERS_PER_SLOT * self.settings.max_concurrency
 
     def settle(self, attempts: Iterable[Prepare], record: Record, progress: Progress) -> None:
-        """Run attempts in worker threads and call `record` with each result, in order."""
+        """Run attempts in worker threads; after each, call `record` with the result and advance `progress` by one.
+
+        The results come in the order of the attempts, whatever the order in which attempts finish.
+        """
         with closing(self.results(attempts)) as results:
             for result in results:
                 record(result)
@@ -399,10 +418,11 @@ class Generation:
 
     @contextmanager
     def reserve(self, attempt: Attempt) -> Iterator[RunnableConfig | None]:
-        """Reserve the expected cost of an attempt in a `with` block, and yield the LangChain config of the attempt.
+        """Reserve the expected cost of an attempt in the generator's budget, for the time of a `with` block.
 
-        At the end of the block, the actual cost replaces the reserved cost. If the expected cost does not fit the
-        remaining budget, nothing is reserved and None is yielded.
+        The block receives the LangChain config of the attempt. At the end of the block, the actual cost replaces the
+        reserved cost. If the expected cost does not fit the remaining budget, nothing is reserved and the block
+        receives None.
         """
         reserved = self._ledger.admit(attempt.kind, lambda: attempt.guess)
         if reserved is None:
@@ -415,7 +435,7 @@ class Generation:
             self._ledger.settle(attempt.kind, reserved, Cost.of(own.meter.usage, own.meter.unreported))
 
     def journaled(self, step: CandidateStep) -> JournaledStep:
-        """Return a wrapped step whose results the journal stores, and whose usage the generation counts."""
+        """Return a wrapper of a step that stores its results in the journal, if any, and counts its usage."""
         return JournaledStep.of(step, self.journal, self._usage)
 
     def _chain(self, number: int, candidate: Candidate) -> RunnableSequence[Candidate, Candidate]:
@@ -442,9 +462,10 @@ class Generation:
             return self._steps[evolution]
 
     def usages(self) -> dict[str, Usage]:
-        """Return a mapping from step names to usages (calls, tokens, money), in the order of execution.
+        """Return a mapping from step names to usages (calls, tokens, money), in the order of the steps of a row.
 
-        Steps without any usage are left out. The last step is "embed", if texts were embedded.
+        Usages include those of results from the journal. Steps without any usage are left out. The last step is
+        "embed", if texts were embedded.
         """
         order = [None, *self.settings.distribution]
         names = [step.get_name() for branch in order for step in self._steps.get(branch, [])]

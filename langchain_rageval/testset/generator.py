@@ -174,11 +174,14 @@ class TestsetGenerator(GeneratorSettings):
 
     @property
     def InputType(self) -> Any:
-        """Type of the documents, for schemas; forms without a JSON schema, such as a Docstore, are valid too."""
+        """Type of the documents that `invoke` takes, for JSON schemas.
+
+        Documents in a form without a JSON schema, such as a Docstore, are not in the type, but `invoke` takes them too.
+        """
         return str | list[Document | str] | Annotated[Any, SkipJsonSchema()]  # type: ignore[type-arg]
 
     def get_graph(self, config: RunnableConfig | None = None) -> Graph:
-        """Return the graph of the steps, with one branch for each evolution of the distribution."""
+        """Return the graph of the steps that make a row, with one branch for each evolution of the distribution."""
         graph, docstore = Graph(), self._new_docstore([])
         start = [graph.add_node(self.get_input_schema(config))]
         reviewed = _extend(graph, start, steps_before(self, None), config)
@@ -244,7 +247,9 @@ class TestsetGenerator(GeneratorSettings):
     def extend(
         self, testset: Testset, size: int | None = None, *, documents: Any = None, seed: int | None = None
     ) -> Testset:
-        """Return a test set with more rows: unused passages come first, near-duplicates of its questions are rejected.
+        """Return a test set with more rows; new questions that nearly repeat an existing question are rejected.
+
+        The new rows start from passages that no existing row uses, as long as there are such passages.
 
         Args:
             testset: the test set, whose rows stay as they are.
@@ -254,8 +259,8 @@ class TestsetGenerator(GeneratorSettings):
             seed: random seed; by default the `seed` of the generator.
 
         Returns:
-            A new test set: the rows of `testset`, then the new rows. Its `changes` lists the ids of the existing and of
-            the new rows.
+            A new test set: the rows of `testset`, then the new rows. Its `changes` maps "kept" to the ids of the
+            existing rows and "added" to the ids of the new rows.
 
         Raises:
             ConfigError: if there are no documents, or they hold no text.
@@ -316,8 +321,8 @@ class TestsetGenerator(GeneratorSettings):
     def refresh(self, testset: Testset, documents: Any) -> Testset:
         """Adapt a test set to changed documents, in worker threads; see `Testset.refresh`.
 
-        Ctrl-C before all rows are checked raises KeyboardInterrupt; with a `journal`, the same call then pays only for
-        the rest.
+        Ctrl-C before all rows are checked raises KeyboardInterrupt. With a `journal`, a repetition of the call then
+        pays only for the rows that were not checked.
         """
         refresh = self._new_refresh(testset, documents)
         with self._show(refresh.generation, len(refresh.attempts), "rows checked") as progress, refresh.generation:

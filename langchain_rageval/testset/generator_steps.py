@@ -58,7 +58,7 @@ class GeneratorSettings(Traced[Any, Testset]):
 
     @property
     def judges(self) -> Sequence[Judge]:
-        """Writer, critic and, with `closed_book`, the model that answers from memory."""
+        """Models that the packaged steps call: writer, critic and, if set, `closed_book` (answers from memory)."""
         return [judge for judge in (self.writer, self.critic, self.closed_book) if judge is not None]
 
 
@@ -81,19 +81,29 @@ _KNOWN = f"the steps are {', '.join(STEP_NAMES)}"
 
 
 def steps_before(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
-    """Return the steps that write and review the first question about the drawn passage, in order."""
+    """Return the steps before the first evolution, in order: grade the passage, choose a key phrase, write, review.
+
+    `docstore` supplies the neighbouring passages that rewrites add; None if rewrites add none.
+    """
     services = _services(settings, docstore)
     return [*_steps(settings, docstore, STEP_NAMES[:3], services).values(), services["question_filter"]]
 
 
 def steps_of_branch(settings: GeneratorSettings, branch: Branch, docstore: Docstore | None) -> list[CandidateStep]:
-    """Return the steps of a branch (sequence of evolutions): each evolution with its filters, and the user steps."""
+    """Return the steps of a branch (sequence of evolutions), in order: one for each evolution and each user step.
+
+    The step of an evolution includes its filters. `docstore` supplies the passages that evolutions add.
+    """
     services = _services(settings, docstore)
     return [part.with_services(services) for part in parts_of(branch)]
 
 
 def steps_after(settings: GeneratorSettings, docstore: Docstore | None) -> list[CandidateStep]:
-    """Return the steps after the last evolution, in order: they find the passages, answer and verify the answer."""
+    """Return the steps after the last evolution, in order: find the passages, answer, check the answer.
+
+    With `closed_book`, a filter follows: it rejects questions that a model answers from memory. `docstore` is only
+    passed on to the user's own steps.
+    """
     return [*_steps(settings, docstore, STEP_NAMES[6:], _services(settings, docstore)).values()]
 
 
@@ -113,7 +123,9 @@ def _steps(
 
 
 def steps_of_user(steps: Mapping[str, UserRunnable] | None) -> dict[str, UserStep]:
-    """Return a mapping from the names of the steps that a user replaces to the user's steps, wrapped as `UserStep`.
+    """Return a mapping from names of packaged steps to the user's steps that replace them, wrapped as `UserStep`.
+
+    `steps` is the argument of `TestsetGenerator`: a mapping from names such as "answer" to Runnables or functions.
 
     Raises:
         ConfigError: if a name is unknown, or a step is neither a Runnable nor a function.

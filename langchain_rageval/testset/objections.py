@@ -79,9 +79,10 @@ def blank_objection(answer: Any) -> str | None:
 
 
 def objection_to_question(state: Candidate, *, strict: bool = True) -> Callable[[Any], str | Objection | None]:
-    """Return a function that takes a model's reply and returns the problem with the reply's question, or None.
+    """Return a function that takes a model's reply and returns the problem with the question in the reply, or None.
 
-    The problem is a str if the question is blank, else an `Objection`. `question_objection` describes `strict`.
+    The problem is a str if the question is blank, else an `Objection`. `state` is the candidate, with whose passages
+    the question is compared. `strict` is True for one plain question, False for a question in the style of a user.
     """
     return lambda reply: blank_objection(reply) or question_objection(reply.question, state.passages, strict=strict)
 

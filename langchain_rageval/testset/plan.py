@@ -61,8 +61,9 @@ class PlannedStep:
         embedded: number of texts to embed.
         most_calls: number of calls if every row uses all its attempts and every rewrite.
         most_tokens: number of tokens read and written in these calls.
-        money: price of the expected calls; None without prices, or if a model has no price.
-        most_money: price of `most_calls` calls.
+        money: price of the expected calls, in the currency of the prices; None without prices, or if a model has no
+            price.
+        most_money: price of `most_calls` calls; None if `money` is None.
     """
 
     step: str
@@ -98,7 +99,7 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
 
     @property
     def total(self) -> PlannedStep:
-        """Cost of all steps together."""
+        """Sums of the expected and greatest costs over all steps; `money` is None if the price of a step is unknown."""
         names = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
         sums: dict[str, Any] = {name: sum(getattr(step, name) for step in self.values()) for name in names}
         for name in ("money", "most_money"):
@@ -136,7 +137,11 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
 
 
 def generation_table(plan: GenerationPlan) -> tuple[Sequence[str], list[tuple[str, ...]]]:
-    """Return the table of a plan: its headings, and a tuple of cells for each step, the total last."""
+    """Return the headings of the table of a plan, and its rows: a tuple of cells for each step, the total last.
+
+    The cells are the name, the expected calls, tokens and texts to embed, the greatest calls and tokens and, if any
+    price is known, the expected and the greatest price.
+    """
     steps = (*plan.values(), plan.total)
     numbers = ("calls", "input_tokens", "output_tokens", "embedded", "most_calls", "most_tokens")
     lines = [(step.step, *(f"{getattr(step, name):,}" for name in numbers)) for step in steps]

@@ -74,11 +74,12 @@ class RowUpdates:
             seed: seed of the candidate.
 
         Returns:
-            Two values. First, the row: with new spans, ids and metadata if the documents hold all its passages;
-            unchanged if each missing passage has a new version; None if a missing passage has none. Second, a candidate
-            with the row's question, the passages or their new versions, and the new passages that concern the row
-            (which hold much of its question or answer, as the class describes). The candidate is None if no passage has
-            changed and no new passage concerns the row, or if the first value is None.
+            A tuple of two. The first value is the row: with new spans, ids and metadata if the documents hold all its
+            passages; unchanged if each missing passage has a new version; None if a missing passage has none. The
+            second value is a candidate for the check, with the row's question, the row's passages or their new
+            versions, and the new passages that concern the row (hold much of its question or answer). The second value
+            is None if no check is needed: no passage has changed and no new passage concerns the row, or the first
+            value is None.
         """
         earlier = [
             Passage(id=own, text=text, source=source, start=start, end=end)
@@ -122,7 +123,7 @@ class RowUpdates:
         return list(found.values())
 
     def with_passages(self, row: TestsetRow, passages: Iterable[Passage]) -> TestsetRow:
-        """Return a copy of the row with other passages."""
+        """Return a copy of the row with other passages: their texts, ids and spans, and metadata of the first."""
         found = [self._store.identify(passage) for passage in passages]
         return row.model_copy(update={**passage_fields(found), "metadata": {**row.metadata, **found[0].metadata}})
 
@@ -271,19 +272,24 @@ class Refresh:
 
     @property
     def fallen(self) -> list[TestsetRow]:
-        """Rows that have to be replaced, in the order of the test set."""
+        """Rows that have to be replaced, in the form of the earlier test set and in its order.
+
+        A row has to be replaced if one of its passages has no new version in the documents, or if `record` dropped the
+        row.
+        """
         return [row for number, row in enumerate(self.testset.rows) if self.rows[number] is None]
 
     @property
     def remaining(self) -> list[TestsetRow]:
-        """Rows that stay, in the order of the test set."""
+        """Rows that do not have to be replaced, with the changes so far, in the order of the test set."""
         return [row for row in self.rows.values() if row is not None]
 
     def plan_rows(self, distribution: Iterable[Branch]) -> None:
         """Plan a new row, with the same evolution, for each row that has to be replaced.
 
-        The new row joins the tree (questions about one fact) of the replaced row if the tree's simple question, from
-        which the others are evolved, is kept and its passages are unchanged. Otherwise a new passage is drawn.
+        If the replaced row is in a tree (questions about one fact), the new question is evolved from the tree's simple
+        question, unless this question has to be replaced too or its passages have changed. Otherwise the new question
+        is about a newly drawn passage.
 
         Args:
             distribution: evolutions of the generator, among which the evolution of a replaced row is looked up by its
@@ -296,10 +302,11 @@ class Refresh:
         self.generation.continue_from(self.remaining, [branch for _, branch in planned], roots)
 
     def result(self, replacements: Testset) -> Testset:
-        """Return the refreshed test set.
+        """Return the refreshed test set: the rows that stay, with each new row in the place of a replaced row.
 
         Args:
-            replacements: test set with the new rows.
+            replacements: test set with the new rows, generated as `plan_rows` planned. Places without a new row are
+                left out, and a note counts them.
         """
         by_place = dict(zip(self._places(replacements), replacements.rows, strict=True))
         rows = [row or by_place.get(number) for number, row in self.rows.items()]

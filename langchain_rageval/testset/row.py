@@ -172,7 +172,10 @@ class TestsetDiff:
         return f"{self.before} -> {self.after}: {changes}, {self.same} the same"
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return (sign, text) of each difference; the sign is "+" for added, "-" for dropped rows, "~" for fields."""
+        """Return a tuple (sign, text) for each added row ("+"), dropped row ("-") and changed field ("~").
+
+        The text holds the id and question of the row, or the id, the field and its earlier and later value.
+        """
         groups = (("-", self.dropped), ("+", self.added))
         rows = [(sign, f"{row.id} {row.question}") for sign, group in groups for row in group]
         fields = [
@@ -183,7 +186,11 @@ class TestsetDiff:
         return rows + fields
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the differences as JSON data, in which ids stand for added and dropped rows."""
+        """Return a dictionary for JSON with the keys `before`, `after`, `added`, `dropped`, `changed` and `same`.
+
+        `added` and `dropped` list ids of rows. `changed` maps the id of each changed row to a mapping from the changed
+        fields to {"before": earlier value, "after": later value}.
+        """
         changed = {
             name: {field: dict(zip(("before", "after"), pair, strict=True)) for field, pair in changes.items()}
             for name, changes in self.changed.items()

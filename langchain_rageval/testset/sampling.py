@@ -107,7 +107,10 @@ def draw_order(passages: Iterable[Passage], seed: int, stratify: str = "source")
 
 
 def spread(strata: Mapping[str, list[T]], random: Random) -> list[T]:
-    """Return the items of strata in random order, with the items of every stratum spread evenly over the list."""
+    """Return the items of all strata in random order, with the items of every stratum spread evenly over the list.
+
+    `strata` maps the name of a stratum to the list of its items; `random` shuffles these lists in place.
+    """
     places: list[tuple[float, str, T]] = []
     for stratum, own in sorted(strata.items()):
         random.shuffle(own)

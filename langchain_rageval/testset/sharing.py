@@ -45,7 +45,11 @@ def merge_rows(rows: Iterable[TestsetRow]) -> list[TestsetRow]:
 
 
 def split_rows(rows: Sequence[TestsetRow], share: float, seed: int) -> set[str]:
-    """Return the ids of the rows of the first part of a split; see `Testset.split`."""
+    """Return the ids of the rows in the first part of a random split, about `share` (0 to 1) of all rows.
+
+    The rows of each evolution are split in this share, and rows about one fact (of one tree) stay together. Raises
+    ConfigError if `share` is not between 0 and 1.
+    """
     check_number("share must be a number between 0 and 1", share, lambda n: 0 < n < 1)
     units: dict[str, list[TestsetRow]] = {}
     for row in sorted(rows, key=lambda row: row.id):
@@ -85,7 +89,11 @@ class ReviewAgreement:
 
 
 def review_agreement(one: Reviewed, other: Reviewed) -> ReviewAgreement:
-    """Return the agreement of two reviewed test sets; see `Testset.agreement`."""
+    """Return the agreement of two reviewers on one test set, by the rows about which both decided.
+
+    Each argument holds the rows and the rejected candidates of a reviewed test set. Raises ConfigError if there is no
+    row about which both decided.
+    """
     first, second = _decisions(one), _decisions(other)
     both = [name for name in first if name in second]
     if not both:
@@ -180,7 +188,10 @@ def langsmith_inputs(row: TestsetRow) -> dict[str, Any]:
 
 
 def langsmith_metadata(row: TestsetRow) -> dict[str, Any]:
-    """Return the metadata of a LangSmith example: the fields of a row besides question and reference."""
+    """Return the metadata of a LangSmith example: fields of a row, except those with their default values.
+
+    The fields are `id`, `evolution`, `contexts`, `answerable`, `evidence`, `passage_ids` and `tree_id`.
+    """
     fields = {"id", "evolution", "contexts", "answerable", "evidence", "passage_ids", "tree_id"}
     return row.model_dump(mode="json", include=fields, exclude_defaults=True) | {"contexts": row.contexts}
 

@@ -57,7 +57,10 @@ _LOG = logging.getLogger("langchain_rageval")
 
 
 class Changes(dict[str, list[str]]):
-    """Mapping from each kind of change to row ids; "mended", the earlier name of the key "updated", still works."""
+    """Mapping from each kind of change ("kept", "added", "updated", "dropped") to a list of row ids.
+
+    "mended", the earlier name of the key "updated", still works, with a warning in the log.
+    """
 
     def __init__(self, changes: Mapping[str, list[str]]) -> None:
         super().__init__({"updated" if kind == "mended" else kind: ids for kind, ids in changes.items()})
@@ -146,7 +149,10 @@ class Testset:
 
     @property
     def known_sentences(self) -> frozenset[int] | None:
-        """Hashes of the sentences of the documents, by which `refresh` finds new sentences; None if unknown."""
+        """Hashes of the sentences of the documents, by which `refresh` finds new sentences.
+
+        None if the test set has no record of its documents, such as one that was read from LangSmith.
+        """
         return self._known if self._origin is None else self._origin.store.sentences
 
     @property
@@ -214,7 +220,10 @@ class Testset:
         return details(pluralize(len(rejected), "rejected candidate"), item_list(rejected)) if rejected else ""
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame with a line for each row; cells of contexts, history, passage ids and spans hold lists."""
+        """Return a pandas DataFrame with one line for each row, and one column for each field of `TestsetRow`.
+
+        Cells of fields with several values, such as `contexts`, `chat_history`, `passage_ids` and `spans`, hold lists.
+        """
         import pandas
 
         return pandas.DataFrame([row.model_dump() for row in self.rows], columns=list(TestsetRow.model_fields))
@@ -464,11 +473,13 @@ class Testset:
         return cls(read_langsmith(client, name))
 
     def to_samples(self) -> list[Sample]:
-        """Return samples with questions and references, without answers; `run` adds answers.
+        """Return one sample for each row, with question and reference but without an answer; `run` adds answers.
+
+        If later rows have the id and the question of an earlier row, the ids of their samples end in `-2`, `-3` and so
+        on.
 
         Raises:
-            SampleError: if rows with different questions have one id. Later rows with the same id and question get the
-                id with `-2`, `-3`.
+            SampleError: if rows with different questions have one id.
         """
         ids, samples = SampleIds(), [row.to_sample() for row in self.rows]
         return [ids.checked(sample, describe_place(n, sample)) for n, sample in enumerate(samples)]

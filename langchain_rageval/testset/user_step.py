@@ -45,8 +45,8 @@ class UserStep(CandidateStep):
     Attributes:
         step: Runnable of the user, from a candidate to a candidate or, in an evolution, to a str; a sequence is invoked
             link by link.
-        evolves: True for a part of an evolution, whose name is added to `Candidate.evolution`; False for a step that
-            replaces one of the generator.
+        evolves: True if this step is part of an evolution; its name is then added to `Candidate.evolution`. False if it
+            replaces a step of the generator.
         services: models, docstore and filters of the generator, which the Runnable finds in `config["configurable"]`.
         named: True if the Runnable, or a part of it, has a name that the user chose.
     """
@@ -70,21 +70,25 @@ class UserStep(CandidateStep):
 
     @property
     def instrument(self) -> Mapping[str, Any]:
-        """Configuration of the wrapped Runnable and of the steps that the Runnable can call through the config.
+        """Mapping with the configuration of this step: its name ("step"), the user's "runnable", and "calls".
 
-        A journal (store of finished steps) reuses a stored result only if this configuration is the same.
+        "calls" lists the configurations of the steps in `services`, which the Runnable can call. A journal (store of
+        finished steps) reuses a stored result only if this configuration is the same.
         """
         own = self.step.description if isinstance(self.step, Stage) else describe(self.step)
         steps = [step.description for step in self.services.values() if isinstance(step, Stage)]
         return {"step": self.get_name(), "runnable": own, "calls": steps}
 
     def with_services(self, services: Mapping[str, Any]) -> UserStep:
-        """Return a copy whose Runnable finds `services` (models, docstore, filters) in `config["configurable"]`."""
+        """Return a copy of this step whose Runnable finds `services` in `config["configurable"]`.
+
+        `services` maps names such as `writer` and `docstore` to models, docstore and filters of the generator.
+        """
         return self.model_copy(update={"services": services})
 
     @property
     def links(self) -> list[Runnable[Any, Any]]:
-        """Runnables that the step invokes in turn: the parts of a sequence, or the only Runnable."""
+        """Runnables that this step invokes one after the other: the parts of a sequence, or the only Runnable."""
         return list(self.step.steps) if isinstance(self.step, RunnableSequence) else [self.step]
 
     def work(self, state: Candidate) -> Operation[Candidate]:
@@ -175,14 +179,15 @@ def check_sync(step: Runnable[Any, Any]) -> None:
 
 
 def user_step(*steps: Any, evolves: bool = False, option: str = "a step") -> UserStep:
-    """Wrap Runnables and functions of the user, in sequence, as one step; an already wrapped step is not wrapped again.
+    """Wrap Runnables and functions of the user, in sequence, as one `UserStep`; a single `UserStep` is returned as is.
 
     Args:
-        *steps: Runnables, functions, or mappings of these, which pass a dict of results to the next step. The first
-            step receives a candidate, and the last step returns a candidate.
-        evolves: True for a part of an evolution: its name is added to `Candidate.evolution`, and the last step may
-            also return the new question as a str. False for a step that replaces a step of the generator.
-        option: name of the step in error messages.
+        *steps: Runnables, functions, or mappings of these, which pass a dict of results to the next one. The first
+            receives a candidate, and the last returns a candidate.
+        evolves: True if the `UserStep` is part of an evolution. The name of the `UserStep` is then added to
+            `Candidate.evolution`, and the last of `steps` may also return the new question as a str. False if the
+            `UserStep` replaces a step of the generator.
+        option: description of `steps` in error messages, such as "steps['answer']".
 
     Raises:
         ConfigError: if an argument is neither a Runnable nor a function nor a mapping.
@@ -201,7 +206,10 @@ def user_step(*steps: Any, evolves: bool = False, option: str = "a step") -> Use
 
 
 def inner_runnable(runnable: Runnable[Any, Any]) -> Runnable[Any, Any]:
-    """Return the Runnable that `with_config`, `with_retry`, `bind` or other bindings wrap."""
+    """Return the Runnable inside of all bindings, such as those by `with_config`, `with_retry` and `bind`.
+
+    A Runnable without bindings is returned unchanged.
+    """
     while isinstance(runnable, RunnableBindingBase):
         runnable = runnable.bound
     return runnable
@@ -252,7 +260,11 @@ class JournaledStep(Traced[Candidate, Candidate]):
 
     @classmethod
     def of(cls, step: CandidateStep, journal: Journal | None, counter: StepUsage) -> JournaledStep:
-        """Wrap a step for use with a journal, and compute the hash of the step's settings."""
+        """Wrap a step so that its results are stored in `journal` and its usage is added to `counter`.
+
+        Nothing is stored if `journal` is None, or if the settings of the step cannot be described, so that the step
+        cannot be identified.
+        """
         for judge in step.judges:
             judge.update_instrument()
         try:

@@ -1,4 +1,7 @@
-"""Writing: steps that choose a subject, write a question, answer it and check the answer; and proposals of personas."""
+"""Steps that choose a key phrase, write a question, shorten it, answer it and check the answer.
+
+`propose_personas` proposes descriptions of people who would ask about the documents.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +132,11 @@ class PassageFinder(CandidateStep):
     """
 
     def work(self, state: Candidate) -> Operation[Candidate]:
-        """Ask the critic which passages the question needs, and drop others: one call; none if it is unanswerable."""
+        """Ask the critic which passages the question needs, and drop the other passages: one call.
+
+        The question is rejected if it needs no passage, or not all passages that `multi_context` or `thematic`
+        requires. An unanswerable question keeps all its passages, without a call.
+        """
         if not state.answerable:
             return state
         inputs = {"question": state.standalone_question, "passages": state.shown()}
@@ -253,7 +260,8 @@ _LONGEST_TEXT = 600  # characters of a passage
 def propose_personas(writer: JudgeLike, documents: Any, n: int = 5, *, seed: int = 0) -> list[str]:
     """Propose descriptions of people who would ask about the documents: one call.
 
-    Read and edit them, then pass each to `persona`, such as `{persona(who): 1 for who in personas}`.
+    Read and edit the descriptions, then pass each to `persona`. The distribution
+    `{persona(who): 1 for who in personas}` gives each person the same share of the rows.
 
     Args:
         writer: model that reads the beginnings of up to eight passages, of different documents where possible.

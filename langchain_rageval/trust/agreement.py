@@ -70,7 +70,7 @@ class Agreement(Shown, Mapping[str, Estimate]):
         return len(self.estimates)
 
     def lines(self) -> list[str]:
-        """Return a line for each statistic."""
+        """Return a line of text for each statistic: name, value, 95% interval, and the reason if one is missing."""
         return [f"{name} {estimate}" for name, estimate in self.items()]
 
     @property
@@ -79,7 +79,7 @@ class Agreement(Shown, Mapping[str, Estimate]):
         return f"Agreement with {self.kind} labels on {pluralize(self.pairs, 'pair')}"
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a table row for each statistic, with a cell for each column of `HEADINGS`."""
+        """Return a table row for each statistic: name, value, 95% interval, and the reason if one is missing."""
         return [(name, number_text(one.value), one.interval or "–", one.reason) for name, one in self.items()]
 
 
@@ -349,7 +349,10 @@ class PairwiseAgreement(Shown):
         return f"Agreement of {self.metric}"
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return one table row: the agreement with its interval; counts of wins, ties, losses and unscored pairs."""
+        """Return a list with one table row of two cells: the agreement with its interval, and the counts of pairs.
+
+        The second cell has the numbers of wins, ties, losses and unscored pairs.
+        """
         found = f"{number_text(self.agreement)} {interval_text(self.low, self.high)}".rstrip()
         return [(found, ", ".join(f"{getattr(self, name)} {name}" for name in ("wins", "ties", "losses", "unscored")))]
 

@@ -57,7 +57,10 @@ class Calibration(Shown):
         )
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a table row for each mean: labels and judge together, labels alone, judge alone."""
+        """Return three table rows, each with name, value and interval of an estimate of the mean human label.
+
+        The estimates are: by labels and judge together, by labels alone, and by the judge alone, which has no interval.
+        """
         return [
             ("labels and judge", f"{self.mean:.3f}", interval_text(self.low, self.high)),
             ("labels alone", f"{self.classical_mean:.3f}", interval_text(self.classical_low, self.classical_high)),
@@ -65,7 +68,10 @@ class Calibration(Shown):
         ]
 
     def lines(self) -> list[str]:
-        """Return a line of text for each mean: labels and judge together, labels alone, judge alone."""
+        """Return three lines of text, each with name, value and interval of an estimate of the mean human label.
+
+        The estimates are: by labels and judge together, by labels alone, and by the judge alone, which has no interval.
+        """
         return [" ".join(cells).rstrip() for cells in self.cells()]
 
     @property

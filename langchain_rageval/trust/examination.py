@@ -58,13 +58,15 @@ class ReplyLog:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class RecordingJudge(Judge):
-    """Copy of a judge that also records its replies in a `ReplyLog`."""
+    """Copy of a judge that also counts valid replies and notes repeated requests in a `ReplyLog`."""
 
     log: ReplyLog = field(default_factory=ReplyLog, kw_only=True)
 
     @classmethod
     def of_judge(cls, judge: Judge, log: ReplyLog, *, cached: bool) -> RecordingJudge:
-        """Build a recording copy of a judge, which shares the judge's knowledge of the endpoint's capabilities.
+        """Build a copy of a judge that also records its replies.
+
+        What one of the two finds out about the endpoint, such as a working output mode, is known to the other.
 
         Args:
             judge: the judge to copy.
@@ -164,7 +166,10 @@ def reverse_item(item: LabelledItem) -> LabelledItem:
 
 
 def reverse_order(item: LabelledItem, values: Sequence[Any]) -> Sequence[Any]:
-    """Convert values from the order of an item's labels to the order of the reversed item's labels, or back."""
+    """Bring values, one for each label of an item, into the order of the labels of the reversed item, or back.
+
+    If the item has chunks but its labels are not about chunks, the order is the same.
+    """
     count = len(item.statements)
     if not item.contexts:
         return [*values[:count][::-1], *values[count:][::-1]]
@@ -198,7 +203,11 @@ def _extraction_verdict(state: State, item: LabelledItem) -> list[CitedVerdict]:
 
 
 def holds_term(text: str, term: str) -> bool:
-    """Return True if a text holds all parts of a term: for "dog + two/2", the word "dog", and "two" or "2"."""
+    """Return True if a text holds every part of a term; words are compared by their stems.
+
+    The parts are separated by " + ", and alternative wordings of a part by "/". For "dog + two/2", the text must hold
+    "dog", and "two" or "2".
+    """
     stems = stems_of(text)
     return all(any(stems_of(wording) <= stems for wording in part.split("/")) for part in term.split(" + "))
 
@@ -469,12 +478,12 @@ def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
     A repeat of an item is sent again; it does not reuse the reply to an earlier repeat.
 
     Args:
-        probe: the probe (test request).
+        probe: the probe (test request), which names the judge step to test.
         subject: a Judge, or embeddings.
         run: supplies concurrency, retries and the usage meter.
 
     Raises:
-        ConfigError: if the judge does not meet a requirement of the step.
+        ConfigError: if the judge does not meet a requirement of the tested step.
     """
     examination, item, log = EXAMINATIONS[probe.item.step], probe.varied_item, ReplyLog()
     if isinstance(subject, Judge):

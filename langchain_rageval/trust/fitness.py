@@ -93,7 +93,11 @@ VALID_AT_ONCE = FitnessThresholds("replies valid at once", 0.8, 0.0)
 
 
 def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
-    """Return the verdict on a step, which is the worst verdict on any statistic, and its reasons, worst first."""
+    """Return the verdict on a judge step, which is the worst verdict on any of its statistics, and the reasons.
+
+    The reasons are one text for each statistic whose verdict is not "fit", the worst verdict first. If all are "fit",
+    the only reason is the share of right verdicts.
+    """
     citations, found = step.citations, list[tuple[Fitness, str]]()
     for thresholds, share in (
         (RIGHT, step.plain if step.plain.of else step.right),
@@ -119,9 +123,10 @@ def assess_step(step: StepQualification) -> tuple[Fitness, list[str]]:
 
 
 def assess_metric(steps: Mapping[str, tuple[Fitness, Sequence[str]]], metric: str) -> tuple[Fitness, str]:
-    """Return the verdict on a metric, which is the worst verdict on its steps, and one text with the reasons.
+    """Return the verdict on a metric, which is the worst verdict on its judge steps, and one text with the reasons.
 
-    A step without statistics is "cannot tell".
+    `steps` maps the name of each examined step to its verdict and reasons. Other steps of the metric count as "cannot
+    tell".
     """
     none = {step: _NO_EMBEDDINGS if step == EMBEDDING_STEP else _NO_ITEMS for step in STEPS_OF[metric]}
     verdicts = {step: steps.get(step, ("cannot tell", [reason])) for step, reason in none.items()}

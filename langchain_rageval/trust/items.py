@@ -62,7 +62,10 @@ class Label(InputModel):
     number: str = ""
 
     def reversed(self, chunks: int) -> Label:
-        """Return the label for chunks in reverse order: chunk n of `chunks` chunks becomes chunk `chunks` + 1 - n."""
+        """Return a copy of the label for chunks in reverse order, with other chunk numbers in `evidence` and `number`.
+
+        Chunk n of `chunks` chunks becomes chunk `chunks` + 1 - n.
+        """
         evidence = tuple(_reverse_number(number, chunks) for number in self.evidence)
         number = self.number and _reverse_number(self.number, chunks)
         return self.model_copy(update={"evidence": evidence, "number": number})
@@ -272,7 +275,10 @@ class Element(NamedTuple):
 
 
 def elements_of(item: LabelledItem) -> list[Element]:
-    """Return an `Element` for each label of an item, in order: the labelled text, and the texts to compare it with."""
+    """Return an `Element` for each label of an item, in the order of the labels.
+
+    An `Element` holds the text that the label is about, the question, and the texts to compare the first text with.
+    """
     sentences = NumberedContexts.of(item.contexts).sentences
     turns = [turn.text for turn in item.history]
     said = [*turns, *([item.question] if turns or item.turns else []), *([item.answer] if item.answer else [])]

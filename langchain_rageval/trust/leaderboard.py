@@ -215,11 +215,14 @@ class Leaderboard(Analysis[Standing]):
 
     @property
     def headings(self) -> Sequence[str]:
-        """Headings of the columns of the table, those of the criteria last."""
+        """Headings of the columns: place, model, mean, interval, answers, difference, p-value, then each criterion."""
         return (*HEADINGS, *self.criteria)
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a table row for each model, the model with the best mean score first."""
+        """Return a table row for each model, the model with the best mean score first.
+
+        The row has a cell for each of `headings`, such as place, mean and difference to the model above.
+        """
         criteria = self.criteria
         return [
             (*standing_cells(one), *(number_text(one.grades.get(name), ".2f") for name in criteria))
@@ -256,7 +259,7 @@ HEADINGS = ("place", "model", "mean", "95% interval", "answers", "to the one abo
 
 
 def standing_cells(standing: Standing) -> tuple[str, ...]:
-    """Return a table row for a model, with a cell for each of `HEADINGS`."""
+    """Return the table row of a model: place, name, mean, interval, answers, difference to the model above, p-value."""
     s, count = standing, standing.scored + standing.unscored + standing.failed
     interval = interval_text(s.low, s.high) or "–"
     answers = str(count) if s.scored == count else f"{s.scored} of {count}"

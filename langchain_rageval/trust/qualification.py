@@ -79,7 +79,7 @@ class Proportion:
 
     @property
     def percent(self) -> str:
-        """The proportion in percent; "–" if it has no value."""
+        """The proportion in percent without its interval, such as "90%"; "–" if it has no value."""
         return _NONE if self.value is None else f"{self.value:.0%}"
 
     @property
@@ -94,7 +94,7 @@ class Proportion:
 
     @property
     def complement(self) -> Proportion:
-        """The complementary proportion, `1 - value`, with the mirrored interval."""
+        """The proportion `1 - value`, with the interval from `1 - high` to `1 - low`; unchanged without a value."""
         if self.value is None or self.low is None or self.high is None:
             return self
         return Proportion(self.of - self.hits, self.of, 1 - self.value, 1 - self.high, 1 - self.low, self.units)
@@ -222,12 +222,15 @@ class Qualification:
 
     @property
     def title(self) -> str:
-        """Heading of the qualification: the judge, the language, the number of repeats and the layout."""
+        """Heading of the qualification: judge, language, number of repeats, and layout of the requests."""
         times = "once" if self.repeats == 1 else f"{self.repeats} times"
         return f"{self.judge} in {self.language!r}, each question asked {times}, layout {self.layout}"
 
     def step_cells(self) -> Iterator[list[str]]:
-        """Yield a table row of statistics for each step, with a cell for each column of `STEP_HEADINGS`."""
+        """Yield a table row for each judge step: verdict, right verdicts, baselines, citations, flips and biases.
+
+        The row has a cell for each column of `STEP_HEADINGS`; `LEGEND` explains the columns.
+        """
         for step in self.steps.values():
             citations = step.citations
             yield [
@@ -241,14 +244,18 @@ class Qualification:
             ]
 
     def kind_cells(self) -> Iterator[list[str]]:
-        """Yield a table row for each step and kind of item, with a cell for each column of `KIND_HEADINGS`."""
+        """Yield a table row for each judge step and kind of item, with count, share and interval of right verdicts."""
         for step in self.steps.values():
             for kind, right in step.weakest_kinds:
                 yield [step.step, kind, f"{right.hits:.0f}/{right.of}", right.percent, right.interval]
 
     @property
     def cost_headings(self) -> Sequence[str]:
-        """Headings of the table of costs; the last one is money if the cost of a step is known."""
+        """Headings of the table of costs of the judge steps; the last is "money" if the cost of any step is known.
+
+        The others: "step", "output mode", "valid at once" and "answered" (shares of requests), "calls", "tokens",
+        "seconds".
+        """
         return [*_COST_HEADINGS, "money"] if self._has_money else _COST_HEADINGS
 
     @property
@@ -256,7 +263,10 @@ class Qualification:
         return any(step.money is not None for step in self.steps.values())
 
     def cost_cells(self) -> Iterator[list[str]]:
-        """Yield a table row of costs for each step, with a cell for each column of `cost_headings`."""
+        """Yield a table row for each judge step: calls, tokens, seconds and money that its test requests took.
+
+        `cost_headings` holds the heading of each cell.
+        """
         for step in self.steps.values():
             tokens = _NONE if step.tokens is None else f"{step.tokens:,}"
             shares = (step.valid.percent, step.answered.percent)
@@ -272,7 +282,7 @@ class Qualification:
             ]
 
     def metric_cells(self) -> Iterator[list[str]]:
-        """Yield a table row for each metric, with a cell for each column of `METRIC_HEADINGS`."""
+        """Yield a table row for each metric: its name, the verdict on the judge and the reasons for the verdict."""
         yield from ([metric, verdict, self.reasons[metric]] for metric, verdict in self.verdict.items())
 
     def __str__(self) -> str:
@@ -296,7 +306,10 @@ class Qualification:
         return steps + kinds + cost + html_table("Fit for", METRIC_HEADINGS, self.metric_cells(), self.notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields of the qualification as a dictionary that can be written as JSON."""
+        """Return a dictionary of all fields by name, such as `steps` and `verdict`, that can be written as JSON.
+
+        Statistics and proportions in the fields are dictionaries of their own fields.
+        """
         return asdict(self)
 
     def to_json(self, path: str | Path) -> None:
@@ -381,7 +394,8 @@ def judge_gates(report: ReportData, metrics: Iterable[str], path: str | Path, na
     """Return a gate (a requirement on the run, with its verdict) for each metric that uses a judge.
 
     A gate passes if the file shows that this judge was examined with these prompts and is not "unfit" for the metric.
-    Otherwise the gate is undecided, and its `reason` suggests a command that examines the judge.
+    Otherwise the gate is undecided; no gate fails. The `reason` of an undecided gate suggests a command that examines
+    the judge; for a judge that is "unfit", it also advises another judge or better prompts.
 
     Args:
         report: the run.

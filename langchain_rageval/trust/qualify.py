@@ -47,7 +47,10 @@ class LayoutComparison(dict[Layout, Qualification]):
         return f"{first.judge} in {first.language!r}, layouts {', '.join(self)}"
 
     def cells(self) -> Iterator[list[str]]:
-        """Yield a table row for each step and layout, with a cell for each column of `LAYOUT_HEADINGS`."""
+        """Yield a table row for each judge step and layout: verdict, right verdicts, valid replies and tokens.
+
+        The row has a cell for each column of `LAYOUT_HEADINGS`.
+        """
         first = next(iter(self.values()))
         for name in first.steps:
             for layout, qualification in self.items():
@@ -70,7 +73,7 @@ class LayoutComparison(dict[Layout, Qualification]):
         return html_table(self.title, LAYOUT_HEADINGS, self.cells())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dictionary from each layout to a dictionary with the fields of its qualification."""
+        """Return a dictionary from each layout to a dictionary of the fields of its qualification, such as `steps`."""
         return {layout: qualification.to_dict() for layout, qualification in self.items()}
 
     def to_json(self, path: str | Path) -> None:
@@ -127,12 +130,13 @@ def qualify_judge(
     progress: bool = True,
     **options: Unpack[CallOptions],
 ) -> Qualification | LayoutComparison:
-    """Run the steps of the package's metrics on labelled items and measure how often the judge's verdicts are right.
+    """Send a judge requests with known right verdicts, and measure how often the judge's verdicts are right.
 
+    The requests are labelled items. Each tests one judge step (one kind of request), such as "verify_statements".
     Every item is run `repeats` times. For some steps, items with chunks or lists of statements are run once more in
-    reverse order. For some steps, items with chunks are run once more with an irrelevant sentence in each chunk.
-    Repeats bypass the model's cache. `docs/how-to/qualify-a-judge.md` gives calls and tokens. In the intervals, each
-    pair of items, with all of its verdicts, counts as one unit.
+    reverse order, and items with chunks are run once more with an irrelevant sentence in each chunk. Repeats bypass the
+    model's cache. In the intervals, each pair of items, with all of its verdicts, counts as one unit.
+    `docs/how-to/qualify-a-judge.md` gives calls and tokens.
 
     Args:
         judge: a chat model, another Runnable, or a Judge with the options that you will use.
@@ -142,15 +146,15 @@ def qualify_judge(
             `docs/how-to/qualify-a-judge.md`.
         quick: True to run only a third of the pairs of each step.
         repeats: how often each unchanged item is run.
-        layouts: layouts (orders of the parts of a request) to compare, such as `["contexts_first",
-            "shared_instructions"]`; the items are run with each layout. None runs them with the judge's own layout.
+        layouts: layouts (orders of the parts of a request) to compare: "contexts_first", "instruction_first" and
+            "shared_instructions". The items are run with each layout; None runs them with the judge's own layout.
         progress: show progress on stderr.
         **options: of the model calls, described in `CallOptions`: `max_concurrency=16`, `timeout=60.0`, `retry=None`,
             `price=None`.
 
     Returns:
-        The statistics of each step, and for each metric a verdict whether the judge is fit for it. With `layouts`, a
-        mapping of each layout to such a result.
+        The statistics of each judge step, and for each metric a verdict on the judge, such as "fit" or "unfit". With
+        `layouts`, a mapping of each layout to such a result.
 
     Raises:
         ConfigError: if an option or an item is invalid, or the first call to the judge or to the embeddings fails.

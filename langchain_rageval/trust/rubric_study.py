@@ -54,7 +54,10 @@ class GradeMatch:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[int, int]]) -> GradeMatch:
-        """Compute the agreement from pairs of a judge's grade and a human grade."""
+        """Compute the number of pairs, the shares of equal and nearly equal grades, and kappa.
+
+        Each pair holds a judge's grade and a human grade.
+        """
         if not pairs:
             return cls(0)
         differences = [abs(grade - label) for grade, label in pairs]
@@ -122,7 +125,10 @@ class StudyRow:
 
 
 def study_cells(row: StudyRow) -> tuple[str, ...]:
-    """Return a row of the study as table cells, one for each column of `HEADINGS`."""
+    """Return the table cells of a judge with a rubric: mean, agreement with labels, stability, failures and cost.
+
+    The cells begin with the two names; `HEADINGS` holds the heading of each cell.
+    """
     text, match = number_text, row.match
     return (
         *(row.judge, row.rubric, text(row.mean, ".3f"), text(row.spread, ".3f"), text(match.exact, ".0%")),
@@ -132,7 +138,11 @@ def study_cells(row: StudyRow) -> tuple[str, ...]:
 
 
 def study_record(row: StudyRow) -> dict[str, Any]:
-    """Return a row of the study as a flat dictionary, with agreement by criterion under "<criterion>.exact"."""
+    """Return a row of the study as a flat dictionary, such as for a DataFrame.
+
+    The keys are the fields of `StudyRow` except `match`, `by_criterion`, `models` and `summary`. Other keys are
+    `order`, the fields of `match`, "<criterion>.exact" for each criterion, and calls, tokens and seconds of `summary`.
+    """
     nested = ("match", "by_criterion", "models", "summary")
     record = {name: value for name, value in vars(row).items() if name not in nested} | {"order": row.order}
     record |= {name: getattr(row.match, name) for name in ("pairs", "exact", "within_one", "kappa")}
@@ -184,11 +194,14 @@ class RubricStudy(Shown, Sequence[StudyRow]):
         return f"Study of {' × '.join(parts)} over {pluralize(len(self.report), 'answer')}"
 
     def cells(self) -> list[tuple[str, ...]]:
-        """Return a table row for each judge and rubric."""
+        """Return a table row for each judge and rubric: mean, agreement with labels, stability, failures and cost."""
         return [study_cells(row) for row in self.rows]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a pandas DataFrame of the rows; agreement by criterion is in columns "<criterion>.exact"."""
+        """Return a pandas DataFrame with a row for each judge and rubric: names, statistics, calls, tokens and cost.
+
+        A column "<criterion>.exact" holds the share of the grades of a criterion that equal the human label.
+        """
         import pandas
 
         return pandas.DataFrame([study_record(row) for row in self])
