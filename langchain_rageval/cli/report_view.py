@@ -153,9 +153,7 @@ def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
     cost = "" if money is None else f"{format_money(money)} money, "
     failed = sum(metric.failed for metric in everything.values())
     arrows = "↓ lower is better. " if any(metric.direction == "lower" for metric in everything.values()) else ""
-    table.caption = (
-        f"{arrows}– no score applies. {pluralize(calls, 'call')}, {pluralize(tokens, 'token')}, {cost}{failed} failed."
-    )
+    table.caption = f"{arrows}– no score applies. {pluralize(calls, 'call')}, {tokens:,} tokens, {cost}{failed} failed."
     return table
 
 
@@ -182,7 +180,7 @@ def show_sample(row: Row, score: Score, out: Console) -> None:
 
 def _title(report: Report) -> str:
     """Return the number of samples, the name of the run and when it ended, as far as they are known."""
-    count = f"{pluralize(len(report), 'sample')}"
+    count = pluralize(len(report), "sample")
     try:
         finished = f"{datetime.fromisoformat(report.finished):%Y-%m-%d %H:%M} UTC"
     except ValueError:

@@ -241,9 +241,9 @@ def _show_testset(testset: Testset, out: Console, *, written: str) -> None:
     for name, count in testset.counts.items():
         first = next(row for row in testset.rows if row.evolution == name)
         rows.append([name, str(count), shorten(first.question)])
-    title = f"{pluralize(len(testset), 'question')}"
+    title = pluralize(len(testset), "question")
     out.print(table_of(("evolution", "rows", "example"), rows, title=title, left=("example",)))
-    out.print(f"{pluralize(testset.yields['attempts'], 'attempt')}")
+    out.print(pluralize(testset.yields["attempts"], "attempt"))
     examples = testset.rejection_examples
     for reason, count in testset.yields["rejected"].items():
         example = f" ({shorten(examples[reason])})" if reason in examples else ""
@@ -279,9 +279,7 @@ def _merge_reviews(options: argparse.Namespace) -> int:
     check_writable("--out", path, options.testset)
     merged = Testset.load(options.testset).merge_reviews(Testset.load(options.other))
     merged.to_jsonl(path)
-    console().print(
-        escape(printable(f"{merged.notes[-1]} Written to {path}: {pluralize(len(merged), 'row')}")), soft_wrap=True
-    )
+    console().print(escape(printable(f"{merged.notes[-1]} Written to {path}: {len(merged)} rows")), soft_wrap=True)
     return 0
 
 

@@ -173,7 +173,7 @@ def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> 
     """Return whether an answer satisfies an aspect; False for an aspect that word overlap cannot show."""
     parts = split_sentences(answer)
     russian = detect_language(question) == "ru"
-    length = f"предложений: {len(parts)}" if russian else f"{pluralize(len(parts), 'sentence')}"
+    length = f"предложений: {len(parts)}" if russian else pluralize(len(parts), "sentence")
     if aspect == "conciseness":
         asked = max(1, len(split_sentences(question)))
         return {"reason": length, "verdict": len(parts) <= _MOST_SENTENCES * asked}
@@ -190,7 +190,7 @@ def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> 
 def assess_abstention(question: str, answer: str) -> dict[str, Any]:
     """Return whether an answer abstains, that is, contains no statement."""
     count = len(assertions(answer))
-    reason = f"утверждений: {count}" if detect_language(question) == "ru" else f"{pluralize(count, 'statement')}"
+    reason = f"утверждений: {count}" if detect_language(question) == "ru" else pluralize(count, "statement")
     return {"reason": reason, "abstains": not count}
 
 

@@ -120,9 +120,7 @@ class MetricSummary:
         """Return the summary of the metric as one line."""
         mean = f"{self.mean:.3f} {self.interval}".rstrip() if self.mean is not None else "no score"
         counts = f"{self.counted} scored, {self.unscored} unscored, {self.failed} failed"
-        cost = f"{pluralize(self.calls, 'call')}" + (
-            "" if self.money is None else f", {format_money(self.money)} money"
-        )
+        cost = pluralize(self.calls, "call") + ("" if self.money is None else f", {format_money(self.money)} money")
         return f"{self.metric} {mean} ({counts}; {cost})"
 
     @property

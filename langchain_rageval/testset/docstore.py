@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval._internal.code_identity import short_digest
-from langchain_rageval._internal.page import pluralize
 from langchain_rageval._internal.redaction import redact_message
 from langchain_rageval.data.documents import SOURCE_KEYS, is_path, to_documents
 from langchain_rageval.data.field_names import chunk_id
@@ -126,8 +125,7 @@ class Docstore:
 
     def __repr__(self) -> str:
         """Return the store as text: the numbers of passages and documents."""
-        documents = pluralize(len({passage.source for passage in self.passages}), "document")
-        return f"Docstore({pluralize(len(self), 'passage')} of {documents})"
+        return f"Docstore({len(self)} passages of {len({p.source for p in self.passages})} documents)"
 
     @cached_property
     def phrase_index(self) -> PhraseIndex:

@@ -121,10 +121,9 @@ class GenerationPlan(PlannedCosts[PlannedStep]):
     def __repr__(self) -> str:
         """Return the plan as text: a line for each step, the total with its upper bound, and the notes."""
         lines = [
-            f"{step.step} {pluralize(step.calls, 'call')}, {step.tokens:,} tokens{_money(step.money)}, "
-            f"{pluralize(step.embedded, 'text')} to embed, "
-            f"at most {pluralize(step.most_calls, 'call')}, {step.most_tokens:,} tokens{_money(step.most_money)}"
-            for step in (*self.values(), self.total)
+            f"{one.step} {pluralize(one.calls, 'call')}, {one.tokens:,} tokens{_money(one.money)}, {one.embedded:,} "
+            f"texts to embed, at most {one.most_calls:,} calls, {one.most_tokens:,} tokens{_money(one.most_money)}"
+            for one in (*self.values(), self.total)
         ]
         return "\n".join([self.title, *lines, *(f"Note: {note}" for note in self.notes)])
 

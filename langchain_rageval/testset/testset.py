@@ -196,7 +196,7 @@ class Testset:
 
     def _head(self) -> list[str]:
         evolutions = ", ".join(f"{count} {name}" for name, count in self.counts.items())
-        attempts = f"{pluralize(self.yields['attempts'], 'attempt')}"
+        attempts = pluralize(self.yields["attempts"], "attempt")
         rejected = "; ".join(f"{count} {reason}" for reason, count in self.yields["rejected"].items())
         lines = [f"Test set of {pluralize(len(self), 'question')}" + (f": {evolutions}" if evolutions else "")]
         lines.append(f"{attempts}; rejected: {rejected}" if rejected else attempts)

@@ -190,7 +190,7 @@ class RubricStudy(Shown, Sequence[StudyRow]):
     def title(self) -> str:
         """Heading of the study: the numbers of judges, rubrics and answers."""
         counts = {name: len({getattr(row, name) for row in self}) for name in ("judge", "rubric")}
-        parts = (f"{pluralize(count, name)}" for name, count in counts.items())
+        parts = (pluralize(count, name) for name, count in counts.items())
         return f"Study of {' × '.join(parts)} over {pluralize(len(self.report), 'answer')}"
 
     def cells(self) -> list[tuple[str, ...]]:
