@@ -200,12 +200,18 @@ def _address_of(error: BaseException) -> str:
 
 
 def record_step(error: Exception, step: str) -> None:
-    """Attach the name of a step to an exception of the model's client, unless the exception already has a step."""
+    """Attach to an exception the name of the step in which it occurred, such as "verify_statements".
+
+    A step is a part of a metric or test, usually one question to a judge. An exception that has a step is unchanged.
+    """
     if not hasattr(error, "rageval_step"):
         error.rageval_step = step  # type: ignore[attr-defined]
 
 
 def step_of(error: BaseException) -> str | None:
-    """Return the name of the step in which an exception occurred, or None if it occurred outside a step."""
+    """Return the name of the step in which an exception occurred, such as "verify_statements".
+
+    A step is a part of a metric or test, usually one question to a judge. The result is None if no step is recorded.
+    """
     step = getattr(error, "step", None) if isinstance(error, JudgeOutputError) else None
     return step or getattr(error, "rageval_step", None)

@@ -159,10 +159,11 @@ def _is_complete(answer: BaseModel, request: RequestContent) -> bool:
 def shared_question(
     judge: Judge, question: JudgeQuestion[Any], draw: int, operation: Operation[Any], numbers: Iterable[int] = ()
 ) -> Shared:
-    """Return a request that asks a question once per run; all steps with the same question share the result.
+    """Return a request that asks a question once per run; all callers with the same question share the result.
 
-    Two questions are the same if all of these are equal: judge, step, prompts, inputs, contexts, draw, parser,
-    objection and `numbers`.
+    Two questions are the same if all of these are equal: judge, step (name of the question, such as
+    `verify_statements`), prompts, inputs, contexts, draw, parser, objection (function that checks the answer) and
+    `numbers`.
 
     Args:
         judge: judge to ask.

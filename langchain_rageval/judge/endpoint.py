@@ -195,9 +195,9 @@ class Endpoint:
         return replace(mode, plain_schema=True) if self.capabilities.refuses_own_schemas else mode
 
     def is_unproven(self, mode: RequestMode) -> bool:
-        """Return True if a failure may be due to the output mode.
+        """Return True if the failure of a request sent in `mode` may be due to its output mode (way to request JSON).
 
-        This is so if no reply was valid yet and there is a further output mode to try.
+        This is so if the endpoint has given no valid reply yet and there is a further output mode to try.
         """
         return self.capabilities.mode is None and self._lower(mode) is not None
 
@@ -292,9 +292,9 @@ class Endpoint:
     ) -> RequestMode | None:
         """Return the mode to try after a server error (HTTP 5xx) before the first valid reply; None to retry as usual.
 
-        A server may fail because it does not know the output format. The same request is repeated once, because the
-        error may be temporary. After that, each further output mode is tried. If all modes fail, the format is not the
-        cause.
+        A server may fail because it does not know the output format. After the first error of a question, `mode` itself
+        is returned, because the error may be temporary. After each later error, the next output mode is returned. If
+        all modes have failed, the format is not the cause, and None is returned.
 
         Args:
             mode: the mode of the request that failed.
@@ -515,7 +515,11 @@ class EndpointProbe:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Recommended options of `Judge` for this endpoint, apart from `probe`."""
+        """Recommended options of `Judge` for this endpoint, apart from `probe`.
+
+        The keys are "mode", "grammar" and, for a context window of at most 32,768 tokens, "max_context_tokens" (half of
+        the window).
+        """
         window = self.context_window
         limit = {"max_context_tokens": window // 2} if window is not None and window <= _SMALL_WINDOW else {}
         return {"mode": self.mode, "grammar": self.grammar, **limit}

@@ -100,7 +100,7 @@ def probabilities_of(holder: BaseModel, field: str) -> Distribution:
 
 
 def least_probability(answer: BaseModel) -> float | None:
-    """Return the lowest probability among the verdicts of an answer; None if no probability is known."""
+    """Return the lowest probability of a label that an answer gives as a verdict; None if no probability is known."""
     known = [(probabilities_of(verdict.holder, verdict.field), verdict.label) for verdict in _verdicts_in(answer)]
     return min((distribution.get(label, 0.0) for distribution, label in known if distribution), default=None)
 

@@ -285,15 +285,16 @@ def _inside_object(value: Mapping[str, Any], schema: Schema, decode: Callable[[s
 
 
 def as_field(value: Any, schema: Schema, kind: str) -> dict[str, Any] | None:
-    """Return an object with a bare list as its only field; None if the schema does not allow this.
+    """Return an object with a bare list as its only field; None if value or schema do not allow this.
 
-    The schema must have exactly one field, a list of items of the given kind.
+    The schema must have exactly one field, a list of items of the given kind. The value must be a list of such items
+    that is not empty.
 
     Args:
-        value: the decoded value.
+        value: decoded JSON value that a reply contains.
         schema: JSON schema of the answer.
         kind: type of the items: "object" for objects with at least one of the keys that the schema lists for an item,
-            "string" for texts (see `text_of`).
+            "string" for texts and for objects such as `{"text": "a"}`.
     """
     properties = schema.get("properties") or {}
     if len(properties) != 1 or not isinstance(value, list) or not value:

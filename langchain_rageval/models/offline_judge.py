@@ -171,13 +171,14 @@ def _schema_of_parser(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
 
 
 def answer_request(schema: Mapping[str, Any], human: str, answer: OfflineAnswer | None = None) -> Any:
-    """Return the offline answer to a request of any step, as JSON data.
+    """Return the offline answer to a request, as JSON data.
 
     Args:
         schema: JSON schema of the answer.
         human: human message of the request.
-        answer: `offline` function of a user's step, from the step's inputs to the answer. None uses `answer_offline` if
-            the package has a rule for the schema, and otherwise an invented answer.
+        answer: `offline` function of a step (question to a model) that the user defined, from the step's inputs to the
+            answer. None uses `answer_offline` if the package has a rule for the schema, and otherwise invents an
+            answer.
     """
     if answer is None:
         known = _is_packaged(schema["title"], schema.get("properties", {}))
@@ -199,14 +200,14 @@ def _is_packaged(title: str, fields: Collection[str]) -> bool:
 
 
 def answer_offline(title: str, human: str) -> dict[str, Any]:
-    """Return the offline judge's answer to a request of a package step, as a JSON object.
+    """Return the offline judge's answer to a request of the package's metrics and test sets, as a JSON object.
 
     Args:
         title: title of the answer's schema, such as "Verdicts".
         human: human message of the request.
 
     Raises:
-        ValueError: if no step of the package has an answer with this title.
+        ValueError: if the package has no answer class with this title.
     """
     inputs = read_inputs(human)
     step = _identify_step(title, inputs, human)

@@ -1,4 +1,4 @@
-"""Answers of the offline judge to the steps of metrics, by overlap of word stems, numbers and negations."""
+"""Answers of the offline judge to the requests of metrics, from shared word stems, numbers and negations."""
 
 from __future__ import annotations
 
@@ -66,9 +66,12 @@ def list_statements(text: str) -> list[str]:
 
 
 def find_evidence(statements: _Items, sentences: _Sentences) -> list[dict[str, Any]]:
-    """Return a verdict for each statement: supported, contradicted (by another number) or absent.
+    """Return a verdict for each statement: "supported", "contradicted" or "absent".
 
-    A verdict depends on the one or two sentences that share most stems with the statement.
+    The one or two sentences that share most word stems with the statement decide. The verdict is "absent" if they
+    contain less than 60% of its stems, and otherwise "contradicted" if they lack one of its numbers. Each dict has the
+    keys "statement" (its number), "verdict", "evidence" (numbers of the sentences; empty if absent) and "reason" (such
+    as "3/5").
     """
     stems = {number: stems_of(sentence) for number, sentence in sentences.items()}
     return [_verdict(item["statement"], str(item["text"]), stems, sentences) for item in statements]
@@ -89,7 +92,13 @@ def _verdict(number: int, text: str, stems: Mapping[str, set[str]], sentences: _
 
 
 def classify(reference_statements: _Items, answer_statements: _Items) -> dict[str, Any]:
-    """Compare statements: those in answer and reference (TP), only in the answer (FP), only in the reference (FN)."""
+    """Compare the statements of an answer with those of a reference.
+
+    Two statements are the same if they share 60% of the stems of the shorter statement, and one has all numbers of the
+    other. The dict has the keys "TP" (statements in both), "FP" (only in the answer) and "FN" (only in the reference).
+    Each value is a list of dicts with statement numbers ("answer", "references" or "reference"), "reason" and, for FP,
+    "kind".
+    """
     references = {int(item["reference"]): str(item["text"]) for item in reference_statements}
     hits: list[dict[str, Any]] = []
     misses: list[dict[str, Any]] = []
@@ -118,9 +127,10 @@ def _same_but_numbers(one: str, other: str) -> bool:
 
 
 def grade_chunks(question: str, answer: str, sentences: _Sentences) -> list[dict[str, Any]]:
-    """Return for each chunk whether it is useful: whether it contains 40% of the stems of the answer.
+    """Return for each chunk whether it contains at least 40% of the word stems of the answer, and is thus useful.
 
-    Without an answer, the stems of the question are used.
+    Without an answer, the stems of the question are used. `sentences` maps numbers to texts; "2.1" is a sentence of
+    chunk 2. Each dict has the keys "context" (number of the chunk), "reason" (such as "3/5") and "useful" (a bool).
     """
     wanted = stems_of(answer) or stems_of(question)
     return [
@@ -164,13 +174,22 @@ def list_needed(question: str, sentences: _Sentences) -> dict[str, Any]:
 
 
 def turn_into_questions(answer: str, count: str) -> dict[str, Any]:
-    """Return the first `count` statements of an answer as questions, and "evasive": True if there is no statement."""
+    """Return the first statements of an answer as questions, with a question mark added.
+
+    `count` is the maximum number of questions, such as "3". The dict has the keys "questions" (list of texts) and
+    "evasive" (True if the answer contains no statement).
+    """
     questions = [sentence.rstrip(".!…。！ ") + "?" for sentence in assertions(str(answer))[: int(count)]]
     return {"evasive": not questions, "questions": questions}
 
 
 def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> dict[str, Any]:
-    """Return whether an answer satisfies an aspect; False for an aspect that word overlap cannot show."""
+    """Return whether an answer satisfies an aspect.
+
+    The known aspects are "conciseness" (at most three sentences for each sentence of the question), "correctness" (no
+    number that the contexts lack, if there are contexts) and "coherence" (no repeated sentence). Any other aspect is
+    not satisfied. The dict has the keys "verdict" (True or False) and "reason".
+    """
     parts = split_sentences(answer)
     russian = detect_language(question) == "ru"
     length = f"предложений: {len(parts)}" if russian else pluralize(len(parts), "sentence")
@@ -188,7 +207,11 @@ def critique(question: str, answer: str, aspect: str, sentences: _Sentences) -> 
 
 
 def assess_abstention(question: str, answer: str) -> dict[str, Any]:
-    """Return whether an answer abstains, that is, contains no statement."""
+    """Return whether an answer abstains, that is, contains no statement.
+
+    The dict has the keys "abstains" (a bool) and "reason" (the number of statements, as text in Russian for a Russian
+    question, otherwise in English).
+    """
     count = len(assertions(answer))
     reason = f"утверждений: {count}" if detect_language(question) == "ru" else pluralize(count, "statement")
     return {"reason": reason, "abstains": not count}
@@ -197,7 +220,13 @@ def assess_abstention(question: str, answer: str) -> dict[str, Any]:
 def grade_criteria(
     question: str, answer: str, reference: str, criteria: _Items, sentences: _Sentences
 ) -> list[dict[str, Any]]:
-    """Return a grade for each criterion of a rubric, computed from overlap of word stems."""
+    """Return a grade for each criterion of a rubric, computed from a share between 0 and 1.
+
+    For "completeness", this is the share of the stems of `reference` (else of `question`) that the answer contains. For
+    "readability", it is the share of distinct pairs of neighbouring words. For any other criterion, it is the share of
+    the answer's stems in `reference` (else in `sentences`, else in `question`), and 0 for an evasion or a number
+    missing there. Each dict has the keys "criterion", "reason" (such as "60%") and "grade" (on the criterion's scale).
+    """
     ground = reference or " ".join(sentences.values()) or question
     shares = {
         "correctness": partial(_correct_share, answer, ground),
@@ -260,9 +289,10 @@ def _kind(token: str, *, first: bool) -> str:
 
 
 def name_the_subject(question: str, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add the last named entity of a conversation to a question that is very short or has a pronoun.
+    """Add the last named entity of a conversation to a question that has at most three words or a pronoun.
 
-    Any other question is returned unchanged, and so is every question if the conversation names nothing.
+    The entity is added in brackets. Any other question is unchanged, and so is every question if the conversation names
+    nothing. The dict has the keys "question" and "reason" (the added entity; "" for an unchanged question).
     """
     names = [name for turn in history for name in _entities_of_turn(str(turn["text"]))]
     if not names or not (len(words_of(question)) <= _FEW_WORDS or _POINTING.search(question)):
@@ -280,7 +310,11 @@ def _entities_of_turn(text: str) -> list[str]:
 
 
 def locate_entities(entities: Sequence[Mapping[str, Any]], sentences: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return each entity that occurs in a sentence, with the numbers of the sentences that contain all its words."""
+    """Return the entities that occur in the sentences, each with the numbers of the sentences that contain it.
+
+    A sentence contains an entity if it contains all stems and numbers of the entity. Each dict has the keys "entity"
+    (its number) and "evidence" (numbers of the sentences). Entities that occur nowhere are left out.
+    """
     stems_by_sentence = {number: stems_of(sentence) | numbers_of(sentence) for number, sentence in sentences.items()}
     found = []
     for item in entities:
@@ -292,7 +326,11 @@ def locate_entities(entities: Sequence[Mapping[str, Any]], sentences: Mapping[st
 
 
 def judge_answerability(question: str, sentences: Mapping[str, str]) -> dict[str, Any]:
-    """Return whether a question can be answered: whether one sentence contains 60% of the question's words."""
+    """Return whether one of the sentences contains at least 60% of the word stems of a question.
+
+    `sentences` maps numbers to the sentences of the contexts. The dict has the keys "answerable" (True or False) and
+    "reason" (such as "3/5": the largest number of stems in one sentence, and the number in the question).
+    """
     wanted = stems_of(question)
     best = max(map(stems_of, sentences.values()), key=lambda stems: len(wanted & stems), default=set[str]())
     return {"reason": tally(wanted, best), "answerable": stem_share(wanted, best) >= ENOUGH}
@@ -310,7 +348,11 @@ _WISH = re.compile(
 
 
 def read_dialogue(turns: _Items) -> dict[str, Any]:
-    """Return the assistant's statements, the user's facts (first person) and the user's needs (questions, wishes)."""
+    """Return the assistant's statements, the user's facts and the user's needs in a conversation.
+
+    A fact is a sentence in the first person. A need is a question or a wish. The keys are "statements", "facts" and
+    "needs". Each value is a list of dicts with the keys "turn" (number of the turn) and "text" (the sentence).
+    """
     facts: dict[str, list[dict[str, Any]]] = {"statements": [], "facts": [], "needs": []}
     for turn in turns:
         for sentence in split_sentences(str(turn["text"])):
@@ -325,7 +367,12 @@ def read_dialogue(turns: _Items) -> dict[str, Any]:
 
 
 def compare_claims(statements: _Items) -> list[dict[str, Any]]:
-    """Return pairs of contradictory statements: similar, from different turns, with different numbers or a negation."""
+    """Return the pairs of statements from different turns that contradict each other.
+
+    Two statements do so if they share 60% of the stems of the shorter statement, and each has a number that the other
+    lacks, or one is negated. A pair whose second statement is a correction, as with "sorry", is left out. Each dict has
+    the keys "first" and "second" (numbers of the statements) and "reason".
+    """
     pairs = []
     for one, other in combinations(statements, 2):
         texts = str(one["text"]), str(other["text"])
@@ -335,7 +382,12 @@ def compare_claims(statements: _Items) -> list[dict[str, Any]]:
 
 
 def follow_facts(facts: _Items, turns: _Items) -> list[dict[str, Any]]:
-    """Return for each fact of the user whether the assistant later asks for it again or contradicts it."""
+    """Return for each fact of the user whether the assistant later asks for it again or contradicts it.
+
+    Each dict has the keys "fact" (its number), "reason", "verdict" and "turns" (list with the number of the turn that
+    asks or contradicts; else empty). The verdict is "asked again", "ignored" (contradicted), "kept" (only mentioned) or
+    "not touched" (not mentioned).
+    """
     verdicts = []
     for fact in facts:
         text, wanted = str(fact["text"]), stems_of(str(fact["text"]))

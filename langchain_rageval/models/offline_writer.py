@@ -1,4 +1,4 @@
-"""Answers of the offline judge to the steps that write and check test sets."""
+"""Answers of the offline judge to the requests that write and check test sets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def _own_stems() -> Set[str]:
 def grade_prose(passage: str) -> dict[str, Any]:
     """Return a passage's grades for clarity, depth, structure and relevance, each from 1 to 3 (best), and a reason.
 
-    The grades are computed from the number and share of prose sentences, full stops and key phrases.
+    The dict has the keys "clarity", "depth", "structure", "relevance" and "reason". The grades are computed from the
+    number and share of prose sentences, full stops and key phrases.
     """
     prose = _prose_sentences(passage)
     prose_share = sum(map(len, prose)) / max(1, len(passage.strip()))
@@ -165,8 +166,9 @@ def shorten_question(question: str) -> str:
 def assess_question(question: str, texts: Sequence[str]) -> dict[str, Any]:
     """Return whether a question is standalone and answerable.
 
-    Standalone means that the question has no words such as "this" or "in the text". Answerable means that the passages
-    contain most of its words.
+    A question is standalone if it has no words such as "this" or "in the text". It is answerable if `texts` (the
+    passages) contain 60% of its word stems and all its numbers. The dict has the keys "standalone" and "answerable"
+    (True or False) and "feedback" (what is wrong with the question).
     """
     standalone = bool(content_stems(question)) and not _POINTING.search(question)
     answerable = _is_answerable(question, texts)
@@ -179,7 +181,9 @@ def assess_question(question: str, texts: Sequence[str]) -> dict[str, Any]:
 def contrast_questions(parent: str, question: str) -> dict[str, Any]:
     """Return whether a question is broader or deeper than its parent question.
 
-    It is broader if it has new words. It is deeper if it also asks why or how and the parent does not.
+    The question is broader if it has new word stems. It is deeper if it also has more words such as "why" and "how"
+    than the parent question. The dict has the keys "broader" and "deeper" (True or False) and "reason" (number of new
+    stems, such as "+2").
     """
     fresh = content_stems(question) - content_stems(parent)
     why = len(_WHY.findall(question)) > len(_WHY.findall(parent))
@@ -187,7 +191,11 @@ def contrast_questions(parent: str, question: str) -> dict[str, Any]:
 
 
 def select_passages(question: str, passages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the numbers of passages that together contain enough words of a question; none if no passages do."""
+    """Return the numbers of passages that together contain at least 60% of the word stems of a question.
+
+    `passages` are dicts with the keys "passage" (number) and "text". The returned dict has the keys "passages" (the
+    numbers; empty if even all passages contain fewer stems) and "reason" (such as "3/5").
+    """
     wanted = content_stems(question)
     stems = {int(item["passage"]): stems_of(str(item["text"])) for item in passages}
     selected, present = cover(wanted, stems)
@@ -196,7 +204,11 @@ def select_passages(question: str, passages: Sequence[Mapping[str, Any]]) -> dic
 
 
 def quote_answer(question: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return as the answer the one or two sentences that share most words with a question; "" if they share too few."""
+    """Return as the answer the one or two sentences of the passages that share most word stems with a question.
+
+    The dict has the keys "answerable" (True or False) and "answer". If the sentences contain less than 40% of the
+    question's stems, or if the passages lack a number of the question, the answer is "" and "answerable" is False.
+    """
     wanted = content_stems(question)
     splitters = (_prose_sentences, split_sentences)
     stems = {sentence: stems_of(sentence) for split in splitters for text in texts for sentence in split(text)}
@@ -214,7 +226,10 @@ def halve_answer(answer: str) -> str:
 
 
 def write_padding(question: str, context: str) -> list[str]:
-    """Return fixed sentences without information about the question's topics, to pad a context in its language."""
+    """Return fixed sentences without information, such as "Many readers ask about ...", to pad a context.
+
+    The sentences name the topics of `question`. They are in Russian if `context` is in Russian, otherwise in English.
+    """
     return [sentence.format(subject(question)) for sentence in texts_for(context)["padding"]]
 
 
@@ -256,7 +271,7 @@ def subject(question: str) -> str:
 
 
 def topics_of(question: str) -> list[str]:
-    """Return the topics of a question: its quoted phrases, or all its content words as one phrase."""
+    """Return the topics of a question: its quoted phrases or, if there are none, one phrase of its content words."""
     own = [word for word in _WORD.findall(question) if content_stems(word)]
     return quoted_phrases(question) or [" ".join(own) or question.strip(" ?")]
 
@@ -291,9 +306,10 @@ def _plain(text: str) -> str:
 
 
 def key_phrases(text: str, most: int = _MOST_PHRASES) -> list[str]:
-    """Return the key phrases of a text, the highest score first; no two phrases share a word stem.
+    """Return at most `most` key phrases of a text, the highest score first; no two phrases share a word stem.
 
-    Only prose sentences are used. If a text has none, the whole text is used.
+    A phrase has one to three words. Its score is the mean frequency of the words, raised for names and for phrases of
+    several words. Only prose sentences are used. If a text has none, the whole text is used.
     """
     sentences = _prose_sentences(text) or [" ".join(_WORD.findall(_plain(text)))]
     times = Counter(stem_of(word) for sentence in sentences for word in words_of(sentence))
@@ -356,7 +372,10 @@ def misspell(question: str) -> str:
 
 
 def reframe(style: str, question: str) -> str:
-    """Return a question inside the fixed phrase of a style."""
+    """Return a question inside the fixed phrase of a style, such as "Please inform me: ..." for "formal".
+
+    The other styles are "angry", "code_mixed", "voice", "persona" and "audience".
+    """
     if style == "voice":
         question = " ".join(_MARKS.sub(" ", question).lower().split())
     if style == "angry":
@@ -365,7 +384,10 @@ def reframe(style: str, question: str) -> str:
 
 
 def ask_off_topic(question: str, texts: Sequence[str]) -> str:
-    """Return a question about plants, if possible about plants that the passages do not name."""
+    """Return a question about plants, if possible about plants that the passages do not name.
+
+    `texts` are the passages. The same `question` always gives the same choice among the possible plants.
+    """
     present, own = stems_of(" ".join(texts)), texts_for(" ".join([question, *texts]))
     number = crc32(question.encode())
     things = [thing for thing in own["things"] if not stems_of(thing) & present] or own["things"]
@@ -393,8 +415,9 @@ def write_conversation(question: str, earlier: str) -> dict[str, Any]:
 def assess_follow_up(standalone: str, question: str, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return whether a follow-up question depends on its chat, means the same as its standalone form, and is open.
 
-    The question depends on the chat if it lacks words of its standalone form. It means the same if the chat contains
-    these words. It is open if the user has not asked it before.
+    The question depends on the chat if it lacks words of its standalone form. It means the same if question and chat
+    together contain 60% of the standalone form's word stems. It is open if the user has not asked the standalone form
+    before. The dict has the keys "depends", "same" and "open" (True or False) and "feedback" (the counts as text).
     """
     wanted, own = content_stems(standalone), stems_of(question)
     chat = stems_of(" ".join(str(turn["text"]) for turn in turns))

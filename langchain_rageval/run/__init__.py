@@ -1,1 +1,1 @@
-"""Execution of model requests: drivers, concurrency limiter, retries, single-flight, usage, budget, journal."""
+"""Execute model requests: limit their number and cost, retry them, share equal ones, and store finished results."""

@@ -164,7 +164,7 @@ class AdaptiveLimiter:
 
     @property
     def idle(self) -> int:
-        """Number of free slots at this moment; 0 if there is no limit."""
+        """Number of free slots that no caller waits for; 0 also if the number of slots has no limit."""
         return 0 if self.size is None else max(0, self.size - len(self._holders) - len(self._waiting))
 
     def slot(self) -> Slot:
@@ -172,7 +172,7 @@ class AdaptiveLimiter:
         return Slot(self)
 
     def set_limit(self, limit: int | None) -> None:
-        """Set the largest number of slots."""
+        """Set the largest number of slots (calls that may be under way); None changes nothing."""
         with self._lock:
             if limit is not None and limit != self.limit:
                 is_full = self.size is None or self.size == self.limit
@@ -256,7 +256,10 @@ class AdaptiveLimiter:
         self._measured_since, self._answered, self._rejections = time.monotonic(), 0, 0
 
     def record_success(self, slot: Slot) -> None:
-        """Record an answered call; after as many answered calls as there are slots, slots are added up to the limit.
+        """Record an answered call, and add slots after enough answered calls; the limit is never exceeded.
+
+        Slots are added after as many answered calls as there are slots, or after several times as many if calls were
+        rejected with one more slot.
 
         Args:
             slot: slot of the call.

@@ -18,7 +18,7 @@ class PlannedCosts(dict[str, _Cost]):
     @property
     @abstractmethod
     def total(self) -> Any:
-        """Expected cost of the whole plan."""
+        """Expected cost of the whole plan, as an object with `calls`, `tokens`, `embedded` and `money`."""
 
     @property
     def calls(self) -> int:

@@ -41,11 +41,11 @@ class EmbedBatch:
 
 
 class EmbeddingQueue:
-    """Queue of the texts that one embeddings object has to embed in a run.
+    """Queue of the texts that one embeddings object has to embed in a run. Usable from threads and event loops.
 
-    Usable from threads and from an event loop. A caller calls `add` and gets futures. If the second value of `add`, or
-    the value of `add_worker_if_late`, is True, the caller starts a worker that drives `send_batches`. At the end the
-    caller calls `leave`.
+    A caller calls `add` and gets a future for each text. A second later, a caller that still waits calls
+    `add_worker_if_late`. If the bool that either method returns is True, the caller must start a worker: a thread or
+    task that runs `send_batches`. A caller that has its vectors or stops waiting calls `leave`.
     """
 
     def __init__(self, embeddings: Embeddings) -> None:
@@ -82,7 +82,10 @@ class EmbeddingQueue:
         return futures, needs_worker
 
     def add_worker_if_late(self, texts: Sequence[str]) -> bool:
-        """Return True if one of `texts` is still unsent; the caller must then start another worker."""
+        """Return True if one of `texts` is still in no batch; the caller must then start another worker.
+
+        A caller that has waited for a second calls this method. A worker is a thread or task that runs `send_batches`.
+        """
         with self._lock:
             is_late = any(text in self._unsent for text in texts)
             self._workers += is_late
@@ -107,7 +110,11 @@ class EmbeddingQueue:
         return bool(abandoned)
 
     def send_batches(self) -> Generator[EmbedBatch, Any, None]:
-        """Send batches until every text is sent; an error is set on the futures of its batch."""
+        """Yield requests to embed batches, until every text is sent.
+
+        The driver of this generator sends each request and returns the vectors, or raises the error inside the
+        generator. The vectors or the error are then set on the futures that `add` returned for the texts of the batch.
+        """
         while batch := self._next_batch():
             try:
                 yield from self._send(batch)

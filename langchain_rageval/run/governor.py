@@ -330,7 +330,10 @@ class Governor:
             breaker.called = breaker.valid = False
 
     def check_endpoint(self, endpoint: object) -> None:
-        """Record that an endpoint is called; raise JudgeUnavailable if calls to the endpoint have ended."""
+        """Raise JudgeUnavailable if the calls to an endpoint have ended after repeated failures.
+
+        The endpoint is also marked as called: failed scores count only against endpoints that were called.
+        """
         breaker = self._breaker(endpoint)
         breaker.called = True
         if breaker.cause is not None:

@@ -77,7 +77,9 @@ class Journal:
 
     @contextmanager
     def claimed(self, what: str) -> Iterator[None]:
-        """Reserve a part of the journal for this run, such as its batches, until the context or the process ends.
+        """Reserve a part of the journal for this run, until the context or the process ends.
+
+        `what` is the name of the part, such as "batches". A lock file next to the journal has this name at its end.
 
         Raises:
             JournalError: if another run holds the claim.

@@ -43,7 +43,10 @@ class Progress:
             self.refresh()
 
     def advance(self, failed: int = 0) -> None:
-        """Count one finished row, and its number of failed scores."""
+        """Count one finished row and its failed scores, and update the display.
+
+        `failed` is the number of failed scores in this row.
+        """
         self.rows += 1
         self.failed += failed
         self.refresh()

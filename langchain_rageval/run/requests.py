@@ -169,7 +169,10 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Request to count an event, such as which judge of a cascade answered; a note of the report may give the count."""
+    """Request to count an event in the run's usage meter, such as which judge of a cascade answered.
+
+    The report has a note with the counts of a cascade.
+    """
 
     event: Hashable
 

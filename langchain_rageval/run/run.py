@@ -161,7 +161,11 @@ class Run:
 
     @contextmanager
     def timeout_of_client(self, model: Any) -> Iterator[None]:
-        """Replace the client's own timeout error by an error that names the model and the seconds."""
+        """Return a context in which a timeout error of the model's client becomes a TimeoutError.
+
+        The TimeoutError names the model and the timeout of the run in seconds. If the run has no timeout, the client's
+        error is raised unchanged.
+        """
         try:
             yield
         except Exception as error:
@@ -348,7 +352,7 @@ def invoke_child(runnable: Runnable[Input, Output], input: Input, config: Runnab
 
 
 async def ainvoke_child(runnable: Runnable[Input, Output], input: Input, config: RunnableConfig) -> Output:
-    """Like `invoke_child`, through the models' async methods."""
+    """Invoke a Runnable with the config of its parent, through its async method; trace only if there are callbacks."""
     if isinstance(runnable, Traced) and config.get("callbacks") is None:
         return cast(Output, await runnable._ado(input, config))
     return await runnable.ainvoke(input, config)

@@ -86,7 +86,11 @@ class ModelTurn:
 
 
 def gates_of(model: Any) -> list[AdaptiveLimiter]:
-    """Return the locks of a model, embeddings or a chain: one lock for each engine that runs in this process."""
+    """Return locks that allow one call at a time to each engine of a model, embeddings or a chain.
+
+    An engine is an object that computes in this process, such as a model of `llama_cpp`. The list is empty if there is
+    no engine.
+    """
     engines = engines_of(model)
     return [_GATES.value.gate_for(engine) for engine in sorted(engines, key=id)]
 

@@ -93,7 +93,10 @@ class PriceList:
         return ((read - cached) * price[0] + cached * of_cached + written * price[1]) / 1_000_000
 
     def problem(self, names: Sequence[str]) -> str:
-        """Return the reason why the cost of a call to a model is unknown."""
+        """Return why the method `cost` returned None: the model has no price, or its reply reports no tokens.
+
+        `names` are the names of the model, as for `cost`; the returned text begins with the first name.
+        """
         name = names[0] if names else "a model"
         priced = any(known in self.prices for known in (*names, ""))
         reason = "reports no tokens" if priced else f"has no price (there are prices of {', '.join(self.prices)})"

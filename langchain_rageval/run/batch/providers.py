@@ -30,7 +30,10 @@ class OpenAIBatches(BatchApi):
     max_bytes = 200_000_000
 
     def submit(self, requests: Sequence[RecordedRequest], key: str) -> str:
-        """Upload the requests as a file, create a batch from it, with `key` in its metadata, and return its id."""
+        """Upload the requests as a file, create a batch from the file, and return the id of the batch.
+
+        `key` is stored in the metadata of the batch.
+        """
         content = "".join(map(batch_line, requests)).encode()
         file = self.client.files.create(file=(f"{_KEY}-{key}.jsonl", content), purpose="batch")
         batch = self.client.with_options(max_retries=0).batches.create(

@@ -186,7 +186,11 @@ class ReplyStore:
                 self.journal.put(f"reply:{request_id}", json.dumps(asdict(reply), ensure_ascii=False))
 
     def forget(self, request_id: str) -> None:
-        """Remove a reply from the journal, and keep it in memory."""
+        """Remove a reply from the journal, and keep it in memory.
+
+        This run continues to use the reply, and a later run sends the request again. Nothing changes if there is no
+        journal or no reply.
+        """
         with self._lock:
             reply = self.get(request_id)
             if reply is not None and self.journal is not None:

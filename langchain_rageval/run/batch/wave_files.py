@@ -74,7 +74,7 @@ class FileWaves:
         """Do nothing: `rageval replies` reads the replies."""
 
     def send(self) -> bool:
-        """Write the collected requests to files; return False if there are none.
+        """Write the collected requests to files and raise WaveWritten; return False if no requests were collected.
 
         Raises:
             WaveWritten: after requests were written.
@@ -94,7 +94,7 @@ class FileWaves:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Notes for the report: the number of reply files that answered the run."""
+        """Note for the report that replies were read from files, in how many waves; none before the first wave."""
         last = last_wave(self._journal)
         if last is not None:
             yield Note("replies-from-files", waves=last.number)
@@ -167,7 +167,10 @@ def read_replies(paths: Sequence[Path], journal: Journal) -> RepliesRead:
 
 
 def next_path(path: Path, number: int) -> Path:
-    """Return `path` with `number` in its name: for 2, `wave-2.jsonl` after `wave-1.jsonl` or `wave.jsonl`."""
+    """Return `path` with its last number replaced by `number`; a name without a number gets `-number` at its end.
+
+    For 2, `wave-1.jsonl` and `wave.jsonl` both become `wave-2.jsonl`.
+    """
     numbered = _LAST_NUMBER.sub(str(number), path.stem)
     return path.with_stem(numbered if _LAST_NUMBER.search(path.stem) else f"{path.stem}-{number}")
 

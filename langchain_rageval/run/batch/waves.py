@@ -146,7 +146,10 @@ class Waves:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Notes for the report about the batches that were sent."""
+        """Note for the report on how many requests were sent in batches; none before the first wave.
+
+        Without a journal, a second note says that batches of an interrupted run would have been paid for again.
+        """
         providers = sorted({api.provider for api in self._recorder.apis.values()})
         if self.number:
             live = self._recorder.sent_live
