@@ -181,7 +181,8 @@ class SinkQueue(WorkerQueue[Delivery]):
     def put(self, item: Delivery, timeout: float = 0.0) -> bool:
         """Add a delivery (a row) and return True; return False if the queue stays full while the call waits.
 
-        A call waits up to 10 s. If the last call returned False, the next call waits only `timeout` seconds.
+        A call waits up to 10 s and ignores `timeout`. Only if the last call returned False does the call wait up to
+        `timeout` seconds instead.
         """
         added = super().put(item, timeout if self._hangs else _PUT_TIMEOUT)
         self._hangs = not added
@@ -304,7 +305,9 @@ class ScoringJob:
 class ScoringPipeline:
     """Scores the recorded runs of one process in background threads, and delivers the rows to the sinks.
 
-    Attributes: options: options of the pipeline. counts: counters by name.
+    Attributes:
+        options: options of the pipeline.
+        counts: counted runs, scores and rows by the names that `RagEvalCallback.stats` explains, such as "scored".
     """
 
     options: ScoringOptions
@@ -347,7 +350,10 @@ class ScoringPipeline:
                 self.counts[name] += amount
 
     def stats(self) -> dict[str, int]:
-        """Return a mapping from counter names to values; `pending` is the number of unfinished runs."""
+        """Return a mapping from counter names to numbers of runs, scores or rows, as in {"scored": 9, "lost": 1}.
+
+        `pending` is the number of unfinished runs. `RagEvalCallback.stats` explains the names.
+        """
         with self._changed:
             return dict(self.counts) | {"pending": len(self._unfinished)}
 

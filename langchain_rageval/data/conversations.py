@@ -83,12 +83,13 @@ def samples_of(conversation: Any) -> list[Sample]:
 
 
 def read_conversation(conversation: Any, fields: Mapping[str, str]) -> list[Sample]:
-    """Return a sample for each answer of the assistant in a conversation, oldest first, as `samples_of` does.
+    """Return a sample for each answer of the assistant in a conversation, oldest first.
 
     The turns before an answer are the sample's history. A question without an answer gives no sample.
 
     Args:
-        conversation: list of messages, transcript as text, record with a chat history, or other form of `samples_of`.
+        conversation: list of messages, transcript as text, or record with a chat history; `samples_of` lists
+            all forms.
         fields: fields of `Sample` mapped to the names of their values in a record; `{}` for the usual names.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Documents of files, folders, corpora and other frameworks, as LangChain Documents."""
+"""Convert texts, files, folders, corpora and the documents of other frameworks to LangChain Documents."""
 
 from __future__ import annotations
 

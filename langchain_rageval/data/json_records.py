@@ -1,4 +1,4 @@
-"""Records of JSON files: lists, columns, JSON lines, and the files of reports and test sets."""
+"""Read records from JSON files with a list, columns or JSON lines, and from files of reports and test sets."""
 
 from __future__ import annotations
 

@@ -123,7 +123,10 @@ def describe_clash(sample: Sample) -> str:
 
 
 def describe_place(index: int, sample: Sample) -> str:
-    """Return text to locate a sample: its place in a file, else "row 8 (index 7)" for `index` 7; and its question."""
+    """Return the place and the question of a sample as a text, such as "row 8 (index 7), question '...'".
+
+    The place is the sample's place in a file, if the sample was read from a file. Otherwise `index` gives the place.
+    """
     place = vars(sample).get(_PLACE) or f"row {index + 1} (index {index})"
     return f"{place}, question {sample.question!r}"
 
@@ -255,11 +258,12 @@ def read_samples(
         number_ids: True to number an id that an earlier sample with another question has, with a warning; False to
             yield an error.
         scored: True to read the last answer of a conversation that ends with a question; False to read the question.
-        notice: function that is called after the last record, with each message that lists which name was read as
-            which field.
+        notice: function that is called after the last record, once for each message. The messages list which name in
+            the file was read as which field.
 
     Raises:
-        ConfigError: as by `load_samples`, if an argument is invalid or the file cannot be used.
+        ConfigError: at the call, if an argument is invalid or the file cannot be used; during iteration, if the content
+            does not match the suffix.
     """
     fields = fields or {}
     check_fields(fields)

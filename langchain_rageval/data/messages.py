@@ -96,7 +96,7 @@ class MessageExchange(NamedTuple):
 
 
 def exchanges(messages: Sequence[Any]) -> list[MessageExchange]:
-    """Return the exchanges of a conversation, oldest first; `[]` if the user wrote nothing.
+    """Return each message of the user with the messages after it, oldest first; `[]` if the user wrote nothing.
 
     Args:
         messages: messages as `messages_in` returns them. Messages of the assistant before the first question are in the
@@ -129,7 +129,10 @@ def read_turns(value: Any) -> Any:
 
 
 def messages_in(value: Any) -> list[Any]:
-    """Return a list's messages, or [] if it contains anything else or no message has a known role."""
+    """Return the messages in a list; [] if the value is no list or the list has an item that is no message.
+
+    At least one message must have a known role, such as "user" or "assistant" (a key of `ROLES`); [] otherwise.
+    """
     messages = list(chain.from_iterable(map(_completed, value))) if isinstance(value, list) else []
     return messages if all(map(_is_message, messages)) and any(map(role_of, messages)) else []
 

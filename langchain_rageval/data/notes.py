@@ -52,7 +52,10 @@ class Note(str):
 
     @property
     def is_important(self) -> bool:
-        """True if scores must not be read without the note, as after an interrupted run; pages show it at the top."""
+        """True if scores must not be read without the note, as after an interrupted run.
+
+        The HTML pages of reports show such a note at the top.
+        """
         return bool(_templates().get(self.code, {}).get("important"))
 
     def in_language(self, language: str) -> str:
@@ -67,7 +70,10 @@ class Note(str):
 
 
 def note_of(value: Any) -> str:
-    """Return the note from data of `Note.to_json`; return a plain text, as earlier versions wrote, unchanged."""
+    """Return the `Note` (a `str`) that `Note.to_json` converted to a mapping; return a plain text unchanged.
+
+    Reports of earlier versions contain notes as plain texts.
+    """
     return _from_json(value) if isinstance(value, Mapping) else str(value)
 
 

@@ -270,7 +270,7 @@ def default_id(question: str, history: Sequence[Turn] = ()) -> str:
 
 
 def encode_turn(turn: Turn) -> str:
-    """Return a turn as text, in the form that `id_of` takes."""
+    """Return a turn as the JSON text of [role, text], which `id_of` hashes."""
     return json.dumps([turn.role, turn.text])
 
 

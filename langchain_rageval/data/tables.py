@@ -1,4 +1,4 @@
-"""Tables: their rows, the encodings of files, and lists and mappings in cells."""
+"""Read the rows of tables, detect the encodings of text files, and parse the lists and mappings in cells."""
 
 from __future__ import annotations
 

@@ -156,7 +156,10 @@ def numbered_name(name: str) -> tuple[str, int] | None:
 
 
 def reading_of(names: Collection[str], mapped: Collection[str]) -> Reading:
-    """Return the meaning of field names in a record: `USUAL`, unless other names in the record show another meaning.
+    """Return what the field names in a record mean, as a Reading.
+
+    The result is `USUAL` (each name means the field in `FIELDS_BY_NAME`), unless names in the record show another
+    library.
 
     For example, beside `actual_output`, the name `context` means the reference contexts, as in DeepEval.
 

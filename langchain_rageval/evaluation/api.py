@@ -85,7 +85,10 @@ def evaluate(samples: Samples, metrics: AnyMetric | Sequence[AnyMetric], **optio
 async def aevaluate(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[EvaluateOptions]
 ) -> Report:
-    """Like `evaluate`, with the models' async methods on the caller's loop; samples may be an async iterator."""
+    """Score samples with metrics on the caller's event loop, with the async methods of the models.
+
+    Arguments, report and errors are those of `evaluate`. In addition, `samples` may be an async iterator.
+    """
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     if any(chosen[name] is not None for name in ("until", "audit", "batch")):  # all samples must be known
         flatten_metrics(metrics)  # raises before the samples are read
@@ -101,10 +104,12 @@ async def aevaluate(
 def astream_evaluate(
     samples: Samples | AsyncIterator[Any], metrics: AnyMetric | Sequence[AnyMetric], **options: Unpack[StreamOptions]
 ) -> AsyncGenerator[Row]:
-    """Like `aevaluate`, but yield each row when it is finished; memory does not grow with the number of samples.
+    """Score samples with metrics on the caller's event loop, and yield the row of each sample when it is finished.
+
+    Memory does not grow with the number of samples.
 
     Args:
-        samples: as for `aevaluate`.
+        samples: as for `evaluate`, or an async iterator.
         metrics: as for `evaluate`.
         **options: as for `evaluate`, except that `out` does not exist and `progress` is False by default.
 
@@ -161,9 +166,9 @@ def evaluate_from_files(
         samples: as for `evaluate`.
         metrics: as for `evaluate`.
         journal: holds the replies and the finished scores.
-        path: path of the file for the next requests. None takes the path of the last file in the journal, with the next
-            number in its name if the requests are new: `wave-2.jsonl` after `wave-1.jsonl`. The first file is
-            `wave-1.jsonl`.
+        path: path of the file for the next requests. None takes `wave-1.jsonl` for the first requests. For later
+            requests, None takes the path of the last file in the journal with the next number, as in `wave-2.jsonl`.
+            If the requests are those of the last file, the number stays the same.
         strict: as for `evaluate`.
 
     Returns:

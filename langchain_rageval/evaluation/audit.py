@@ -28,7 +28,7 @@ class Audit:
         judge: the strong judge. In the audit it replaces the judge of each step of a metric, a jury as a whole, and a
             verifier (a cross-encoder that verifies statements in place of the judge).
         share: share of the samples that the strong judge scores, above 0 and at most 1. At least 20 samples are scored,
-            or all.
+            or all samples if there are fewer than 20.
         seed: seed of the random choice. The choice depends on the ids of the samples, so that a resumed run chooses the
             same samples.
 

@@ -45,10 +45,10 @@ _SUPPORTED = (
 
 
 def round_sizes(*, stops: bool, most: int | None = None) -> Iterator[int]:
-    """Yield, without end, the number of samples to score in each round.
+    """Yield, without end, the sizes of the groups of samples that are scored one group after the other.
 
-    Without a stopping rule, this is `most`, by default 20,000. With a stopping rule (`stops`), the first round has 50
-    samples, and each further round twice as many, up to `most`.
+    Without a stopping rule, each group has `most` samples, by default 20,000. With a stopping rule (`stops`), the first
+    group has 50 samples, and each further group twice as many, up to `most`.
     """
     most = most or _MOST_SAMPLES
     size = _FIRST_SAMPLES if stops else most
@@ -61,15 +61,15 @@ class BatchedEvaluation(Evaluation):
     """Runs one call of `evaluate` or `aevaluate` whose requests are sent in batches.
 
     Args:
-        metrics: as for `Evaluation`.
-        options: as for `Evaluation`.
-        samples: as for `Evaluation`.
-        files: `recorder` and `waves` (see below) for requests in files; None for the batch API of the provider.
+        metrics: metrics and suites.
+        options: options of `evaluate`; missing options have their default values.
+        samples: samples in any form.
+        files: the values of `recorder` and `waves` for requests in files; None for the batch API of the provider.
 
     Attributes:
         recorder: answers the requests of the models from stored replies, and collects unanswered requests.
-        waves: sends the collected requests together (a wave) and waits for their replies; with `files`, writes the
-            requests to a file and ends the run.
+        waves: sends the collected requests together (a wave) through the batch API and waits for their replies. If
+            `files` is given, `waves` writes the requests to a file instead and ends the run.
 
     Raises:
         ConfigError: if the batch API does not support a judge.

@@ -89,7 +89,10 @@ _Ask = tuple[Metric, Sequence[Item]]
 
 
 def ask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: RunnableConfig) -> Canaries:
-    """Ask each judge about the canaries, in the language of the first of the samples' questions; return the results."""
+    """Ask each judge about the canaries (plain statements with known verdicts), in threads.
+
+    The language is that of the first question. The result holds the number of right verdicts and the failed judges.
+    """
     asking, scores = _rounds(judges, questions), None
     try:
         while True:
@@ -102,7 +105,10 @@ def ask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: Run
 
 
 async def aask(judges: Sequence[Judge], questions: Iterable[str], run: Run, config: RunnableConfig) -> Canaries:
-    """Like `ask`, with the models' async methods."""
+    """Ask each judge about the canaries (plain statements with known verdicts), with the models' async methods.
+
+    The language is that of the first question. The result holds the number of right verdicts and the failed judges.
+    """
     asking, scores = _rounds(judges, questions), None
     try:
         while True:

@@ -43,7 +43,10 @@ Parts = Mapping[str, Metric]
 
 
 def dry_run_context(*, prices: PriceList | None = None) -> Run:
-    """Return a run that calls no model, and computes the cost with the prices of the models."""
+    """Return a run that calls no model, and counts the calls and tokens that a real run would probably need.
+
+    With `prices`, the run also counts the cost of these calls and tokens.
+    """
     return Run(fake_reply=local_reply, meter=UsageMeter(prices=prices))
 
 
@@ -80,7 +83,8 @@ def local_reply(call: ModelRequest) -> Any:
     """Return a placeholder for the reply to a model request, computed without a model, to estimate the cost.
 
     The answer of a judge is that of `OfflineJudge` (by word overlap), and embeddings are those of `HashingEmbeddings`.
-    The messages of a chain are empty, and the score that a cross-encoder would give to a pair of texts is 0.5.
+    For a call of a user's chain, the reply is an empty message for each model in the chain, at least one. The score
+    that a cross-encoder would give to a pair of texts is 0.5.
     """
     match call:
         case Call():

@@ -1,7 +1,8 @@
-"""Evaluation: the workers of one call of `evaluate`, `aevaluate` or `astream_evaluate`, which produce rows.
+"""Evaluation: workers score the samples in one call of `evaluate`, `aevaluate` or `astream_evaluate`.
 
-A worker scores one metric of one sample at a time. It holds a slot of the limiter only during a model call. Workers run
-in threads or on an event loop and are otherwise the same.
+The result is a row (a sample with its scores) for each sample. A worker scores one metric of one sample at a time.
+During a model call, the worker counts towards `max_concurrency`, the maximum number of calls at a time. Workers run in
+threads or on an event loop and are otherwise the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Inputs of an evaluation: samples and metrics in every form that users may pass, and notes about them."""
+"""Read and check the inputs of an evaluation: samples and metrics in every form that users pass.
+
+Notes say what is wrong with samples, such as retrieved ids that differ in form from the reference ids.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ log = logging.getLogger("langchain_rageval")
 class MixedMeasures:
     """Counts, by metric, what `context_precision(against="auto")` compared chunks with.
 
-    This is the reference, the answer or the question. A metric that compared with several of them in one run gets a
-    note.
+    For each sample, the metric compares the chunks with the reference, the answer or the question. If a metric used
+    more than one of the three in a run, the report gets a note.
     """
 
     def __init__(self) -> None:
@@ -51,14 +54,17 @@ class MixedMeasures:
                     self._counts.setdefault(name, Counter())[finding.verdict] += 1
 
     def notes(self) -> Iterator[str]:
-        """Yield a warning for each metric that compared chunks with different kinds of text in one run."""
+        """Yield a warning for each metric that used more than one of reference, answer and question in one run.
+
+        The metric compared the chunks of a sample with this text, so its mean mixes different measures.
+        """
         for name, grounds in self._counts.items():
             if len(grounds) > 1:
                 counts = [Note(f"against-{ground}", count=count) for ground, count in grounds.most_common()]
                 yield Note("mixed-measures", metric=name, counts=counts)
 
     def warn(self) -> None:
-        """Log each warning of `notes`, one for each metric that compared chunks with different kinds of text."""
+        """Log a warning for each metric that used more than one of reference, answer and question in one run."""
         for note in self.notes():
             log.warning("%s", note)
 

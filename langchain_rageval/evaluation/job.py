@@ -175,7 +175,10 @@ class Job:
         ]
 
     def begin(self, run: Run | None = None) -> None:
-        """Reset the counts of the job, and replace its run if `run` is given."""
+        """Discard what the job has counted, left out and scheduled, so that samples can be scored from the beginning.
+
+        If `run` (the state that the metrics share, such as limits and usage) is given, it replaces that of the job.
+        """
         self.run = run or self.run
         self.mixed_measures, self._free_checks, self._units = MixedMeasures(), FreeChecks(), Units()
         self.left_out: list[tuple[int, str]] = []
@@ -185,7 +188,7 @@ class Job:
         self.scheduler = Scheduler(self.metrics, self.run, raises, self.own, self.drawn)
 
     def part(self, run: Run, metrics: list[AnyMetric] | None = None) -> Self:
-        """Return a job with the same settings and separate counts.
+        """Return a job with the same settings that has scored no samples and counts its own rows.
 
         Args:
             run: the run of the new job.
@@ -241,7 +244,7 @@ class Job:
         return ReportFile(out)
 
     def keep(self, row: Row, output: list[Row] | ReportFile) -> None:
-        """Add a finished row to the output, and count what the notes of the report need."""
+        """Add a finished row to the output, and count its suspicious answers and verdicts for the report."""
         self._free_checks.add(row)
         self._units.add(row.sample)
         output.append(row)

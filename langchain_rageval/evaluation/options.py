@@ -19,8 +19,8 @@ from langchain_rageval.run.run import RUN_DEFAULTS, RunOptions
 class Batch:
     """Option of `evaluate`: send requests through the batch API of the judge's provider, at half the price.
 
-    All samples run until their next request. The requests of all samples are then sent together as one batch, or as
-    several batches if the provider limits the size. OpenAI and Anthropic answer a batch within 24 hours.
+    Each sample is scored until a reply is needed. The requests of all samples are then sent together as one batch, or
+    as several batches if the provider limits the size. OpenAI and Anthropic answer a batch within 24 hours.
 
     Args:
         poll: seconds between two checks whether a batch has ended.

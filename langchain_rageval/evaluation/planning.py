@@ -74,7 +74,9 @@ _DEPTH_SAMPLES = 20
 
 @dataclass(frozen=True)
 class PlannedMetric:
-    """Expected cost of one metric over all samples; steps shared with earlier metrics are not counted again.
+    """Expected cost of one metric over all samples.
+
+    If several metrics need the same step, such as the extraction of statements, only the first of them counts its cost.
 
     Attributes:
         metric: name of the metric.

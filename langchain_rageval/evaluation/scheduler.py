@@ -50,7 +50,10 @@ class PendingSample:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, number: int, scores: dict[str, Score]) -> bool:
-        """Add the scores of the metric with this number; return True if no metric of the sample is missing any more."""
+        """Add the scores of a metric; return True if all metrics of the sample are then finished.
+
+        `number` is the place of the metric in the run, from 0.
+        """
         with self.lock:
             self.scores[number] = scores
             self.left -= 1
@@ -130,8 +133,8 @@ class Scheduler:
 
         More workers than slots are needed: a worker that waits for the result of another worker, or between two
         attempts, holds no slot. For up to 64 slots, there are twice as many workers as slots, so that workers waiting
-        for embeddings can share one request, which holds up to 64 texts. For more slots, 64 more workers than slots
-        suffice, or 1.5 times the slots if that is more, and fewer threads cost less.
+        for embeddings can share one request, which holds up to 64 texts. For 65 to 128 slots, there are 64 more workers
+        than slots. For more than 128 slots, there are 1.5 times as many workers as slots.
 
         Args:
             samples: the samples. If their number is known, there are at most as many workers as groups of tasks (the
@@ -144,6 +147,8 @@ class Scheduler:
 
     def tasks(self, samples: Iterable[Any], stopped: threading.Event) -> Callable[[], Iterator[Task]]:
         """Return a function that each worker thread calls to iterate over its tasks.
+
+        A task is to score one sample with one metric. Each task goes to exactly one worker.
 
         Args:
             samples: the samples; only one worker reads them at a time.
@@ -164,7 +169,10 @@ class Scheduler:
         return tasks_of_worker
 
     def atasks(self, samples: Any) -> Callable[[], AsyncIterator[Task]]:
-        """Return a function that each async worker calls to iterate over its tasks on the caller's event loop."""
+        """Return a function that each async worker calls to iterate over its tasks on the caller's event loop.
+
+        A task is to score one sample with one metric. `samples` is an iterable or an async iterable.
+        """
         groups, lock = self._atask_groups(samples), asyncio.Lock()
 
         async def tasks_of_worker() -> AsyncIterator[Task]:
@@ -179,7 +187,10 @@ class Scheduler:
         return tasks_of_worker
 
     def tasks_by_sample(self, samples: Iterable[Any]) -> Iterator[list[Task]]:
-        """Yield the list of tasks of each sample; the order is the same in each run."""
+        """Yield, for each sample in turn, the list of its tasks; a task is to score the sample with one metric.
+
+        The order of the tasks is the same whenever the same samples are scored with the same metrics.
+        """
         for place, item in enumerate(samples):
             if self._stops_reading(samples):
                 return

@@ -1,4 +1,4 @@
-"""Store of the scores of a run in a journal."""
+"""Store the finished scores of a run in a journal (an SQLite file), so that a later run computes only the others."""
 
 from __future__ import annotations
 

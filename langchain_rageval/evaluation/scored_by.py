@@ -40,7 +40,7 @@ def _with_notes(report: Report, samples: Any) -> Report:
 
 
 class AnsweredBy(Traced[Any, list[Sample]]):
-    """Runnable that asks a RAG chain the question of every sample.
+    """Runnable that asks a RAG chain the question of every sample, and returns the samples with the chain's answers.
 
     Attributes:
         chain: the user's chain.
@@ -109,7 +109,7 @@ class ScoredBy(Traced[Any, Report]):
     """Runnable that scores samples with metrics.
 
     Attributes:
-        metrics: the metrics, without suites.
+        metrics: the metrics; a suite (a group of metrics) is replaced by its metrics.
         options: options of `evaluate`.
     """
 

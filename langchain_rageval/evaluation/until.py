@@ -129,7 +129,8 @@ class Precise:
 
     Args:
         half_width: largest accepted half-width of an interval, in the units of the metrics.
-        error: accepted probability that any of the intervals does not contain its mean, between 0 and 1.
+        error: accepted probability, between 0 and 1, that the interval of any metric does not contain the metric's mean
+            over all samples.
         seed: seed of the random order of the samples.
 
     Raises:
@@ -527,7 +528,7 @@ class SequentialRun:
 
     @property
     def left_out(self) -> list[tuple[int, str]]:
-        """The scores that were not needed, each as the index of the sample and the name of the metric."""
+        """Scores of the samples not drawn before the run ended: pairs of a sample's index and a metric's name."""
         return [(index, name) for index in self._order[self._drawn :] for name in self._names]
 
     @property

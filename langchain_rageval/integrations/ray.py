@@ -171,13 +171,13 @@ def report_of(dataset: Dataset) -> Report:
 
 
 class EvaluationWorker(BatchScorer):
-    """Ray actor that scores batches; concurrency and budget are shared with the other workers.
+    """Ray actor that scores batches of rows; concurrency and budget are shared with the other workers.
 
     Args:
-        make_metrics: as for `BatchScorer`.
-        options: as for `BatchScorer`.
-        fields: as for `BatchScorer`.
-        index: as for `BatchScorer`.
+        make_metrics: function that builds the metrics.
+        options: options of `evaluate`; the journal is a path.
+        fields: mapping of fields of Sample to column names or dotted paths.
+        index: name of the column with the place of each row in the whole data set; None if there is no such column.
         ledger: handle of the actor that assigns budget and concurrency to the workers; None to use only the options.
         patience: seconds to wait for a judge that is down.
     """
