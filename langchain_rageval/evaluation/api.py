@@ -87,7 +87,13 @@ async def aevaluate(
 ) -> Report:
     """Score samples with metrics on the caller's event loop, with the async methods of the models.
 
-    Arguments, report and errors are those of `evaluate`. In addition, `samples` may be an async iterator.
+    Args:
+        samples: as for `evaluate`, or an async iterator.
+        metrics: as for `evaluate`.
+        **options: as for `evaluate`.
+
+    Returns:
+        The report, as `evaluate` returns it. The errors are those of `evaluate` too.
     """
     chosen = fill_defaults(aevaluate, options, EVALUATE_DEFAULTS)
     if any(chosen[name] is not None for name in ("until", "audit", "batch")):  # all samples must be known
