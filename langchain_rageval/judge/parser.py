@@ -34,6 +34,7 @@ T = TypeVar("T", bound=BaseModel)
 
 _MAX_SPANS: Final = 1000
 _SHOWN_ERRORS: Final = 2
+_MOST_ERRORS = 10_000  # beyond them, another reading of the reply is not tried
 _SHOWN_CHARACTERS: Final = 60
 _SHOWN_BEFORE: Final = 30
 _WORD_AT_START: Final = re.compile(r"\A[\w.~+/=-]+", re.ASCII)  # a message quotes whole words: half of a key that the
@@ -246,6 +247,8 @@ class StrictJsonOutputParser(BaseOutputParser[T]):
                 instance = self._validate(respell(reading, schema, _load) if schema else reading)
             except ValueError as error:
                 errors.append(error)
+                if _distance(error)[1] > _MOST_ERRORS:
+                    break
             else:
                 return {json.dumps(instance.model_dump(warnings=False), allow_nan=False, default=repr): instance}
         raise min(errors, key=_distance)

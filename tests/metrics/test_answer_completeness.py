@@ -3,7 +3,7 @@ from helpers.scripted import scripted
 
 from langchain_rageval import Judge, JudgeOutputError, OfflineJudge, Report, Sample, answer_completeness, evaluate
 from langchain_rageval.metrics.answer_completeness import QuestionPart, QuestionParts
-from langchain_rageval.testing import HostileJudgeTests, MetricTests
+from langchain_rageval.testing import MetricTests
 
 SAMPLE = Sample(question="What does a ticket cost, and how is it paid?", answer="It costs 5 euros.")
 
@@ -69,8 +69,3 @@ def test_a_stored_score_is_counted_again_without_a_call(tmp_path):
 
 class TestAnswerCompleteness(MetricTests):
     metric = answer_completeness(OfflineJudge())
-
-
-class TestAnswerCompletenessWithHostileJudges(HostileJudgeTests):
-    def build_metric(self, judge):
-        return answer_completeness(judge)
