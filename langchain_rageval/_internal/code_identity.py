@@ -1,4 +1,4 @@
-"""Identity of functions, classes and modules: the user's by their code, installed ones by name and version."""
+"""Identify functions, classes and modules: those of the user by code, installed ones by name and version."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def used_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
     For a module of the user, the globals that the function reads as `module.NAME` are included, unless the function
     also assigns or changes this `NAME`. Globals of the function's own module are included even if the function changes
-    them; `changed_names` returns these. Builtins are left out.
+    them; `changed_names` returns the changed names. Builtins are left out.
     """
     attributes = _attribute_names(function.__code__) - changed_by(function)
     for name in sorted(_global_names(function.__code__)):

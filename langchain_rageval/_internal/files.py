@@ -1,4 +1,4 @@
-"""Files: YAML texts, SQLite files that are safe with threads and forks, and whether a path leads out of a folder."""
+"""Read YAML texts, open SQLite files safely with threads and forks, and check that paths stay in a folder."""
 
 from __future__ import annotations
 

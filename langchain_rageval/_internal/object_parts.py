@@ -1,4 +1,4 @@
-"""Parts of users' objects: the parts that an object holds, and which of them may change its behaviour.
+"""Find the parts of users' objects, and those parts that may change how an object behaves.
 
 `named_parts` is the only function that searches unknown objects. It is used to find secrets, and to find engines
 (objects that run a model in this process, such as those of `llama_cpp`).
@@ -93,7 +93,13 @@ def _declaring(kind: type, name: str) -> type:
 
 
 def configuration(state: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the entries of a state, except timeouts, retries, rate limiters and callbacks, which change no result."""
+    """Yield the attributes of an object, except timeouts, retries, rate limiters and callbacks.
+
+    The attributes that are left out change no result.
+
+    Args:
+        state: the attributes or options of the object, by name.
+    """
     yield from ((name, part) for name, part in state.items() if not _TRANSPORT_NAME.search(name))
 
 

@@ -1,4 +1,4 @@
-"""HTML for pages and notebooks: fragments, compressed data, Content-Security-Policy, pages for review and labelling."""
+"""Build HTML fragments for pages and notebooks, and write the pages for review and labelling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base of all figures: creation, colours, and texts.
+"""Create figures, and draw their texts and frames.
 
 Figures are created without pyplot. They need no display, open no window, and are freed with their last reference.
 """

@@ -72,7 +72,7 @@ _KEY = re.compile(
 
 @lru_cache(_MOST_NAMES)
 def is_secret_name(name: str) -> bool:
-    """Return True if a field of this name usually or sometimes holds a secret."""
+    """Return True if a field of this name may hold a secret: usually, as `token`, or sometimes, as `session_id`."""
     return is_usual_secret_name(name) or _POSSIBLE_SECRET_NAME.search(name) is not None
 
 
@@ -110,7 +110,10 @@ def has_random_part(text: str) -> bool:
 
 
 def mask_random_segments(text: str, mask: Callable[[str], str]) -> str:
-    """Return a text in which each segment of an address that looks random is replaced by the result of `mask`."""
+    """Return a text in which path segments of addresses are replaced if a segment looks like a key.
+
+    `mask` takes the segment and returns the replacement.
+    """
     if "://" not in text:
         return text
     return _PATH_SEGMENT.sub(lambda part: mask(part[0]) if has_random_part(part[0]) else part[0], text)
@@ -140,7 +143,7 @@ def mask_data(value: Any, name: str = "") -> Any:
 
 
 def mask_keys(text: str, mask: Callable[[re.Match[str]], str]) -> str:
-    """Return a text without API keys, like `without_keys`, but with `mask` for keys in the path of an address.
+    """Return a text without API keys, and without user names and passwords in addresses.
 
     `mask` takes the match of a path segment that looks random, and returns the replacement. Other keys become `***`.
     """

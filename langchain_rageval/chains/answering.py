@@ -161,7 +161,7 @@ class AnswerStore:
         return answer if answer.error is None or self._keeps_failures else None
 
     def save(self, question: str, answer: ChainAnswer, history: Sequence[Turn] = ()) -> None:
-        """Store the answer of the chain to a question, or the error of a failed call.
+        """Store the answer to a question after the turns in `history`, or the error of a failed call.
 
         Raises:
             JournalError: if the journal cannot be written.

@@ -208,7 +208,7 @@ def is_async_only(chain: Any) -> bool:
 
 
 def receivers_of_input(chain: Runnable[Any, Any]) -> Iterator[Any]:
-    """Yield a Runnable and those of its parts that receive its input, from the outermost to the innermost."""
+    """Yield a chain, then the part of the chain that receives the same input, then the part of that part, and so on."""
     while True:
         yield chain
         inner = [getattr(chain, name, None) for name in ("first", "bound", "runnable", "default")]

@@ -1,4 +1,4 @@
-"""Events of a chain: the callback handler that collects its runs; and the answer, contexts and error of a call."""
+"""Collect the runs of a chain with a callback handler, and return the answer, contexts and error of a call."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ class ChainAnswer:
         context_ids: ids of these chunks; None unless every chunk has an id.
         retrieved: texts of the chunks that retrievers returned; None if they are the same as `contexts`.
         retrieved_ids: ids of the retrieved chunks; None unless every chunk has an id.
-        notes: facts about the contexts, such as their sources, which `into` copies to the metadata of the sample; the
-            keys are among `CONTEXT_NOTES`.
+        notes: facts about the contexts, which `into` copies to the metadata of the sample. The keys are some of
+            `context_sources`, `context_spans`, `contexts_from` and `no_contexts`.
         error: class and message of the error of a failed call; None if the call succeeded.
     """
 

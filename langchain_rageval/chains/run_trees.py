@@ -38,7 +38,7 @@ _MAX_CANCELLED = 1_000
 
 @dataclass(eq=False, slots=True)
 class RootRun:
-    """Root of a sampled tree of runs, while the root runs.
+    """Root of a tree of runs, with everything that is recorded about the tree until the root ends.
 
     Attributes:
         run_id: id of the run.
@@ -60,7 +60,7 @@ class RootRun:
         dropped: pairs, one for each step that returned none of the texts and Documents that it was given or retrieved:
             a list of these texts and Documents, and the time of the event. If all chunks that were seen before a model
             call had been dropped, the model has read no chunk.
-        filled: pairs of the inputs and the output of each prompt template.
+        filled: pairs, one for each call of a prompt template: the inputs of the template, and the filled prompt.
         tick: function that returns the next time on the clock of the run, which counts events.
         open_steps: number of steps, without models, that have started and not ended.
         sources: mapping from the run id of each retrieval by a tool to the name of the tool and the id of its call, as
@@ -69,7 +69,8 @@ class RootRun:
         thread_id: id of the conversation that the run is a turn of; None if unknown.
         awaits_thread: True until the first step starts, which may show the id of the conversation.
         is_undecided: True while it is open whether the run is sampled, because its conversation may still become known.
-        awaits_previous: True until a step within a LangGraph entrypoint shows what messages the previous turn saved.
+        awaits_previous: True until `see_previous` has read the messages that a LangGraph entrypoint saved in the
+            previous turn.
         is_new_conversation: True if no earlier turn can have left Documents in the chain's state.
     """
 
@@ -105,7 +106,7 @@ class RootRun:
         return [document for documents in lists for document in documents] if lists else None
 
     def see(self, documents: Sequence[Any]) -> list[Any]:
-        """Record the Documents in the inputs or outputs of a step, and return the same Documents in a new list.
+        """Record Documents that a step of the chain received or returned, and return them in a new list.
 
         A Document is recorded with the time, counted in events of the run, at which it was first seen.
         """
@@ -116,7 +117,7 @@ class RootRun:
         return [*documents]
 
     def see_inputs(self, inputs: Any) -> None:
-        """Record the Documents, messages and examples in the inputs of a step."""
+        """Record the Documents, messages and few-shot examples in the inputs of a step of the chain."""
         self.documents = self.see(find_documents(inputs)) or self.documents
         for name in inputs if isinstance(inputs, Mapping) else ():
             if isinstance(name, str) and _EXAMPLES.search(name):
@@ -128,9 +129,10 @@ class RootRun:
             self.messages = messages
 
     def see_previous(self) -> None:
-        """Put the messages of the previous turn in front of the messages of this turn.
+        """Put the messages of the conversation's previous turn in front of those in `messages`.
 
-        A LangGraph entrypoint has saved the messages of the previous turn. Outside an entrypoint, nothing changes.
+        A LangGraph entrypoint (a function of the user) saves the messages of each turn. Outside an entrypoint, nothing
+        changes.
         """
         runtime, config = sys.modules.get("langgraph.runtime"), var_child_runnable_config.get()
         if runtime is None or not config or (config.get("metadata") or {}).get("langgraph_triggers") != ("__start__",):
@@ -145,7 +147,7 @@ class RootRun:
         """Record in `dropped` the texts and Documents of a step that has returned none of them.
 
         Args:
-            given: inputs of the step: a list of texts, or Documents where `find_documents` finds them.
+            given: inputs of the step. A list of texts is recorded, or the Documents that `find_documents` returns.
             retrievals: run ids of the retrievals within the step; their Documents are recorded, too.
         """
         texts = given if isinstance(given, list) and all(isinstance(item, str) for item in given) else []
@@ -195,7 +197,7 @@ class RunTrees:
 
     @property
     def n_sampled(self) -> int:
-        """Number of sampled trees that are running."""
+        """Number of run trees that are recorded and whose root has not ended."""
         with self._lock:
             roots = [node.root for node in list(self._nodes.values()) if node.root is not None and node.parent is None]
             return sum(not root.is_undecided for root in roots)
@@ -287,7 +289,7 @@ class RunTrees:
         return True
 
     def end(self, run_id: UUID, outputs: Any, inputs: Any = None, error: BaseException | None = None) -> RootRun | None:
-        """Record the end of a run; return its root if the run was the root of a sampled tree, otherwise None."""
+        """Record the end of a run; return the `RootRun` of a sampled tree if its root has ended, otherwise None."""
         node = self._nodes.pop(run_id.int, None)
         if node is not None and error is not None and not isinstance(error, Exception):
             self._remember_cancelled(run_id)
@@ -362,7 +364,10 @@ class RunTrees:
 
 
 def new_record(run_id: UUID, name: str | None, run_type: RunType, inputs: Any) -> RunRecord:
-    """Return the record of a run that has started: a nested mapping, for the user's `extract` function."""
+    """Return the record of a run that has started, which the user's `extract` function reads.
+
+    Its keys are `id`, `name`, `run_type`, `inputs`, `outputs`, `error` and `child_runs` (records of the inner runs).
+    """
     record: RunRecord = {"id": str(run_id), "name": name, "run_type": run_type, "inputs": inputs}
     return record | {"outputs": None, "error": None, "child_runs": []}
 
@@ -407,9 +412,10 @@ def _holds_nothing(given: Any, result: Any) -> bool:
 
 
 def find_messages(value: Any) -> list[Any] | None:
-    """Return the messages or the chat history in the inputs of a step; None if there are none.
+    """Return the messages or the chat history in the inputs of a step of a chain; None if there are none.
 
-    A chat history may be empty.
+    These are inputs that are a list of messages, or such a list under the key "messages", "chat_history" or
+    "history". A list under a key may be empty.
     """
     if isinstance(value, Mapping):
         named = (value.get(name) for name in _MESSAGES)

@@ -92,8 +92,9 @@ def _describe_wave(wave: WaveFile, journal: str) -> str:
 def run_replies(options: argparse.Namespace) -> int:
     """Read the judge's replies from files, then write the next requests to the judge, or write and show the report.
 
-    The next requests are those of later steps of the metrics, which are built from the replies, and requests without a
-    reply. The report is shown when no request is left. Return the exit code.
+    The next requests are requests without a reply, and those of the later steps (questions to the judge) of the
+    metrics. The requests of a later step are built from the replies to earlier steps. The report is shown when no
+    request is left. Return the exit code.
     """
     command = recorded_command(options.journal, "`rageval requests --journal`")
     if command.get("words", [""])[0] != "requests":

@@ -282,7 +282,7 @@ def _with_earlier_scores(report: Report, options: argparse.Namespace) -> Report:
 
 
 def parse_gates(options: argparse.Namespace) -> dict[str, float]:
-    """Return the thresholds in `--fail-under`, by metric.
+    """Return the thresholds in `--fail-under`, by metric; also check `--max-failed` and `--max-unscored`.
 
     Raises:
         ConfigError: if a metric is not evaluated, a threshold is not a number, or `--max-failed` or `--max-unscored` is

@@ -1,4 +1,4 @@
-"""Values of command-line options: numbers, prices, paths, samples, metrics, judge, embeddings and budget."""
+"""Read the command-line options: check numbers and paths, load samples, build judge, metrics and budget."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def run_resume(options: argparse.Namespace) -> int:
 
 
 def recorded_command(journal: str, given: str = "--journal") -> dict[str, Any]:
-    """Return the words and the working folder of the command line in a journal; {} if it holds no command line.
+    """Return the command line in a journal, as `words` and working `folder`; {} if it holds no command line.
 
     Raises:
         ConfigError: if the file does not exist; the message names the option `given`.

@@ -1,4 +1,4 @@
-"""Terminal view of a report: summary, diagnosis, the worst samples, and samples with their evidence."""
+"""Show a report on the terminal: summary, diagnosis, the worst samples, and samples with their evidence."""
 
 from __future__ import annotations
 
@@ -71,7 +71,11 @@ def summary_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def report_object(report: Report, gates: Sequence[Gate] = ()) -> dict[str, Any]:
-    """Return the JSON object that `rageval evaluate` and `rageval report` print."""
+    """Return the JSON object that `rageval evaluate` and `rageval report` print.
+
+    Its keys are `samples`, `complete`, `metrics`, `aspects`, `diagnosis`, `left_out`, `decisions`, `audit`, `notes` and
+    `gates`.
+    """
     summary = report.summary()
     return {
         "samples": len(report),
@@ -132,7 +136,9 @@ def show_diagnosis(report: Report, out: Console) -> None:
 
 
 def comparison_table(title: str, slices: Mapping[str, Sequence[Row]]) -> Table:
-    """Build a table with the mean of each metric in each slice (named group of rows), and the cost of all rows.
+    """Build a table with the mean of each metric in each slice (named group of rows).
+
+    The caption states the calls, tokens and money that the rows of all slices cost, and the number of failed scores.
 
     Args:
         title: heading of the column with the names of the metrics.

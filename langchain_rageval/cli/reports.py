@@ -124,7 +124,10 @@ def _next_steps(comparison: Comparison, candidate: Report, baseline: Report) -> 
 
 
 def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
-    """Return the JSON object that `rageval compare` prints."""
+    """Return the JSON object that `rageval compare` prints.
+
+    Its keys are `metrics`, `margin`, `judge_shift`, `notes` and `gates`.
+    """
     metrics = {}
     for name, metric in comparison.items():
         fields = fields_of(metric, "metric")
@@ -136,7 +139,10 @@ def comparison_object(comparison: Comparison, gates: Sequence[Gate]) -> dict[str
 
 
 def trend_object(trend: Trend) -> dict[str, Any]:
-    """Return the JSON object that `rageval trend` prints."""
+    """Return the JSON object that `rageval trend` prints.
+
+    Its keys are `periods`, `baseline`, `alarms`, `changes`, `judge_shift` and `notes`.
+    """
 
     def means(summary: Summary) -> dict[str, Any]:
         keys = ("mean", "low", "high", "scored", "unscored", "failed", "units")

@@ -144,7 +144,7 @@ def _coloured(cell: str, colour: str | None) -> str:
 
 
 def show_notes(notes: Iterable[str], out: Console) -> None:
-    """Print the notes of a result."""
+    """Print the notes of a result (remarks on how to read a report or a comparison), each on its own lines."""
     for number, note in enumerate(notes):
         if not number:
             out.print()

@@ -149,7 +149,11 @@ def check_documents(path: str) -> None:
 
 
 def testset_object(testset: Testset) -> dict[str, Any]:
-    """Return the JSON object that `rageval generate` prints."""
+    """Return the JSON object that `rageval generate` prints.
+
+    Its keys are `questions`, `complete`, `evolutions`, `attempts`, `rejected`, `usage`, `steps`, `calls_per_row` and
+    `notes`.
+    """
     return {
         "questions": len(testset),
         "complete": testset.complete,
@@ -164,7 +168,10 @@ def testset_object(testset: Testset) -> dict[str, Any]:
 
 
 def plan_object(plan: Plan) -> dict[str, Any]:
-    """Return the JSON object that `rageval plan` prints."""
+    """Return the JSON object that `rageval plan` prints.
+
+    Its keys are `samples`, `rehearsed`, `metrics`, `audit`, `total`, `asked`, `waves`, `no_worse` and `notes`.
+    """
     return {
         "samples": plan.samples,
         "rehearsed": plan.rehearsed,
@@ -179,7 +186,10 @@ def plan_object(plan: Plan) -> dict[str, Any]:
 
 
 def generation_plan_object(plan: GenerationPlan) -> dict[str, Any]:
-    """Return the JSON object that `rageval plan --generate` prints."""
+    """Return the JSON object that `rageval plan --generate` prints.
+
+    Its keys are `questions`, `rehearsed`, `steps`, `total` and `notes`.
+    """
     costs, total = {name: fields_of(step, "step") for name, step in plan.items()}, fields_of(plan.total, "step")
     return {"questions": plan.size, "rehearsed": plan.rehearsed, "steps": costs, "total": total, "notes": plan.notes}
 

@@ -57,7 +57,10 @@ def assert_scores(
 async def aassert_scores(
     sample: Any, thresholds: Thresholds, *, missing: Missing = "fail", findings: int = 3
 ) -> dict[str, Score]:
-    """Like `assert_scores`, but runs on the caller's event loop."""
+    """Assert on the caller's event loop that the scores of a sample reach their thresholds.
+
+    The arguments, the result (scores by name) and the errors are those of `assert_scores`.
+    """
     __tracebackhide__ = True
     limits = _limits(thresholds, missing)
     scores = await acollect_scores(suite(*thresholds), Sample.parse(sample))

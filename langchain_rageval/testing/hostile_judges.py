@@ -141,7 +141,8 @@ class Behaviour:
 
     Attributes:
         act: function from the text of a valid reply to the hostile reply; may raise an error.
-        allowed: outcomes of a metric that the tests allow.
+        allowed: outcome of the metric that the tests allow: "failure"; "valid reply" for a failure or the valid score;
+            "any" for any score within the range, too.
     """
 
     act: Callable[[str], str | AIMessage]

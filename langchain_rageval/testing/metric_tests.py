@@ -98,7 +98,7 @@ class MetricTests:
         assert len(set(metric.feedback_keys)) == len(metric.feedback_keys)
 
     def test_it_tells_its_name_aspect_direction_and_fields(self, metric: AnyMetric, fields: Fields) -> None:
-        """Check that a score has its metric's name, aspect ("answer"), direction ("higher") and configuration hash."""
+        """Check that a score has the name, aspect, direction and configuration hash that its metric states."""
         for part, score in zip(metrics_in(metric), scores_by_name(metric.invoke(fields)).values(), strict=True):
             assert (score.metric, score.aspect, score.direction) == (part.name, part.aspect, part.direction)
             assert score.instrument == part.instrument != ""
@@ -164,7 +164,7 @@ class MetricTests:
     def test_two_bad_samples_in_a_batch_do_not_affect_a_third(
         self, metric: AnyMetric, fields: Fields, entry_point: str
     ) -> None:
-        """Check that `return_exceptions=True` puts each error in its own place."""
+        """Check that a batch with `return_exceptions=True` returns errors for bad samples and the third's score."""
         samples: list[Any] = [{"answer": "No question."}, fields, "no sample"]
         batch = metric.batch if entry_point == "batch" else _awaited(metric.abatch)
         results = batch(samples, return_exceptions=True)

@@ -28,7 +28,7 @@ class ScriptedRequest:
     """A request that a `ScriptedJudge` received.
 
     Attributes:
-        messages: system and human message; in a repeated request also the model's invalid reply and the error.
+        messages: system and human message; in a request repeated after an invalid reply, also this reply and its error.
     """
 
     messages: Sequence[BaseMessage]
@@ -70,9 +70,10 @@ class ScriptedRequest:
 class ScriptedJudge(BaseChatModel):
     """Chat model that returns scripted replies and records the requests; deterministic and offline.
 
-    A step receives the first unused reply that fits: a reply of the requested answer class, or a reply without a class.
-    Replies of one class are used in order; the order between classes does not matter. Concurrent steps that request the
-    same class receive replies in the order in which the steps run. For such steps, pass one reply and `repeat=True`.
+    A step (a question of a metric to the judge) receives the first unused reply that fits: a reply of the requested
+    answer class, or a reply without a class. Replies of one class are used in order; the order between classes does not
+    matter. Concurrent steps that request the same class receive replies in the order in which the steps run. For such
+    steps, pass one reply and `repeat=True`.
 
     Args:
         replies: answers from `langchain_rageval.steps`, or of your own answer classes. A str or an AIMessage is
