@@ -195,10 +195,12 @@ class RagEvalCallback(ChainEvents):
         return self._pipeline.flush(timeout)
 
     def close(self, timeout: float | None = 10.0) -> bool:
-        """Stop the callback: wait for pending runs, then close the sinks; after a timeout, drop waiting runs instead.
+        """Stop the callback: wait until all ended runs are scored and delivered, then close the sinks.
+
+        After a timeout, the runs whose scoring has not begun are dropped instead.
 
         Args:
-            timeout: seconds to wait for pending runs; None waits without limit. After a timeout the sinks are not
+            timeout: seconds to wait; None waits without limit. After a timeout the sinks are not
                 closed. A warning in the log then gives the number of runs that were dropped (`dropped` in `stats`), and
                 the number of runs that are still being scored or delivered (`pending`).
 

@@ -106,9 +106,9 @@ class RootRun:
         return [document for documents in lists for document in documents] if lists else None
 
     def see(self, documents: Sequence[Any]) -> list[Any]:
-        """Record Documents that a step of the chain received or returned, and return them in a new list.
+        """Record Documents that a step of the chain received or returned; return a new list of all of them.
 
-        A Document is recorded with the time, counted in events of the run, at which it was first seen.
+        A Document is recorded once, with the time, counted in events of the run, at which it was first seen.
         """
         if documents:
             time = self.tick()

@@ -43,7 +43,7 @@ def thread_id_in(values: Mapping[str, Any] | None) -> str | None:
 
 
 def enclosing_thread_id() -> str | None:
-    """Return the conversation id in the configurable values of the run around a starting step; None without id.
+    """Return the conversation id in the configurable values of the run that is starting a step; None without id.
 
     LangChain passes configurable values, such as the `session_id` of a `RunnableWithMessageHistory`, only to the steps
     of a run. Callback handlers do not receive them.

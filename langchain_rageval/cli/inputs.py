@@ -113,7 +113,7 @@ def describe_fields(sample: Sample) -> str:
 def notice_for(options: argparse.Namespace) -> Callable[[str], None]:
     """Return a function that writes a message to stderr; with `--quiet`, a function that does nothing.
 
-    The messages come from `read_samples`. They name the column of the file that was read as each field of a sample.
+    The messages come from `read_samples`. They say which column of the file became which field of a sample.
     """
     return (lambda _: None) if getattr(options, "quiet", False) else write_message
 

@@ -164,7 +164,7 @@ def shorten(text: str) -> str:
 
 
 def print_indented(out: Console, prefix: str, text: str, indent: int | None = None) -> None:
-    """Print a text after a prefix; further lines are indented to the width of the prefix, or by `indent` spaces.
+    """Print a text after a prefix; wrap it to the width of the console, and indent the lines after the first.
 
     Args:
         out: console to print on.

@@ -71,9 +71,9 @@ def _has(record: Record, path: str) -> bool:
 def decode_row(row: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, Any]:
     """Return a row of a table in which cells with the text of a list or mapping are decoded.
 
-    In a record of another program, all such cells are decoded. In any other row, a cell is decoded only in columns of
-    these kinds: fields of `Sample` that are lists or mappings, such as `contexts` or `metadata`; messages; and columns
-    such as `outputs`, in which a mapping may hold several fields of `Sample`.
+    In a record of another program, all such cells are decoded. In any other row, a cell is decoded only in three
+    kinds of columns: fields of `Sample` that are lists or mappings, such as `contexts` or `metadata`; columns of
+    messages; and columns such as `outputs`, in which a mapping may hold several fields of `Sample`.
 
     Args:
         row: mapping of each column name to its cell.

@@ -130,7 +130,7 @@ class Provenance:
         """Return a copy that also stores how a metric computes its value from verdicts (the part `counted_by`).
 
         The instrument's other part, `found_by` (judges and prompts), is not stored: a report that is scored again from
-        its stored verdicts asks no judge. If `counted_by` is None, the reason is stored.
+        its stored verdicts asks no judge, so `found_by` stays the same. If `counted_by` is None, the reason is stored.
         """
         reason = "" if instrument.counted_by is not None else instrument.unknown
         counting = replace(instrument, found_by=None, unknown=reason)

@@ -56,7 +56,8 @@ class MixedMeasures:
     def notes(self) -> Iterator[str]:
         """Yield a warning for each metric that used more than one of reference, answer and question in one run.
 
-        The metric compared the chunks of a sample with this text, so its mean mixes different measures.
+        The metric compared the chunks of some samples with one of these texts, and of other samples with another. Its
+        mean therefore mixes different measures.
         """
         for name, grounds in self._counts.items():
             if len(grounds) > 1:

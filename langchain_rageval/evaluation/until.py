@@ -533,7 +533,7 @@ class SequentialRun:
 
     @property
     def decisions(self) -> dict[str, Decision]:
-        """Decision about each metric in the stopping rule, by name."""
+        """Decision of the stopping rule about each metric, by name, such as "better", "passed" or "undecided"."""
         error = self._until.error
         decisions = {}
         for question in self._questions:

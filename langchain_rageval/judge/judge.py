@@ -239,7 +239,10 @@ def in_language(judge: Judge, language: str) -> Judge:
 
 
 def with_probabilities(judge: Judge) -> Judge:
-    """Return a copy of a judge that requests token log-probabilities; it shares what is known about the endpoint."""
+    """Return a copy of a judge that requests token log-probabilities; the judge itself if it already does.
+
+    The copy shares the judge's record of the features that the endpoint supports.
+    """
     if judge.probabilities:
         return judge
     changed = replace(judge, probabilities=True)

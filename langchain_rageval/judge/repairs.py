@@ -342,8 +342,8 @@ def respell(value: Any, schema: Schema, decode: Callable[[str], Any], key: str =
     Args:
         value: the decoded value.
         schema: JSON schema of the value.
-        decode: function that decodes JSON in a string; raises ValueError or RecursionError.
-        key: name of the field that holds the value.
+        decode: function that decodes a list or mapping that is given as JSON text; raises ValueError or RecursionError.
+        key: name of the field that holds the value; "" for the whole value. With "statement", "Statement 1" becomes 1.
 
     Raises:
         ValueError: if a key occurs in two spellings with different values, or a boolean is in place of an integer.

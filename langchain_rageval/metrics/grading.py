@@ -416,7 +416,14 @@ def _shared_offsets(one: Any, other: Any) -> float:
 
 
 class LlmGrader(Grader):
-    """Grader that asks a judge for whole grades on a scale, with reasons. Build one with `llm_grader(...)`."""
+    """Grader that asks a judge to grade each retrieved chunk by a whole number on a scale, with a reason.
+
+    Build one with `llm_grader(...)`.
+
+    Attributes:
+        step: step that asks the judge for the grades.
+        highest: highest grade of the scale.
+    """
 
     step: JudgeStep
     highest: float

@@ -59,9 +59,9 @@ class DiagnosedRow:
     Attributes:
         index: place of the sample in the input.
         id: id of the sample.
-        cause: the cause that explains the largest number of faulty statements: statements of the answer or of the
-            references that, for example, no context holds or the answer lacks. Without a cause: "nothing wrong" if the
-            metrics exclude errors, else "cannot tell".
+        cause: the cause that explains most faulty statements, such as "retriever missed it". Faulty are, for example,
+            statements of the answer that no context holds. Without a cause: "nothing wrong" if the metrics exclude
+            errors, else "cannot tell".
         findings: the faulty statements, with verdicts, that the cause explains.
     """
 

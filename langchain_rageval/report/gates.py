@@ -352,12 +352,12 @@ def decided_gates(
     about the baseline give gates here: "better" and "no worse" pass, "worse" fails, "undecided" stays undecided.
 
     Args:
-        decisions: decisions by key. The key of a decision about the baseline is the name of the metric; or, if the
-            metric also has a threshold, the name followed by `AGAINST_BASELINE`. The plain name is then the key of the
-            decision about the threshold.
+        decisions: decisions by key. If the metric has no threshold, the key is its name. If it has one, the name is the
+            key of the decision about the threshold, and the name followed by `AGAINST_BASELINE` is the key of the
+            decision about the baseline.
         thresholds: names of the metrics with a threshold.
         requirement: the requirement against the baseline as text, for the gates.
-        allow: codes of reasons to ignore. If it contains "decision", every gate passes.
+        allow: codes of reasons to ignore. If it contains "decision", every gate passes, even after "worse".
     """
     gates = {}
     for key, decision in decisions.items():

@@ -115,7 +115,10 @@ class MetricComparison:
 
     @property
     def shown(self) -> str:
-        """The verdict with the name of its judge, such as "better, by GigaChat-2-Max"."""
+        """The verdict with the judge that gave the scores: "better, by GigaChat-2-Max" means a better mean.
+
+        If people's labels were used, "confirmed by people: " or "contradicted by people: " comes first.
+        """
         found = f"{self.verdict}, by {self.judge}" if self.judge else self.verdict
         said = {True: "confirmed by people: ", False: "contradicted by people: "}
         return found if self.confirmed is None else said[self.confirmed] + found

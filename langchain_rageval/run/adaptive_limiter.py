@@ -6,9 +6,9 @@ once: a user's metric may call a sync metric from an executor thread inside `aev
 A few rejections such as HTTP 429 among many answers say nothing about the number of calls: only the rejected call
 waits.
 
-- Start: at most eight calls are sent at once, or twice the largest number that was answered at the same time so far.
-  Further calls are sent one by one, so that rejections arrive before all calls are sent.
-- A third of the latest calls is rejected: the slots (calls that may be under way) fall to the number of calls under
+- At the start, eight calls are sent at once. If more than four calls under way at a time were answered, twice that
+  number is sent. Further calls are sent one by one, so that rejections arrive before all calls are sent.
+- If a third of the latest calls is rejected, the slots (calls that may be under way) fall to the number of calls under
   way, and each further rejection takes one away.
 - Recovery: the slots grow by half in each round of successes (as many answered calls as slots), but stay below the
   number at which calls were rejected. That number is tried again only after several rounds; the wait grows with each

@@ -109,8 +109,8 @@ class Gather:
     """Request to run independent operations. The reply is the list of their results, in order.
 
     On an event loop the operations run concurrently. In threads they run concurrently only if the concurrency limiter
-    has an idle slot for each operation, as near the end of a run, when few samples are left. Otherwise they run one
-    after the other in the calling thread: other samples use the slots, and no other thread has to be woken.
+    has an idle slot for each operation. This is so near the end of a run, when few samples are left. Otherwise the
+    operations run one after the other in the calling thread, because the calls of other samples use the slots.
     """
 
     operations: Sequence[Operation[Any]]

@@ -65,7 +65,9 @@ ANSWERABLE, UNANSWERABLE = "answer", "do not answer"
 
 
 class DetectAnswerable(ItemStep):
-    """Step that adds the list `answerable`: a Finding on the contexts, then the agreement rate of the votes.
+    """Step that decides whether the contexts answer the question, and adds the list `answerable` to the state.
+
+    The list holds a Finding with the verdict, then, if there are several votes, a Finding with their agreement rate.
 
     Contexts are sent in windows (parts) of at most the judge's `max_context_tokens`. If one window answers the
     question, the verdict is "answer". Otherwise, and without contexts, it is "do not answer". An answer that must be

@@ -217,6 +217,10 @@ class RerankContexts(Stage[State]):
     """Stage that adds `reranked`, a list of int: the numbers of the chunks that the reranker keeps, best first.
 
     Chunks are numbered from 1 in retrieval order; chunks with equal scores stay in this order.
+
+    Attributes:
+        reranker: the user's cross-encoder or document compressor.
+        rater: cross-encoder that is called: the reranker, or an adapter of a document compressor.
     """
 
     reranker: Any

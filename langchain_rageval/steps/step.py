@@ -338,7 +338,10 @@ class SampleStep(JudgeStep):
     definition: InstanceOf[Step]
 
     def work(self, state: State) -> Operation[State]:
-        """Ask the judge once per vote, and add the answer that the votes decide to the state."""
+        """Ask the judge once per vote, combine the votes to one answer, and add the answer to the state.
+
+        If the votes leave a field undecided (no majority), the answer is None, and findings hold the votes.
+        """
         sample: Sample = state["sample"]
         inputs = dict(self.definition.inputs(sample))
         contexts = inputs.pop("contexts", None)
@@ -395,7 +398,10 @@ class SampleStep(JudgeStep):
 
     @property
     def instrument(self) -> dict[str, Any]:
-        """Configuration that affects the answers, with the function that builds the inputs and the answer class."""
+        """Configuration of this step that affects its answers: "inputs", "answer" and the entries of every step.
+
+        "inputs" describes the function that builds the inputs, "answer" the answer class.
+        """
         own = {"inputs": describe(self.definition.inputs), "answer": describe(self.answer)}
         if self.definition.windows is not None:
             own["windows"] = describe(self.definition.windows)

@@ -54,7 +54,10 @@ HOSTILE = {
 
 
 def insert_everywhere(text: str, sample: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return a sample, by default `SAMPLE`, with a text added to each of its fields, its id and its metadata."""
+    """Return a sample, by default `SAMPLE`, with a text added to each of its fields, its id and its metadata.
+
+    Use the sample to test that a text, such as an instruction to the judge, is harmless in any field.
+    """
     original = sample or SAMPLE
     changed: dict[str, Any] = {"id": text, "metadata": {text: {text: text}}}
     for name in ("question", "answer"):

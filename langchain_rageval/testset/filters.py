@@ -171,8 +171,8 @@ def question_filter(
 class EvolutionFilter(CandidateStep):
     """Step that rejects a question that is neither deeper nor broader than its parent (the question before it).
 
-    If the last evolution was `multi_context` and added passages that share an entity, the question is not compared. The
-    step `find_passages` later applies a stricter test: it rejects the question unless all these passages are needed.
+    A question is accepted without this test if its last evolution, `multi_context`, added passages that share an entity
+    with the first one. The later step `find_passages` rejects such a question unless all these passages are needed.
     """
 
     def work(self, state: Candidate) -> Operation[Candidate]:

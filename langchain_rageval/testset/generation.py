@@ -155,8 +155,8 @@ class Generation:
         Args:
             present: existing rows, whose questions the new rows must not repeat.
             evolutions: evolution of each new row.
-            roots: mapping from the number of a new row (from 0) to a candidate with the accepted simple question of a
-                tree (questions about one fact). The question of the new row is evolved from this question.
+            roots: mapping from the number of a new row (from 0) to a candidate with an accepted simple question. The
+                question of the new row is evolved from it, and joins its tree (questions about one fact).
         """
         self.present, self.evolutions, self.size = present, evolutions, len(evolutions)
         self._plan_rows(roots)

@@ -310,7 +310,7 @@ class TestsetGenerator(GeneratorSettings):
         return self._adopted(adoption)
 
     async def aadopt(self, questions: Any, documents: Any = None, *, redact: Redact | None = None) -> Testset:
-        """Like `adopt`, but calls the models' async methods on the caller's event loop."""
+        """Like `adopt`, with the same arguments and errors, but calls the models' async methods on the event loop."""
         adoption = self._new_adoption(questions, documents, redact)
         generation, vectors = adoption.generation, adoption.generation.vectors(adoption.texts, passages=True)
         with self._show(generation, len(adoption.questions), "questions adopted") as progress, generation:

@@ -135,8 +135,8 @@ def qualify_judge(
     The requests are labelled items. Each tests one judge step (one kind of request), such as "verify_statements".
     Every item is run `repeats` times. For some steps, items with chunks or lists of statements are run once more in
     reverse order, and items with chunks are run once more with an irrelevant sentence in each chunk. Repeats bypass the
-    model's cache. In the intervals, each pair of items, with all of its verdicts, counts as one unit.
-    `docs/how-to/qualify-a-judge.md` gives calls and tokens.
+    model's cache. Most items are in pairs that differ in one detail. The confidence intervals of the statistics
+    count each pair, with all of its verdicts, as one unit. `docs/how-to/qualify-a-judge.md` gives calls and tokens.
 
     Args:
         judge: a chat model, another Runnable, or a Judge with the options that you will use.

@@ -216,10 +216,10 @@ class CallAttempt:
     """State of one attempt at a model call, shared by all HTTP requests that the model's client sends in the attempt.
 
     Attributes:
-        recording: requests of the score that makes the call, with the recorder that answers them.
+        recording: all requests made for the score that this call is part of, with the recorder that answers them.
         draw: number of the draw (repetition of the same request).
         rate_limiter: rate limiter to acquire before a request is sent at once instead of in a batch.
-        is_charged: True if the reply counts in the usage of the score.
+        is_charged: True if the reply counts in the usage of this score; False if it counts in that of another score.
     """
 
     recording: Recording
@@ -303,8 +303,9 @@ class Recorder:
         """Return a copy of a provider's client whose requests are answered by this recorder.
 
         Args:
-            client: client of the original model, which sends batches and the requests that are not batched.
-            kind: batch API of the provider; clients with the same address and key share one API object.
+            client: client of the original model. The recorder uses it to send batches, and requests outside a batch.
+            kind: class of the provider's batch API, such as `OpenAIBatches`; clients with the same address and key
+                share one API object.
         """
         with self._lock:
             if id(client) not in self._clients:

@@ -54,7 +54,9 @@ class WaveWritten(Exception):
 
 
 class FileWaves:
-    """Writes the requests of the next round to a file and ends the run.
+    """Writes the collected requests to files for a model without network; `send` then ends the run with WaveWritten.
+
+    `rageval replies` reads the replies. A later run with the same journal uses them, and writes the next requests.
 
     Args:
         recorder: holds the requests to write.

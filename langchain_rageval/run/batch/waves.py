@@ -146,9 +146,10 @@ class Waves:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Note for the report on how many requests were sent in batches; none before the first wave.
+        """Note for the report on how many requests were sent in batches; none before the first wave (round of batches).
 
-        Without a journal, a second note says that batches of an interrupted run would have been paid for again.
+        Without a journal, a second note says that, after an interruption, a new run would have paid for its batches
+        again.
         """
         providers = sorted({api.provider for api in self._recorder.apis.values()})
         if self.number:
