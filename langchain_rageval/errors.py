@@ -44,7 +44,20 @@ class SampleError(RagevalError):
 
 
 class ConfigError(RagevalError, ValueError):
-    """An option, a name or a file is invalid; the message says how to fix it."""
+    """An option, a name or a file is invalid, or a model does not answer; the message says how to fix it.
+
+    Args:
+        message: what was expected, what was found, and how to fix it.
+        failure: the `Failure` of a model that the message quotes; None if it quotes none.
+    """
+
+    def __init__(self, message: str, failure: Any = None) -> None:
+        super().__init__(message, *[failure] * (failure is not None))  # pickle rebuilds an exception from its args
+        self.failure = failure
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
 
 
 def check_number(expected: str, value: Any, fits: Callable[[float], bool] = isfinite, *, whole: bool = False) -> None:

@@ -7,6 +7,7 @@ import pytest
 from helpers.each import each
 
 from langchain_rageval import BelowThreshold, BudgetExceeded, ConfigError, JudgeOutputError, SampleError, Score
+from langchain_rageval.data.schema import Failure
 from langchain_rageval.errors import JournalError, ModelOutputError, message_of, record_step, step_of
 
 SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
@@ -18,6 +19,7 @@ SCORE = Score(metric="faithfulness", aspect="grounding", value=0.5)
     [
         SampleError("lacks contexts", "contexts"),
         ConfigError("no such option"),
+        ConfigError("the first call failed", Failure(error="ConnectError", message="gone")),
         JudgeOutputError("the reply is empty", "verify_statements", "{"),
         ModelOutputError("a zero vector"),
         BelowThreshold("too low", SCORE, 0.8),

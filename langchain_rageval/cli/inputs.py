@@ -161,7 +161,8 @@ def no_server(options: argparse.Namespace) -> Iterator[None]:
 
     These judges and embeddings must not be called.
     """
-    options.base_url = options.base_url or (_NO_SERVER if options.judge.startswith("vllm:") else None)
+    judge = getattr(options, "writer", None) or options.judge
+    options.base_url = options.base_url or (_NO_SERVER if judge.startswith("vllm:") else None)
     earlier = {name: os.environ.get(name) for name in _KEYS if not os.environ.get(name)}
     os.environ.update(dict.fromkeys(earlier, "unused"))
     try:

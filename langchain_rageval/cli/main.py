@@ -48,7 +48,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except RagevalError as error:
         from langchain_rageval.cli.report_view import hint_for  # takes time that only failures may cost
 
-        return _report_error(2, f"{error}{hint_for(str(error))}")
+        return _report_error(2, f"{error}{hint_for(getattr(error, 'failure', None))}")
     except KeyboardInterrupt:
         return _report_error(130, "interrupted")
     except Exception as error:

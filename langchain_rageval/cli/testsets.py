@@ -321,9 +321,7 @@ def run_plan(options: argparse.Namespace) -> int:
     Only a pilot (`--pilot N`, a run with N samples) calls the models. With `--journal`, the address of a vLLM judge is
     needed to find the scores of this judge in the journal.
     """
-    if options.generate:
-        options.judge = options.writer or options.judge
-    elif options.writer or options.critic:
+    if not options.generate and (options.writer or options.critic):
         raise ConfigError("--writer and --critic are for the plan of a test set: add --generate, or use --judge")
     needs_address = options.journal and options.judge.startswith("vllm:")
     with nullcontext() if options.pilot or needs_address else no_server(options):
@@ -363,9 +361,10 @@ def _show_costs(options: argparse.Namespace) -> int:
 
 def _plan_generation(options: argparse.Namespace) -> GenerationPlan:
     check_documents(options.file)
+    author = options.writer or options.judge
     writer, critic = (
         load_judge(name, base_url=options.base_url, temperature=options.temperature, mode=options.mode)
-        for name in (options.judge, options.critic or options.judge)
+        for name in (author, options.critic or author)
     )
     generator = _generator(options, writer, critic, HashingEmbeddings())  # no text is embedded
     return generator.plan(list(load_documents(options.file)))

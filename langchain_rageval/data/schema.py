@@ -365,6 +365,10 @@ class Failure(_FrozenModel):
     step: _CleanText | None = None
     raw_output: _CleanText | None = None
 
+    def __str__(self) -> str:
+        """Return the class name and the message of the exception."""
+        return f"{self.error}: {self.message}"
+
 
 class Usage(_FrozenModel):
     """Model calls, tokens and time that a score cost; `+` adds two of them.
@@ -506,7 +510,7 @@ class Score(_FrozenModel):
     def comment(self) -> str:
         """Explanation of the value, or the reason why there is no value."""
         if self.failure:
-            return f"{self.failure.error}: {self.failure.message}"
+            return str(self.failure)
         return self.unscored or self.reason
 
     def _repr_html_(self) -> str:

@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 
 from langchain_rageval._internal.redaction import redact_message
-from langchain_rageval.data.schema import Finding, Sample
+from langchain_rageval.data.schema import Failure, Finding, Sample
 from langchain_rageval.errors import ConfigError, JudgeOutputError, ModelOutputError
 from langchain_rageval.judge.endpoint import Endpoint, RequestMode
 from langchain_rageval.judge.judge import Judge
@@ -447,14 +447,14 @@ class ProbeResult:
         probe: the request.
         verdicts: one for each label of the plain item, in the order of the labels; empty after an error.
         log: how the judge replied.
-        error: type and message of the error; "" if the probe was answered.
+        failure: the error; None if the probe was answered.
         lost: True if the error is a transport error, not an invalid reply.
     """
 
     probe: Probe
     verdicts: Sequence[CitedVerdict] = ()
     log: ReplyLog = field(default_factory=ReplyLog)
-    error: str = ""
+    failure: Failure | None = None
     lost: bool = False
 
 
@@ -495,8 +495,8 @@ def ask_item(probe: Probe, subject: Any, run: Run) -> ProbeResult:
     except ConfigError:
         raise
     except Exception as error:
-        message = f"{type(error).__name__}: {redact_message(error, subject)}"
+        failure = Failure(error=type(error).__name__, message=redact_message(error, subject))
         lost = not isinstance(error, JudgeOutputError | ModelOutputError)
-        return ProbeResult(probe, log=log, error=message, lost=lost)
+        return ProbeResult(probe, log=log, failure=failure, lost=lost)
     verdicts: Sequence[CitedVerdict] = examination.read_verdicts(state, item)
     return ProbeResult(probe, reverse_order(item, verdicts) if probe.variant == "reverse" else verdicts, log)

@@ -181,7 +181,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         usage: model usage of all probes of the step.
     """
     reached = [result for result in results if not result.lost]
-    answered = [result for result in reached if not result.error]
+    answered = [result for result in reached if result.failure is None]
     first = {
         result.probe.item.id: result
         for result in answered
@@ -194,9 +194,9 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         if label.accepted
     ]
     halves = {half: [one for one in labelled if one[2].half == half] for half in ("plain", "hard")}
-    lost = [result.error for result in results if result.lost]
+    lost = [result.failure for result in results if result.lost]
     valid = [
-        (float(not result.error and not result.log.repeated), result.probe.item.pair)
+        (float(result.failure is None and not result.log.repeated), result.probe.item.pair)
         for result in reached
         if step != EMBEDDING_STEP
     ]
@@ -210,7 +210,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         reasons=[],
         output_mode=rungs.most_common(1)[0][0] if rungs else None,
         valid=Proportion.of_units(valid),
-        answered=Proportion.of_units((float(not result.error), result.probe.item.pair) for result in reached),
+        answered=Proportion.of_units((float(result.failure is None), result.probe.item.pair) for result in reached),
         right=_right_share(labelled),
         plain=_right_share(halves["plain"]),
         hard=_right_share(halves["hard"]),
@@ -228,7 +228,7 @@ def step_statistics(step: str, results: Sequence[ProbeResult], baselines: Baseli
         tokens=sum(token_counts) if token_counts else None,
         seconds=usage.seconds,
         lost=len(lost),
-        error=lost[0] if lost else "",
+        error=str(lost[0]) if lost else "",
         money=usage.money,
     )
     verdict, reasons = assess_step(found)

@@ -224,7 +224,7 @@ def _qualify(
             subject = embeddings if probe.item.step == EMBEDDING_STEP else examined
             result = ask_item(probe, subject, runs[probe.item.step])
             with counting:
-                display.advance(bool(result.error))
+                display.advance(result.failure is not None)
             return result
 
         results = _run_all(probes, answer, run, _WORKERS_PER_SLOT * settings["max_concurrency"])
@@ -287,7 +287,7 @@ def _run_all(
     first_results = {subject: answer(probe) for subject, probe in firsts.items()}
     for subject, result in first_results.items():
         if result.lost:
-            raise ConfigError(f"the first call to the {subject} failed: {result.error}")
+            raise ConfigError(f"the first call to the {subject} failed: {result.failure}", result.failure)
     others = [probe for probe in probes if probe not in firsts.values()]
     return [*first_results.values(), *run.threads.spread([partial(answer, probe) for probe in others], at_once)]
 

@@ -273,6 +273,7 @@ def test_the_plan_of_a_generation_takes_the_models_of_the_generation(rageval, sa
     models, prices = ["--writer", "openai:w", "--critic", "openai:c"], ["--price", "w=0,1000000", "--price", "c=0,1"]
     of_one, of_both = [json.loads(rageval(*words, *models[:n], *prices)[1])["total"]["money"] for n in (2, 4)]
     assert of_one > of_both > 0
+    assert rageval(*words, "--writer", "vllm:w")[0] == 0  # without the address of its server
     assert rageval("plan", samples, *models) == (
         2,
         "",

@@ -90,7 +90,10 @@ def test_it_ends_with_1_only_if_a_requirement_is_not_met(rageval):
         (["--out", "/nowhere/at/all/q.json"], "/nowhere/at/all does not exist or is not writable; choose another path"),
         (["--out", "."], "--out . is not a file; choose another path"),
         (["--judge", "vllm:m"], "vllm needs the address"),
-        (["--judge", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"], "the first call to the judge failed"),
+        (
+            ["--judge", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"],
+            "is the server running, and is --base-url right?",
+        ),
     ],
 )
 def test_invalid_options_and_unreachable_judges_are_reported_in_one_line(rageval, words, told):

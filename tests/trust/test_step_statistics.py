@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from langchain_rageval.data.schema import Usage
+from langchain_rageval.data.schema import Failure, Usage
 from langchain_rageval.trust.examination import CitedVerdict, Probe, ProbeResult, ReplyLog
 from langchain_rageval.trust.fitness import step_statistics
 from langchain_rageval.trust.items import Label, LabelledItem
@@ -68,10 +68,10 @@ def test_only_citations_of_right_verdicts_count():
 
 
 def test_transport_errors_count_only_as_lost():
-    lost = ProbeResult(Probe(ITEM, repeat=1), error="gone", lost=True)
-    refused = ProbeResult(Probe(ITEM, "padded"), error="no JSON")
+    lost = ProbeResult(Probe(ITEM, repeat=1), failure=Failure(error="ConnectError", message="gone"), lost=True)
+    refused = ProbeResult(Probe(ITEM, "padded"), failure=Failure(error="JudgeOutputError", message="no JSON"))
     found = statistics(result("supported", "absent", "absent", repeated=True), lost, refused)
-    assert (found.answered.hits, found.answered.of, found.lost, found.error) == (1, 2, 1, "gone")
+    assert (found.answered.hits, found.answered.of, found.lost, found.error) == (1, 2, 1, "ConnectError: gone")
     assert (found.valid.hits, found.valid.of) == (0, 2)
     assert found.length_bias.value is None
 
@@ -82,7 +82,7 @@ def test_right_verdicts_are_counted_by_kind_of_item():
     found = statistics(
         result("supported", "absent", "absent"),
         ProbeResult(Probe(other), [CitedVerdict("absent"), CitedVerdict("absent"), CitedVerdict("absent")]),
-        ProbeResult(Probe(lost), error="gone", lost=True),
+        ProbeResult(Probe(lost), failure=Failure(error="ConnectError", message="gone"), lost=True),
     )
     shares = {kind: (share.hits, share.of, share.value) for kind, share in found.right_by_kind.items()}
     assert shares == {"table": (2, 2, 1.0), "how-to": (1, 2, 0.5), "list": (0, 0, None)}
