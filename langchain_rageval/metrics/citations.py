@@ -130,10 +130,10 @@ def cited_parts(sample: Sample) -> list[tuple[str, list[Citation]]]:
     start = 0
     for index, sentence in enumerate(sentences):
         end = start + len("".join(sentence.split()))
-        inside = {at - start: cites for at, cites in marks.items() if start < at <= end or (at == 0 and index == 0)}
+        inside = {at - start: found for at, found in marks.items() if start < at <= end or (at == 0 and index == 0)}
         places = sorted(inside)
-        pieces = [*_pieces(sentence, places[:-1])] if len(places) > 1 else [sentence]
-        parts += zip(pieces, [inside[place] for place in places] or [[]], strict=True)
+        cites = [inside[place] for place in places] or [[]]
+        parts += zip(_pieces(sentence, places[:-1]), cites, strict=True)
         start = end
     return parts
 
@@ -152,10 +152,8 @@ def _read(state: State) -> tuple[Sequence[Finding], list[tuple[Finding, list[Cit
 def _citations_of(statement: str, parts: Sequence[tuple[set[str], list[Citation]]]) -> list[Citation]:
     """Return the citations behind the part of the answer that shares most stems with a statement."""
     stems = stems_of(statement)
-    shared, cites = max(
-        ((len(stems & part), cites) for part, cites in parts), key=lambda pair: pair[0], default=(0, [])
-    )
-    return cites if shared else []
+    nearest, cites = max(parts, key=lambda part: len(stems & part[0]), default=(set(), []))
+    return cites if stems & nearest else []
 
 
 def _supporting_chunks(finding: Finding) -> set[int]:

@@ -117,8 +117,7 @@ def _state_from_findings(sample: Sample, score: Score, *, against: Against) -> S
     findings = [finding for finding in score.findings if finding.kind != "criterion"]
     if any(finding.kind not in ("context", "agreement") for finding in findings):
         return None
-    useful = [finding.verdict == USEFUL for finding in findings if finding.kind == "context"]
-    if len(useful) != len(sample.contexts or []):
+    if sum(finding.kind == "context" for finding in findings) != len(sample.contexts or []):
         return None
     return {"sample": sample, "context_verdicts": findings}
 

@@ -410,7 +410,7 @@ def _shared_offsets(one: Any, other: Any) -> float:
         (source, start, end), (other_source, other_start, other_end) = one, other
         shorter = min(end - start, other_end - other_start)
         shared = min(end, other_end) - max(start, other_start)
-        return min(1.0, max(0.0, shared / shorter)) if source == other_source and shorter > 0 else 0.0
+        return max(0.0, shared / shorter) if source == other_source and shorter > 0 else 0.0
     except (TypeError, ValueError):  # no span
         return 0.0
 

@@ -110,7 +110,8 @@ def ranking_metric(
     Raises:
         ConfigError: if an option is out of range, or required and missing.
     """
-    validate_cutoff(k)
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise ConfigError(f"k must be a whole number of at least 1, the number of leading chunks that count, got {k!r}")
     check_choice("of", of, get_args(Of))
     grader = resolve_grader(grader)
     needs_threshold = basis in ("relevant", "threshold")
@@ -254,12 +255,6 @@ def lowest_gaining_grade(grader: Grader) -> float:
     return nextafter(grader.lowest, inf)
 
 
-def validate_cutoff(k: int) -> None:
-    """Raise ConfigError if k is not a whole number of at least 1."""
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ConfigError(f"k must be a whole number of at least 1, the number of leading chunks that count, got {k!r}")
-
-
 def resolve_grader(grader: Grader | None) -> Grader:
     """Return the grader, or `id_grader()` for None.
 
@@ -305,12 +300,13 @@ def ranking_reason(ranked: RankedList, basis: Basis, question: str) -> str:
 
 
 def _threshold(kind: str, grader: Grader, threshold: float | None) -> float:
-    if threshold is None and grader.threshold is None:
-        raise ConfigError(
-            f"{kind} needs threshold=..., the lowest grade of a relevant chunk: the grader has none ({grader.meaning})"
-        )
     if threshold is None:
-        return float(grader.threshold or 0)
+        if grader.threshold is None:
+            raise ConfigError(
+                f"{kind} needs threshold=..., the lowest grade of a relevant chunk: the grader has none "
+                f"({grader.meaning})"
+            )
+        return float(grader.threshold)
     if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not isfinite(threshold):
         raise ConfigError(f"threshold must be a number, the lowest grade of a relevant chunk, got {threshold!r}")
     if threshold <= grader.lowest:

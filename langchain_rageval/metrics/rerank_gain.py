@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import get_args
 
 from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Score
-from langchain_rageval.errors import check_choice
 from langchain_rageval.metrics.grading import Grader
 from langchain_rageval.metrics.metric import Metric
 from langchain_rageval.metrics.ranked import (
@@ -24,11 +22,10 @@ from langchain_rageval.metrics.ranked import (
     chunk_findings,
     grades_from_findings,
     lowest_gaining_grade,
+    ndcg_at,
     ndcg_of,
-    ranking_metric,
     ranking_reason,
     resolve_grader,
-    validate_cutoff,
 )
 from langchain_rageval.metrics.suite import Suite, suite
 from langchain_rageval.metrics.supported import Value, nothing_retrieved
@@ -65,12 +62,8 @@ def rerank_gain(
     Raises:
         ConfigError: if an option is out of range.
     """
-    validate_cutoff(k)
-    check_choice("gain", gain, get_args(Gain))
     grader, order, prefix = resolve_grader(grader), rerank_contexts(reranker), f"{name}_" if name else ""
-    retrieved = ranking_metric(
-        "ndcg", k, grader, partial(ndcg_of, gain=gain), basis="ideal", name=f"{prefix}retriever", options={"gain": gain}
-    )
+    retrieved = ndcg_at(k, grader, gain=gain, name=f"{prefix}retriever")
 
     def of_both(part: str, reduce: Callable[..., Value], lowest: float) -> Metric:
         return Metric(

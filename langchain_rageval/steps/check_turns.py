@@ -108,7 +108,7 @@ class ListTurnFacts(JudgeStep):
 
 def list_turn_facts(judge: JudgeLike) -> JudgeStep:
     """Return the step that lists the assistant's statements, and the facts and needs of the user, with their turns."""
-    return ListTurnFacts(prompt="list_turn_facts", judge=Judge.of(judge), answer=TurnFacts)
+    return ListTurnFacts(prompt="list_turn_facts", judge=judge, answer=TurnFacts)
 
 
 def _misplaced(reply: TurnFacts, *, roles: dict[int, str]) -> str | None:

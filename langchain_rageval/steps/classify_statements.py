@@ -138,7 +138,7 @@ def classify_statements(judge: JudgeLike) -> JudgeStep:
     reference says it in full), "FP" (the reference contradicts it) or "extra" (neither). A reference statement gets
     "TP" (the answer says it in full) or "FN".
     """
-    return ClassifyStatements(prompt="classify_statements", judge=Judge.of(judge), answer=Classification)
+    return ClassifyStatements(prompt="classify_statements", judge=judge, answer=Classification)
 
 
 def _both(answers: Items, references: Items) -> Items:

@@ -58,7 +58,7 @@ class DetectAbstention(ItemStep):
 
 def detect_abstention(judge: JudgeLike, *, of: Side) -> JudgeStep:
     """Return the step that decides whether the "answer", or each "reference", leaves the question unanswered."""
-    return DetectAbstention(prompt="detect_abstention", judge=Judge.of(judge), answer=Abstention, of=of)
+    return DetectAbstention(prompt="detect_abstention", judge=judge, answer=Abstention, of=of)
 
 
 ANSWERABLE, UNANSWERABLE = "answer", "do not answer"
@@ -100,7 +100,7 @@ class DetectAnswerable(ItemStep):
 
 def detect_answerable(judge: JudgeLike) -> JudgeStep:
     """Return the step that decides whether the contexts answer the question."""
-    return DetectAnswerable(prompt="detect_answerable", judge=Judge.of(judge), answer=Answerable)
+    return DetectAnswerable(prompt="detect_answerable", judge=judge, answer=Answerable)
 
 
 class CritiqueAspect(ItemStep):

@@ -44,7 +44,7 @@ class ExtractEntities(JudgeStep):
 
 def extract_entities(judge: JudgeLike) -> JudgeStep:
     """Return the step that extracts the entities of the references, and adds them as `reference_entities`."""
-    return ExtractEntities(prompt="extract_entities", judge=Judge.of(judge), answer=Entities)
+    return ExtractEntities(prompt="extract_entities", judge=judge, answer=Entities)
 
 
 def _distinct(entities: Iterable[str]) -> list[str]:
@@ -106,4 +106,4 @@ def find_entities(judge: JudgeLike) -> JudgeStep:
 
     The step reads these entities from `reference_entities` in the state, to which `extract_entities` adds them.
     """
-    return FindEntities(prompt="find_entities", judge=Judge.of(judge), answer=FoundEntities)
+    return FindEntities(prompt="find_entities", judge=judge, answer=FoundEntities)

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from langchain_rageval.data.schema import Sample
 from langchain_rageval.judge.asking import JudgeQuestion
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.judge.reply import CutOffReply
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, Statements
 from langchain_rageval.prompts.promptset import Prompt
@@ -175,7 +175,7 @@ def extract_statements(judge: JudgeLike, *, of: Side | Literal["both"], for_cont
         for_contexts: skip the extraction if all contexts are blank, because no context can support a statement.
     """
     return ExtractStatements(
-        prompt="extract_statements", judge=Judge.of(judge), answer=Statements, of=of, for_contexts=for_contexts
+        prompt="extract_statements", judge=judge, answer=Statements, of=of, for_contexts=for_contexts
     )
 
 

@@ -89,7 +89,7 @@ def grade_contexts(judge: JudgeLike, *, against: Callable[[Sample], str]) -> Jud
         against: function that returns, for a sample, the answer that a useful chunk helps to give, such as the
             reference; "" to decide by the question alone.
     """
-    return GradeContexts(prompt="grade_contexts", judge=Judge.of(judge), answer=ContextVerdicts, against=against)
+    return GradeContexts(prompt="grade_contexts", judge=judge, answer=ContextVerdicts, against=against)
 
 
 class GradeRelevance(_ChunkStep, GradeStep):
@@ -150,7 +150,7 @@ def grade_relevance(judge: JudgeLike, *, scale: tuple[int, int], pointwise: bool
         pointwise: send one chunk at a time.
     """
     return GradeRelevance(
-        prompt="grade_relevance", judge=Judge.of(judge), answer=RelevanceGrades, scale=scale, pointwise=pointwise
+        prompt="grade_relevance", judge=judge, answer=RelevanceGrades, scale=scale, pointwise=pointwise
     )
 
 
@@ -212,4 +212,4 @@ class SelectSentences(ItemStep):
 
 def select_sentences(judge: JudgeLike) -> JudgeStep:
     """Return the step that selects the sentences of the contexts that are needed to answer the question."""
-    return SelectSentences(prompt="select_sentences", judge=Judge.of(judge), answer=NeededSentences)
+    return SelectSentences(prompt="select_sentences", judge=judge, answer=NeededSentences)

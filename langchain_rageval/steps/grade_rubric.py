@@ -134,7 +134,7 @@ def grade_rubric(
     """
     return GradeRubric(
         prompt="grade_rubric",
-        judge=Judge.of(judge),
+        judge=judge,
         answer=RubricGrades,
         criteria={language: tuple(own) for language, own in criteria.items()},
         scale=scale,

@@ -202,9 +202,8 @@ class ItemStep(JudgeStep):
 
     def _parts(self, sample: Sample, items: Items, shown: Any, judge: Judge) -> Sequence[Part]:
         """Return the parts that a judge is asked about; none if there is nothing to ask."""
-        if not shown.sentences:
-            return []
-        return list(product(slices(items, judge.max_statements), shown.windows(judge.max_context_tokens)))
+        windows = shown.windows(judge.max_context_tokens) if shown.sentences else []
+        return list(product(slices(items, judge.max_statements), windows))
 
     def _again(self, part: Items, shown: Any, pending: Items) -> Part:
         """Return what is sent when the question about a part is repeated for some of its items."""

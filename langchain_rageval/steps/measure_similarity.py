@@ -103,7 +103,6 @@ def rate_texts(cross_encoder: BaseCrossEncoder, question: str, texts: Sequence[s
     return [float(score) for score in scores]
 
 
-_SMALLEST_SQUARE, _LARGEST_SQUARE = 1e-200, 1e200  # squared lengths without underflow or overflow
 _ALMOST_EQUAL = 0.999
 
 SimilarityScale = Literal["sigmoid"]
@@ -185,16 +184,12 @@ def _unit(vector: Vector, text: str) -> Vector:
     Raises:
         ModelOutputError: if the vector is zero or not finite.
     """
-    with np.errstate(over="ignore"):
-        square = vector @ vector
-    if not _SMALLEST_SQUARE < square < _LARGEST_SQUARE:
-        largest = float(np.abs(vector).max()) if vector.size else 0.0
-        if not isfinite(largest) or largest == 0:
-            problem = "a zero vector" if largest == 0 else "numbers that are not finite"
-            raise ModelOutputError(f"the embeddings returned {problem} for {text[:100]!r}")
-        vector = np.ldexp(vector, -frexp(largest)[1])  # scale by a power of two, which does not round
-        square = vector @ vector
-    unit: Vector = vector / sqrt(square)
+    largest = float(np.abs(vector).max(initial=0))
+    if not isfinite(largest) or largest == 0:
+        problem = "a zero vector" if largest == 0 else "numbers that are not finite"
+        raise ModelOutputError(f"the embeddings returned {problem} for {text[:100]!r}")
+    scaled = np.ldexp(vector, -frexp(largest)[1])  # by a power of two, which does not round, against overflow
+    unit: Vector = scaled / sqrt(scaled @ scaled)
     return unit
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_rageval.data.notes import Note, explain
 from langchain_rageval.data.schema import Finding, Sample, Turn
-from langchain_rageval.judge.judge import Judge, JudgeLike, Voter, voters_of
+from langchain_rageval.judge.judge import JudgeLike, Voter, voters_of
 from langchain_rageval.prompts.answer_schemas import AnswerLimits, RegeneratedQuestions, StandaloneQuestion
 from langchain_rageval.run.requests import Gather, Operation
 from langchain_rageval.run.usage import CHARACTERS_PER_TOKEN
@@ -138,7 +138,7 @@ class RewriteQuestion(JudgeStep):
 
 def rewrite_question(judge: JudgeLike) -> JudgeStep:
     """Return the step that rewrites the question of a sample so that it is understood without the history."""
-    return RewriteQuestion(prompt="rewrite_question", judge=Judge.of(judge), answer=StandaloneQuestion)
+    return RewriteQuestion(prompt="rewrite_question", judge=judge, answer=StandaloneQuestion)
 
 
 def history_data(history: Sequence[Turn]) -> list[dict[str, Any]]:
@@ -227,9 +227,7 @@ class RegenerateQuestions(JudgeStep):
 
 def regenerate_questions(judge: JudgeLike, *, count: int) -> JudgeStep:
     """Return the step that writes up to `count` questions from the answer."""
-    return RegenerateQuestions(
-        prompt="regenerate_questions", judge=Judge.of(judge), answer=RegeneratedQuestions, count=count
-    )
+    return RegenerateQuestions(prompt="regenerate_questions", judge=judge, answer=RegeneratedQuestions, count=count)
 
 
 def _questions(answer: RegeneratedQuestions) -> list[str]:

@@ -174,7 +174,7 @@ def can_be_rejudged(stages: Iterable[Stage[Any]]) -> bool:
     )
 
 
-_Outcome = tuple[State, JudgeOutputError | None]
+_Outcome = State | JudgeOutputError
 
 
 class SharedSteps(Stage[State]):
@@ -254,8 +254,8 @@ class SharedSteps(Stage[State]):
                 for stage in self.stages:
                     results = stage.invoke(results, config)
             except JudgeOutputError as error:
-                return results, error
-            return results, None
+                return error
+            return results
 
         return _merge(state, Run.of(config).single_flight.do(self._share_key(state, config), run_stages))
 
@@ -266,8 +266,8 @@ class SharedSteps(Stage[State]):
                 for stage in self.stages:
                     results = await stage.ainvoke(results, config)
             except JudgeOutputError as error:
-                return results, error
-            return results, None
+                return error
+            return results
 
         return _merge(state, await Run.of(config).single_flight.ado(self._share_key(state, config), run_stages))
 
@@ -280,7 +280,6 @@ class SharedSteps(Stage[State]):
 
 
 def _merge(state: State, outcome: _Outcome) -> State:
-    results, error = outcome
-    if error:
-        raise error
-    return state | results
+    if isinstance(outcome, JudgeOutputError):
+        raise outcome
+    return state | outcome

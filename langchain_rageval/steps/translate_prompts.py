@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from langchain_rageval._internal.cached import cached_property
 from langchain_rageval.data.schema import Turn
 from langchain_rageval.errors import ConfigError
-from langchain_rageval.judge.judge import Judge, JudgeLike
+from langchain_rageval.judge.judge import JudgeLike
 from langchain_rageval.judge.parser import strict_schema
 from langchain_rageval.prompts.answer_schemas import ANSWER_SCHEMAS
 from langchain_rageval.prompts.criteria import DEFAULT_LANGUAGE, Criterion, default_criteria
@@ -88,7 +88,7 @@ def translate_prompts(
     if base.common.language != source:
         raise ConfigError(f"there are no prompts in {source!r} to translate from")
     prompt = packaged_prompt("translate_prompts")
-    translate = _TranslatePrompts(prompt=prompt, judge=Judge.of(judge), answer=Translations, name="translate_prompts")
+    translate = _TranslatePrompts(prompt=prompt, judge=judge, answer=Translations, name="translate_prompts")
     criteria = base.criteria or default_criteria().get(source) or default_criteria()[DEFAULT_LANGUAGE]
     jobs = [
         _Job(
