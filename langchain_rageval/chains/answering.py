@@ -11,7 +11,8 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -35,7 +36,7 @@ from langchain_rageval.run.drivers import agather
 from langchain_rageval.run.journal import Journal, journal_key
 from langchain_rageval.run.progress import Progress, show_progress
 from langchain_rageval.run.retry import MAX_STALE_TRIES, is_stale_connection
-from langchain_rageval.run.run import check_options
+from langchain_rageval.run.run import Run, check_options
 from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.run.turns import ModelTurn, engines_of
 
@@ -217,7 +218,7 @@ class Answering:
     ) -> None:
         check_options(options)
         self._samples, self._chain, self._config = samples, as_chain(chain), config
-        self._timeout, self._options = options["timeout"], options
+        self._run, self._options = Run(timeout=options["timeout"]), options
         self._build_input, self._keys = input_builder(self._chain), conversation_keys(self._chain)
         chats = sum(bool(sample.history) for sample in samples)
         if chats and not takes_history(self._chain):
@@ -246,7 +247,7 @@ class Answering:
         with self._running() as progress:
             # `batch` is not used: behind `with_retry` it returns the answer to one question for another one.
             jobs = [partial(self._ask, index, progress) for index in range(len(self._samples))]
-            shared_threads().spread(jobs, self._options["max_concurrency"])
+            deque(shared_threads().stream(jobs, self._options["max_concurrency"]), maxlen=0)
         return self.answered
 
     async def arun(self) -> list[Sample]:
@@ -294,7 +295,7 @@ class Answering:
                 for _ in range(MAX_STALE_TRIES):  # a client may meet connections of an event loop that was closed
                     collector = ChainCollector()
                     config, given = collector.config(self._config, self._keys), self._build_input(question, history)
-                    output = await self._aoutput(partial(self._chain.ainvoke, given, config))
+                    output = await self._aoutput(given, config)
                     if not (isinstance(output, Exception) and is_stale_connection(output)):
                         break
             answer = collector.answer(question, output, self._chain, given)
@@ -304,28 +305,15 @@ class Answering:
     def _output(self, call: Callable[[], Any], turn: ModelTurn) -> Any:
         """Return the output of a call, or the exception that it raised; a call that is abandoned keeps its turn."""
         try:
-            if self._timeout is None:
-                return call()
-            future = shared_threads().submit(call)
-            try:
-                return future.result(self._timeout)
-            except TimeoutError:
-                if future.done():  # the chain raised this error, or has just ended
-                    return future.exception() or future.result()
-                turn.hold_for(future)
-                return self._timeout_error()
+            return self._run.call_with_timeout(call, "the chain", turn)
         except Exception as error:
             return error
 
-    async def _aoutput(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def _aoutput(self, chain_input: Any, config: RunnableConfig) -> Any:
         try:
-            async with asyncio.timeout(self._timeout) as limit:
-                return await call()
+            return await self._run.await_with_timeout(self._chain.ainvoke(chain_input, config), "the chain")
         except Exception as error:
-            return self._timeout_error() if limit.expired() else error
-
-    def _timeout_error(self) -> TimeoutError:
-        return TimeoutError(f"the chain did not answer within {self._timeout:g} s")
+            return error
 
     def _finish(self, index: int, answer: ChainAnswer, progress: Progress) -> None:
         with self._lock:

@@ -115,7 +115,7 @@ def input_builder(chain: Runnable[Any, Any], added: Collection[str] = ()) -> Cal
     if _takes_text(chain):
         return lambda question, history=(): question
     schema = _input_schema(chain)
-    if _is_messages(schema, schema):
+    if _is_messages(schema):
         return lambda question, history=(): [*turn_messages(history), HumanMessage(question)]
     kinds, constructor = _kinds(schema), _constructor(chain)
     is_closed = schema.get("additionalProperties") is False or _part_of_class(chain, "Pregel", "Chain") is not None
@@ -330,13 +330,12 @@ def _types(schema: Any) -> set[str]:
     return types.union(*(_types(option) for option in schema.get("anyOf", [])))
 
 
-def _is_messages(schema: Any, root: Schema) -> bool:
+def _is_messages(schema: Any) -> bool:
     """Return True for a list of messages."""
     if not isinstance(schema, Mapping):
         return False
-    if any(_is_messages(option, root) for option in schema.get("anyOf", [])):
-        return True
-    return schema.get("type") == "array" and "Message" in str(schema.get("items", {}))
+    is_list = schema.get("type") == "array" and "Message" in str(schema.get("items", {}))
+    return is_list or any(map(_is_messages, schema.get("anyOf", [])))
 
 
 def _kinds(schema: Schema) -> dict[str, _Kind]:
@@ -349,7 +348,7 @@ def _kinds(schema: Schema) -> dict[str, _Kind]:
             kinds[name] = "history as text" if types == {"string"} else "history"
         elif name in _QUESTION_NAMES and (not types or "string" in types):
             kinds[name] = "text"
-        elif (name == "messages" and types != {"string"}) or _is_messages(part, schema):
+        elif (name == "messages" and types != {"string"}) or _is_messages(part):
             kinds[name] = "messages"
     others = [name for name in schema.get("required", properties) if name not in kinds]
     if not {"text", "messages"} & {*kinds.values()} and len(others) == 1:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import count
 from typing import Any, Literal
@@ -279,7 +279,7 @@ class RunTrees:
             root.open_steps += 1
         if run_type != "chain":
             root.queries.append((inputs, root.tick()))
-            if not _is_within_retriever(parent):
+            if all(node.run_type != "retriever" for node in _lineage(parent)):
                 root.retrieved[run_id] = None
             if run_type == "retriever" and (_EXAMPLES.search(name or "") or _ROUTES.search(name or "")):
                 root.examples_by_run[run_id] = name or ""
@@ -338,10 +338,8 @@ class RunTrees:
             root.retrieved.pop(run_id, None)
             return
         root.retrieved[run_id] = documents
-        ancestor = node.parent
-        while ancestor is not None:
+        for ancestor in _lineage(node.parent):
             ancestor.retrievals.append(run_id)
-            ancestor = ancestor.parent
 
     def _remember_cancelled(self, run_id: UUID) -> None:
         """Keep a cancelled run open for a while: its thread may continue and start steps, which are not new roots."""
@@ -427,9 +425,8 @@ def _are_messages(items: Sequence[Any]) -> bool:
     return all(hasattr(item, "content") and hasattr(item, "type") for item in items)
 
 
-def _is_within_retriever(node: _Node | None) -> bool:
+def _lineage(node: _Node | None) -> Iterator[_Node]:
+    """Yield a run, its parent, and so on up to the root."""
     while node is not None:
-        if node.run_type == "retriever":
-            return True
+        yield node
         node = node.parent
-    return False

@@ -36,7 +36,7 @@ _SIGNIFICANT_IN_PROBE, _LEAST_IN_PROBE = 0.15, 2
 _ROUNDS_BEFORE_RETRY = 8  # rounds before the size at which calls were rejected is tried again
 _MOST_ROUNDS = 256
 _LATE, _LEAST_LATE = 10, 1.0  # times the usual duration of a call, and seconds, after which it counts no more
-_MEASURED = 2.0  # seconds in which a pace is measured, at least
+_LEAST_SECONDS = 2.0  # in which a pace is measured
 _BELOW = 0.98  # of a pace that the endpoint states
 _STEP_AT_FIRST, _STEP = 1.05, 1.005  # factor by which a measured pace changes, until calls are rejected, and after
 _LEAST = 0.9  # of a measured pace
@@ -197,29 +197,27 @@ class AdaptiveLimiter:
             self._rejections += 1
             if self.size is None:
                 return
-            self._shrink(slot, retry_after)
+            self._shrink(slot, self.size, retry_after)
             is_paced = self.pace is not None or (self.size <= _FEW and self._epoch > 0)
             if is_paced and self._rejections >= max(_LEAST_REJECTED, self._many * self._answered):
                 self._measure_pace()
 
-    def _shrink(self, slot: Slot, retry_after: float | None) -> None:
+    def _shrink(self, slot: Slot, size: int, retry_after: float | None) -> None:
         """Take places away if many of the latest calls were rejected."""
-        if self.size is None:
-            return
         if slot.epoch < self._epoch:  # one more of those that were too many
             if slot.epoch == self._epoch - 1 and self._is_shrinking:
-                self._resize(self.size - 1)
+                self._resize(size - 1)
                 self._close(retry_after)
             return
         rejected, sent = sum(one.rejected for one in self._latest), len(self._latest)
         are_some = rejected >= max(_LEAST_IN_PROBE, _SIGNIFICANT_IN_PROBE * sent)
         if self._probe and are_some:
             self._rounds = min(self._rounds * 2, _MOST_ROUNDS)
-            self._begin_epoch(self.size - self._probe)
+            self._begin_epoch(size - self._probe)
         elif (self._usual is None and are_some) or rejected >= max(_LEAST_REJECTED, _SIGNIFICANT * sent):
             if not self._epoch:  # what was answered before says nothing of a limit
                 self._begin_measure()
-            self._begin_epoch(min(self.size - rejected, self._under_way()))
+            self._begin_epoch(min(size - rejected, self._under_way()))
             self._is_shrinking = True
             self._close(retry_after)
 
@@ -245,7 +243,7 @@ class AdaptiveLimiter:
     def _measure_pace(self) -> None:
         """Take the calls that were answered lately for all that the endpoint answers in a time."""
         seconds = time.monotonic() - self._measured_since
-        if seconds >= _MEASURED:
+        if seconds >= _LEAST_SECONDS:
             if not self._is_stated:
                 self.pace = self._measured = max(self._answered, 1) / seconds
                 self._step = _STEP_AT_FIRST

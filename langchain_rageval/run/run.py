@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, TypedDict, TypeVar, cast
+from typing import Any, ClassVar, TypedDict, TypeVar, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from langchain_core.runnables.config import ensure_config, get_callback_manager_for_config, patch_config
@@ -120,7 +120,7 @@ class Run:
         try:
             return future.result(self.timeout)
         except TimeoutError:
-            self._abandon(future, model)
+            return self._late_result(future, model)
         finally:
             if turn and not future.done():
                 turn.hold_for(future)
@@ -140,7 +140,7 @@ class Run:
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self.timeout)
         except TimeoutError:
-            self._abandon(future, model)
+            return self._late_result(future, model)
         finally:
             if turn and not future.done():
                 turn.hold_for(future)
@@ -154,7 +154,7 @@ class Run:
         try:
             async with asyncio.timeout(self.timeout) as scope:
                 return await awaitable
-        except TimeoutError:
+        except Exception:
             if scope.expired():
                 raise self._timeout_error(model) from None
             raise
@@ -177,10 +177,13 @@ class Run:
         """Return the error of a call that took longer than the timeout; it names the model and the seconds."""
         return TimeoutError(f"{model_label(model)} did not answer within {self.timeout:g} s")
 
-    def _abandon(self, future: Future[Any], model: Any) -> NoReturn:
-        """Raise a TimeoutError and count the abandoned call; a TimeoutError of the call itself is raised unchanged."""
+    def _late_result(self, future: Future[T], model: Any) -> T:
+        """Raise a TimeoutError and count the abandoned call; if the call has just ended, return or raise its outcome.
+
+        A TimeoutError of the call itself is such an outcome.
+        """
         if future.done() and not future.cancelled():
-            future.result()
+            return future.result()
         self.meter.add(abandoned=1)
         raise self._timeout_error(model) from None
 

@@ -56,8 +56,6 @@ class SingleFlight:
         retained: the calls that this object took part in.
     """
 
-    __slots__ = ("_lock", "calls", "retained")
-
     def __init__(self, parent: SingleFlight | None = None) -> None:
         self.calls: WeakValueDictionary[Hashable, InFlightCall] = parent.calls if parent else WeakValueDictionary()
         self._lock: threading.Lock = parent._lock if parent else threading.Lock()

@@ -65,18 +65,11 @@ class DaemonThreads:
         wait(futures)
         return [future.result() for future in futures]
 
-    def spread(self, jobs: Sequence[Callable[[], T]], at_once: int) -> list[T]:
-        """Run jobs, at most `at_once` of them concurrently, and return the results; raise the first error.
-
-        After an error or an interrupt, no further job is started.
-        """
-        return list(self.stream(jobs, at_once))
-
     def stream(self, jobs: Sequence[Callable[[], T]], at_once: int) -> Generator[T]:
         """Run jobs, at most `at_once` of them concurrently, and yield their results in the order of `jobs`.
 
         Each result is yielded as soon as it and all earlier results are there. If a job failed, its error is raised in
-        the place of its result, and no further job is started.
+        the place of its result. After an error or an interrupt, no further job is started.
         """
         futures: list[Future[T]] = [Future() for _ in jobs]
         waiting = deque(zip(jobs, futures, strict=True))

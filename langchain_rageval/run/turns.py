@@ -92,7 +92,7 @@ def gates_of(model: Any) -> list[AdaptiveLimiter]:
     no engine.
     """
     engines = engines_of(model)
-    return [_GATES.value.gate_for(engine) for engine in sorted(engines, key=id)]
+    return [_gate_of(engine) for engine in sorted(engines, key=id)]
 
 
 def engines_of(model: Any) -> list[Any]:
@@ -140,24 +140,18 @@ def _parts_of(value: Any) -> list[Any]:
     return [part for _, part in named_parts(value)] if is_container or (is_holder and not is_own) else []
 
 
-class _Gates:
-    """Registry of gates, one per engine; an entry is replaced if its engine no longer exists."""
-
-    def __init__(self) -> None:
-        self._gates: dict[int, tuple[Callable[[], Any], AdaptiveLimiter]] = {}
-        self._lock = threading.Lock()
-
-    def gate_for(self, engine: Any) -> AdaptiveLimiter:
-        """Return the gate of an engine, created on first use."""
-        with self._lock:
-            entry = self._gates.get(id(engine))
-            if entry is None or entry[0]() is not engine:
-                try:
-                    reference: Callable[[], Any] = weakref.ref(engine)
-                except TypeError:  # a class with slots: kept for as long as the process runs
-                    reference = lambda: engine  # noqa: E731
-                entry = self._gates[id(engine)] = reference, AdaptiveLimiter(1)
-            return entry[1]
+_GATES: PerProcess[dict[int, tuple[Callable[[], Any], AdaptiveLimiter]]] = PerProcess(dict)
+_LOCK = PerProcess(threading.Lock)
 
 
-_GATES: PerProcess[_Gates] = PerProcess(_Gates)
+def _gate_of(engine: Any) -> AdaptiveLimiter:
+    """Return the gate of an engine, created on first use; an entry is replaced if its engine no longer exists."""
+    with _LOCK.value:
+        entry = _GATES.value.get(id(engine))
+        if entry is None or entry[0]() is not engine:
+            try:
+                reference: Callable[[], Any] = weakref.ref(engine)
+            except TypeError:  # a class with slots: kept for as long as the process runs
+                reference = lambda: engine  # noqa: E731
+            entry = _GATES.value[id(engine)] = reference, AdaptiveLimiter(1)
+        return entry[1]

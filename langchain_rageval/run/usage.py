@@ -23,7 +23,7 @@ def model_label(model: Any) -> str:
     """Return the class and the name of a model, embeddings or cross-encoder, such as "ChatOpenAI gpt-5-mini".
 
     The label of a binding is that of the bound model. The label of fallbacks or of a sequence lists the labels of all
-    its models. Without a model, the label is "the model".
+    its models. The label of a text is the text, and without a model it is "the model".
     """
     if isinstance(model, RunnableBindingBase):
         return model_label(model.bound)
@@ -33,8 +33,8 @@ def model_label(model: Any) -> str:
         return " | ".join(map(model_label, model.steps))
     if isinstance(model, RunnableLambda):
         return model.get_name()
-    if model is None:
-        return "the model"
+    if model is None or isinstance(model, str):
+        return model or "the model"
     name = next(iter(_own_names(model)), "")
     return f"{type(model).__name__} {without_keys(name)}".strip()
 

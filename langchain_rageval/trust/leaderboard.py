@@ -87,9 +87,8 @@ def answer_sheets(
         for sample in parse_samples(samples)
         for name in models
     ]
-    sheets = shared_threads().spread(
-        [partial(_answer, models[sheet.metadata[MODEL_KEY]], sheet) for sheet in unanswered], max_concurrency
-    )
+    jobs = [partial(_answer, models[sheet.metadata[MODEL_KEY]], sheet) for sheet in unanswered]
+    sheets = [*shared_threads().stream(jobs, max_concurrency)]
     if failed := [sheet for sheet in sheets if sheet.answer is None]:
         error = failed[0].metadata.get("error", "the chain returned no answer")
         log.warning("%d of %d answers failed; the first, %s: %s", len(failed), len(sheets), failed[0].id, error)

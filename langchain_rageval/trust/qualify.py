@@ -289,7 +289,7 @@ def _run_all(
         if result.lost:
             raise ConfigError(f"the first call to the {subject} failed: {result.failure}", result.failure)
     others = [probe for probe in probes if probe not in firsts.values()]
-    return [*first_results.values(), *run.threads.spread([partial(answer, probe) for probe in others], at_once)]
+    return [*first_results.values(), *run.threads.stream([partial(answer, probe) for probe in others], at_once)]
 
 
 @lru_cache(maxsize=4096)

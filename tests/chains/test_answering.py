@@ -2,8 +2,6 @@
 
 import asyncio
 import threading
-from concurrent.futures import Future
-from types import SimpleNamespace
 
 import pytest
 from helpers.chains import FOUND
@@ -14,7 +12,6 @@ from langchain_core.runnables import RunnableLambda
 from langchain_rageval import ConfigError, answered_by
 from langchain_rageval.errors import JournalError
 from langchain_rageval.run.progress import PlainProgress
-from langchain_rageval.run.threads import shared_threads
 from langchain_rageval.testset import Testset
 from langchain_rageval.testset.row import TestsetRow
 
@@ -259,22 +256,3 @@ async def test_a_question_that_meets_a_connection_of_a_closed_loop_is_asked_agai
         return f"to {question}"
 
     assert answers(await answered_by(ask, progress=False).ainvoke(TESTSET)) == ["to 1?", "to 2?", "to 3?"]
-
-
-def test_an_answer_that_ends_with_the_time_limit_is_an_answer(monkeypatch):
-    class Late(Future):
-        def result(self, timeout=None):
-            found = super().result()
-            if timeout is not None:
-                raise TimeoutError  # at the very end of the limit
-            return found
-
-    def submit(call):
-        future = Late()
-        future.set_result(call())
-        return future
-
-    threads = SimpleNamespace(submit=submit, spread=shared_threads().spread)
-    monkeypatch.setattr("langchain_rageval.chains.answering.shared_threads", lambda: threads)
-    (sample,) = answered_by(RunnableLambda(lambda _: "Да."), progress=False, timeout=60.0).invoke([{"question": "1?"}])
-    assert (sample.answer, sample.metadata.get("error")) == ("Да.", None)

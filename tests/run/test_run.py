@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from helpers.each import each
@@ -118,6 +120,30 @@ def test_a_timeout_error_of_the_client_is_raised_unchanged():
         run.call_with_timeout(impatient)
     with pytest.raises(TimeoutError, match="the client's own"):
         asyncio.run(run.acall_with_timeout(impatient))
+    assert run.meter.abandoned == 0
+
+
+def test_a_result_that_comes_with_the_end_of_the_timeout_is_a_result(monkeypatch):
+    class Late(Future):
+        def result(self, timeout=None):
+            if timeout is not None:
+                raise TimeoutError
+            return super().result()
+
+    async def late(awaitable, timeout):
+        await awaitable
+        raise TimeoutError
+
+    def submit(function):
+        future = Late()
+        future.set_result(function())
+        return future
+
+    monkeypatch.setattr("langchain_rageval.run.run.shared_threads", lambda: SimpleNamespace(submit=submit))
+    run = Run(timeout=60)
+    assert run.call_with_timeout(lambda: "paid for") == "paid for"
+    monkeypatch.setattr(asyncio, "wait_for", late)
+    assert asyncio.run(run.acall_with_timeout(lambda: "paid for")) == "paid for"
     assert run.meter.abandoned == 0
 
 

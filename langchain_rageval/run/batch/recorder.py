@@ -418,13 +418,6 @@ class _Transport:
     def close(self) -> None:
         """Close nothing: the model's own HTTP client belongs to the model."""
 
-    def __enter__(self) -> _Transport:
-        """Return the transport."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close nothing."""
-
 
 @dataclass(frozen=True)
 class Recording:
